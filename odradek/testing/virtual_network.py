@@ -10,7 +10,7 @@ import errno
 import itertools
 import os
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 
@@ -27,8 +27,8 @@ FIRST_EPHEMERAL_PORT = 40_000
 DEFAULT_PORT = 9092
 
 
-class _Pipe:
-    """A direction of a connection: sent bytes travel, arrive, and are received."""
+class Pipe:
+    """Direction of a connection: sent bytes travel, arrive, and are received."""
 
     def __init__(self, network: "VirtualNetwork", source: str, target: str) -> None:
         self.network = network
@@ -40,6 +40,7 @@ class _Pipe:
         self.tap: Callable[[bytes], object] | None = None
         """Shown all that is sent."""
         self.ended = False
+        self.stalled = False
         self.changed: Callable[[], object] = lambda: None
         """Called when something has arrived."""
         self._last_arrival_ms = 0.0
@@ -53,22 +54,35 @@ class _Pipe:
         arrival_ms = max(self.network.clock.monotonic_ms() + self.network.draw_latency_ms(), self._last_arrival_ms)
         self._last_arrival_ms = arrival_ms
         self.unreceived_bytes += len(data)
+        self.network.sent[self.source, self.target] += 1
         self.travelling.append((arrival_ms, data))
         if self.tap is not None:
             self.tap(data)
+        self.arrange()
+
+    def stall(self) -> None:
+        """Let nothing arrive by this connection, as when a packet is lost again and again; others go on."""
+        self.stalled = True
+
+    def go_on(self) -> None:
+        """End a stall; what was held back arrives. Harmless when there was none."""
+        self.stalled = False
         self.arrange()
 
     def arrange(self) -> None:
         """Plan the arrival of what travels, unless the way is cut."""
         if not self.travelling or self._alarm is not None:
             return
-        if not self.network.is_cut(self.source, self.target):
+        if not self._is_held():
             delay_ms = self.travelling[0][0] - self.network.clock.monotonic_ms()
             self._alarm = self.network.clock.call_later(max(delay_ms, 0.0), self._arrive)
 
+    def _is_held(self) -> bool:
+        return self.stalled or self.network.is_cut(self.source, self.target)
+
     def _arrive(self) -> None:
         self._alarm = None
-        if self.network.is_cut(self.source, self.target):
+        if self._is_held():
             return
         now_ms = self.network.clock.monotonic_ms()
         while self.travelling and self.travelling[0][0] <= now_ms:
@@ -82,7 +96,7 @@ class _Pipe:
 class VirtualEndpoint:
     """An end of a connection. Callbacks come level-triggered, as those of a real loop."""
 
-    def __init__(self, network: "VirtualNetwork", peer: str, incoming: _Pipe, outgoing: _Pipe) -> None:
+    def __init__(self, network: "VirtualNetwork", peer: str, incoming: Pipe, outgoing: Pipe) -> None:
         self.peer = peer
         self.host = incoming.target
         self._network = network
@@ -250,14 +264,16 @@ class VirtualNetwork:
         self.latency_ms = latency_ms
         self.listeners: dict[tuple[str, int], VirtualListener] = {}
         self._endpoints: dict[VirtualEndpoint, tuple[str, str]] = {}
-        self._pipes: dict[_Pipe, None] = {}
+        self._pipes: dict[Pipe, None] = {}
         """Every direction of a connection whose receiving end is open."""
         self._cuts: set[tuple[str, str]] = set()
         self._healed = asyncio.Event()
         self._suspended: set[str] = set()
         self._ports = itertools.count(FIRST_EPHEMERAL_PORT)
-        self.tap: Callable[[str, str], Callable[[bytes], object] | None] = lambda source, target: None
-        """Asked for each new connection from `source` to `target`: who is to be shown what is sent that way."""
+        self.tap: Callable[[Pipe], Callable[[bytes], object] | None] = lambda way: None
+        """Asked for each new connection: who is to be shown what is sent that way by the one who has made it."""
+        self.sent: Counter[tuple[str, str]] = Counter()
+        """How often one host has sent another something."""
 
     def host(self, name: str) -> HostNetwork:
         """Return the network as that host sees it."""
@@ -362,8 +378,8 @@ class VirtualNetwork:
         if listener is None:
             await self._pass(self.draw_latency_ms())
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED), f"{target}:{port}")
-        there, back = _Pipe(self, source, target), _Pipe(self, target, source)
-        there.tap = self.tap(source, target)
+        there, back = Pipe(self, source, target), Pipe(self, target, source)
+        there.tap = self.tap(there)
         near = VirtualEndpoint(self, f"{target}:{port}", back, there)
         far = VirtualEndpoint(self, f"{source}:{next(self._ports)}", there, back)
         self._endpoints[near] = self._endpoints[far] = (source, target)
@@ -373,7 +389,7 @@ class VirtualNetwork:
         await self._pass(self.draw_latency_ms())
         return near
 
-    def forget(self, endpoint: VirtualEndpoint, incoming: _Pipe) -> None:
+    def forget(self, endpoint: VirtualEndpoint, incoming: Pipe) -> None:
         """Forget an endpoint, which calls this when it is closed."""
         del self._endpoints[endpoint]
         del self._pipes[incoming]

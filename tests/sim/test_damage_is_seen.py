@@ -32,16 +32,12 @@ from odradek.testing.simulation.newest_records import NewestRecords
 from odradek.testing.simulation.run import Simulation
 from odradek.testing.simulation.safety import Safety
 from odradek.testing.simulation.state_changes import broken_rule
-from odradek.testing.simulation.transactions import (
-    CommittedReader,
-    Outcome,
-    Transaction,
-    Transactions,
-    held_back,
-    may_be_seen,
-)
+from odradek.testing.simulation.transactional_positions import Outcome, Transaction, TransactionalPositions
+from odradek.testing.simulation.transactions import CommittedReader, Transactions, held_back, may_be_seen
 from odradek.testing.simulation.verdict import Verdict, left_over
+from odradek.testing.simulation.work import Work
 from odradek.testing.virtual_clock import ManualClock
+from odradek.testing.virtual_network import VirtualNetwork
 from odradek.zk_schema.store import Create, SetData
 from odradek.zk_schema.znodes.topics import LEADER_RECOVERING, PartitionReplicas, PartitionState, TopicAssignment
 
@@ -394,6 +390,63 @@ def test_one_who_joins_by_what_it_had_fetched_in_another_life(controller_epoch: 
     assert asked is not None
     stage.in_zookeeper(replace(STATE, leader_epoch=6, isr=(0, 1, 2)))
     assert ("in its life 30" in stage.seen) == seen
+
+
+def test_a_replica_in_sync_without_what_a_former_leader_has_committed() -> None:
+    """The new leader does not know yet how much of its log is committed: a watermark never shows it."""
+    stage = Stage()
+    safety = stage.safety()
+    stage.write(make_batch(), to=(0, 1, 2))
+    safety.look()
+    stage.replicas[2].log.truncate_to(0)
+    stage.leader.high_watermark = 0
+    safety.look()
+    assert "high watermark 0, the highest yet 1, broker 2 in the ISR ends at 0" in stage.seen
+
+
+@pytest.mark.parametrize(("isr", "seen"), [((1, 2), False), ((0, 1, 2), True)])
+def test_an_election_that_leaves_the_dead_in_the_isr(isr: tuple[int, ...], seen: bool) -> None:
+    stage = Stage()
+    stage.safety()
+    living = {broker: SimpleNamespace(epoch=broker) for broker in (1, 2)}
+    stage.brokers[1].server.services.controller.state = SimpleNamespace(controller_epoch=3, brokers=living)
+    stage.in_zookeeper(replace(STATE, leader=1, leader_epoch=6, isr=isr))
+    assert ("with [0] in the ISR, who are gone" in stage.seen) == seen
+
+
+@pytest.mark.parametrize(("times", "seen"), [(400, False), (600, True)])
+def test_one_who_asks_without_end(times: int, seen: bool) -> None:
+    stage = Stage()
+    network = VirtualNetwork(stage.clock)
+    stage.cluster.network = network
+    work = Work(stage.cluster, stage.history)
+    network.sent["broker-1", "broker-0"] = times
+    stage.clock.advance(2_000.0)
+    work.look()
+    assert ("broker-1 has sent broker-0 something 600 times" in stage.seen) == seen
+    work.look()
+    assert not network.sent
+
+
+@pytest.mark.parametrize(
+    ("found", "seen"),
+    [(4, ""), (None, "is at None, committed was 4"), (2, "is at 2, committed was 4"), (5, "which was not committed")],
+)
+def test_a_position_that_no_transaction_has_committed(found: int | None, seen: str) -> None:
+    """4 is committed, nobody has asked to commit 5, and the one with 6 has been seen, and may be committed."""
+    transactions = [
+        Transaction(Outcome.COMMITTED, [b"a-4"], is_decided=True, position=4),
+        Transaction(Outcome.OPEN, [b"a-5"], position=5),
+        Transaction(Outcome.UNKNOWN, [b"a-6"], is_decided=True, position=6),
+    ]
+    history = History(ManualClock())
+    positions = TransactionalPositions.__new__(TransactionalPositions)
+    positions.group, positions._history, positions._transactions, positions.found = "g", history, transactions, None
+    positions.judge(found, least=4)
+    assert seen in str(history.violation or "") and bool(seen) == (history.violation is not None)
+    if not seen:
+        assert positions.unrest({b"a-4"}) is None
+        assert positions.unrest({b"a-4", b"a-6"}) == "g is at 4, records say 6"
 
 
 def test_one_who_joins_below_the_start_of_the_epoch() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from odradek.testing.virtual_clock import ManualClock, NothingLeftToHappen, VirtualClock, run_virtual
-from odradek.testing.virtual_network import PIPE_BYTES, VirtualEndpoint, VirtualNetwork
+from odradek.testing.virtual_network import PIPE_BYTES, Pipe, VirtualEndpoint, VirtualNetwork
 
 
 class Pair:
@@ -122,6 +122,25 @@ def test_a_cut_holds_bytes_back_and_may_be_one_way() -> None:
         buffer = memoryview(bytearray(10))
         assert near.receive_into(buffer) == 4
         pair.network.heal("a", "b")
+        await asyncio.sleep(1)
+        assert pair.bytes_arrived == b"held"
+
+    run_virtual(main)
+
+
+def test_a_connection_that_stalls_holds_back_what_comes_by_it_in_that_direction() -> None:
+    async def main(clock: VirtualClock) -> None:
+        pair = Pair(clock)
+        ways: list[Pipe] = []
+        pair.network.tap = lambda way: ways.append(way)
+        near = await pair.connect()
+        ways[0].stall()
+        near.send(b"held")
+        pair.accepted[0].send(b"back")
+        await asyncio.sleep(10)
+        assert pair.bytes_arrived == b"" and near.receive_into(memoryview(bytearray(10))) == 4
+        assert pair.network.sent == {("a", "b"): 1, ("b", "a"): 1}
+        ways[0].go_on()
         await asyncio.sleep(1)
         assert pair.bytes_arrived == b"held"
 

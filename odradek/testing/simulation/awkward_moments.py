@@ -6,9 +6,8 @@ cluster and a lost record.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode
@@ -19,41 +18,22 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from odradek.testing.embedded import EmbeddedBroker
+from odradek.testing.simulation.directing import Cast, Director
 from odradek.testing.simulation.faults import Faults
 from odradek.zk_schema.store import Delete, MultiFailed
 from odradek.zk_schema.znodes.controller import CONTROLLER_PATH
 
-STEP_S = 0.01
-STEP_PATIENCE_S = 9.0
-"""Longer than a session, and than a follower may lag."""
 SLOW_WRITE_MS = (4_600.0, 5_200.0)
 """Longer than a follower may lag (`replica.lag.time.max.ms`), shorter than a session."""
 SLOW_ANSWER_MS = (250.0, 400.0)
+UNEVEN_MS = (0.1, 400.0)
 
 
-@dataclass(frozen=True)
-class Cast:
-    """A partition's leader and two followers."""
-
-    topic: str
-    index: int
-    leader: EmbeddedBroker
-    followers: list[EmbeddedBroker]
-
-    @property
-    def led(self) -> Partition | None:
-        """The leader's replica, while it runs and leads."""
-        held = self.leader.server.services.replicas.partitions if self.leader.running else {}
-        partition = held.get((self.topic, self.index))
-        return partition if partition is not None and partition.is_leader else None
-
-
-class AwkwardMoments:
-    """Situations on the brokers of one cluster; `others` draws the chances and says which brokers are free."""
+class AwkwardMoments(Director):
+    """Situations on the brokers of one cluster."""
 
     def __init__(self, others: Faults) -> None:
-        self._others, self._cluster, self._network = others, others.cluster, others.network
-        self._random, self._note = others.random, others.history.note
+        super().__init__(others)
         self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
             "late_growth": self.late_growth,
             "late_proposal": self.late_proposal,
@@ -61,167 +41,144 @@ class AwkwardMoments:
             "there_and_back": self.there_and_back,
             "take_office": self.take_office,
             "stale_requests": self.stale_requests,
+            "parting_histories": self.parting_histories,
         }
-
-    # choosing
-
-    def _led(self) -> list[Partition]:
-        return [
-            partition
-            for broker in self._cluster.brokers
-            if broker.running
-            for partition in broker.server.services.replicas.partitions.values()
-            if partition.is_leader
-        ]
-
-    def _cast(self) -> Cast | None:
-        """Choose a partition that is in sync on three brokers, none of which another fault has."""
-        if self._others.busy or not all(broker.running for broker in self._cluster.brokers):
-            return None
-        whole = [partition for partition in self._led() if len(partition.committed_isr) == len(self._cluster.brokers)]
-        if not whole:
-            return None
-        chosen = self._random.choice(whole)
-        followers = [broker for broker in self._cluster.brokers if broker.broker_id != chosen.local_id]
-        self._random.shuffle(followers)
-        return Cast(chosen.topic, chosen.index, self._cluster.brokers[chosen.local_id], followers)
-
-    @contextmanager
-    def _reserved(self, cast: Cast) -> Iterator[None]:
-        brokers = {broker.broker_id for broker in (cast.leader, *cast.followers)}
-        self._others.busy |= brokers
-        try:
-            yield
-        finally:
-            self._others.busy -= brokers
-
-    @staticmethod
-    async def _until(condition: Callable[[], bool]) -> bool:
-        """Wait for it, for a while; tell whether it has come."""
-        for _ in range(round(STEP_PATIENCE_S / STEP_S)):
-            if condition():
-                return True
-            await asyncio.sleep(STEP_S)
-        return False
-
-    @contextmanager
-    def _apart(self, leader: EmbeddedBroker, followers: list[EmbeddedBroker]) -> Iterator[None]:
-        ways = [(leader.host, other.host) for other in followers]
-        ways += [(target, source) for source, target in ways]
-        for source, target in ways:
-            self._network.cut(source, target, one_way=True)
-        try:
-            yield
-        finally:
-            for source, target in ways:
-                self._network.heal_way(source, target)
 
     # what happens
 
     async def late_growth(self) -> None:
         """The ISR is to grow, and the controller's write is long under way: meanwhile the one who joins falls behind
         again, or another one has caught up as well."""
-        cast = self._cast()
+        cast = self.cast()
         if cast is None:
             return
-        with self._reserved(cast):
-            both = self._random.random() < 0.4
+        with self.reserved(cast):
+            both = self.random.random() < 0.4
             joining = cast.followers if both else cast.followers[:1]
             away = {broker.broker_id for broker in joining}
-            self._note(f"{cast.topic}-{cast.index}: {sorted(away)} are to leave the ISR of {cast.leader.host}")
-            with self._apart(cast.leader, joining):
-                left = await self._until(lambda: (led := cast.led) is None or not away & led.maximal_isr)
+            self.note(f"{cast.topic}-{cast.index}: {sorted(away)} are to leave the ISR of {cast.leader.host}")
+            with self.apart(cast.leader, joining):
+                left = await self.until(lambda: (led := cast.led) is None or not away & led.maximal_isr)
             if not left or cast.led is None:
                 return
-            former = self._others.zookeeper_latency_ms
-            self._others.zookeeper_latency_ms = SLOW_WRITE_MS
-            self._note(f"{cast.topic}-{cast.index}: and to join it again, slowly")
+            former = self.others.zookeeper_latency_ms
+            self.others.zookeeper_latency_ms = SLOW_WRITE_MS
+            self.note(f"{cast.topic}-{cast.index}: and to join it again, slowly")
             try:
-                await self._until(lambda: (led := cast.led) is None or bool(away & led.maximal_isr))
-                with self._apart(cast.leader, cast.followers[:1]):
-                    await asyncio.sleep(self._random.uniform(5.0, 7.0))
+                await self.until(lambda: (led := cast.led) is None or bool(away & led.maximal_isr))
+                with self.apart(cast.leader, cast.followers[:1]):
+                    await asyncio.sleep(self.random.uniform(5.0, 7.0))
             finally:
-                self._others.zookeeper_latency_ms = former
+                self.others.zookeeper_latency_ms = former
 
     async def late_proposal(self) -> None:
         """A leader proposes a follower for the ISR, and the controller hears of it when that one has died and come
         back: what it had fetched before says nothing any more."""
-        cast = self._cast()
-        active = [broker for broker in self._cluster.brokers if broker.running and _controls(broker)]
+        cast = self.cast()
+        active = [broker for broker in self.cluster.brokers if broker.running and _controls(broker)]
         if cast is None or not active or cast.leader is active[0]:
             return
         (joining,) = [broker for broker in cast.followers if broker is not active[0]]
-        with self._reserved(cast):
-            self._note(f"{cast.topic}-{cast.index}: {cast.leader.host} is to propose {joining.host}, unheard")
-            with self._apart(cast.leader, [joining]):
-                await self._until(lambda: (led := cast.led) is None or joining.broker_id not in led.maximal_isr)
-            self._network.cut(cast.leader.host, active[0].host, one_way=True)
-            if await self._until(lambda: (led := cast.led) is not None and joining.broker_id in led.maximal_isr):
-                await self._others.kill_and_start(joining)
-            self._network.heal_way(cast.leader.host, active[0].host)
+        with self.reserved(cast):
+            self.note(f"{cast.topic}-{cast.index}: {cast.leader.host} is to propose {joining.host}, unheard")
+            with self.apart(cast.leader, [joining]):
+                await self.until(lambda: (led := cast.led) is None or joining.broker_id not in led.maximal_isr)
+            self.network.cut(cast.leader.host, active[0].host, one_way=True)
+            if await self.until(lambda: (led := cast.led) is not None and joining.broker_id in led.maximal_isr):
+                await self.others.kill_and_start(joining)
+            self.network.heal_way(cast.leader.host, active[0].host)
 
     async def behind_and_dead(self) -> None:
         """A follower is behind, and dies with its leader: whoever leads next does not know what was acknowledged, and
         has the follower back before its own watermark has moved."""
-        cast = self._cast()
+        cast = self.cast()
         if cast is None:
             return
         behind = cast.followers[0]
-        with self._reserved(cast):
-            self._note(f"{cast.topic}-{cast.index}: {behind.host} falls behind {cast.leader.host}, and both die")
-            with self._apart(cast.leader, [behind]):
-                await self._until(lambda: (led := cast.led) is None or led.log.log_end_offset > led.high_watermark)
+        with self.reserved(cast):
+            self.note(f"{cast.topic}-{cast.index}: {behind.host} falls behind {cast.leader.host}, and both die")
+            with self.apart(cast.leader, [behind]):
+                await self.until(lambda: (led := cast.led) is None or led.log.log_end_offset > led.high_watermark)
                 for broker in (cast.leader, behind):
                     if broker.running:
                         broker.kill()
             heir = replace(cast, leader=cast.followers[1])
-            await self._until(lambda: heir.led is not None)
-            former = self._network.latency_ms
-            self._network.latency_ms = SLOW_ANSWER_MS
-            await self._others.start(behind)
-            await asyncio.sleep(self._random.uniform(1.0, 5.0))
-            self._network.latency_ms = former
-            await self._others.start(cast.leader)
+            await self.until(lambda: heir.led is not None)
+            former = self.network.latency_ms
+            self.network.latency_ms = SLOW_ANSWER_MS
+            await self.others.start(behind)
+            await asyncio.sleep(self.random.uniform(1.0, 5.0))
+            self.network.latency_ms = former
+            await self.others.start(cast.leader)
+
+    async def parting_histories(self) -> None:
+        """A leader writes what not all of its followers copy, and dies. Another one leads and writes as well, until the
+        first is back: whoever has more than the new leader has to find out where their histories part."""
+        for _ in range(self.random.randint(1, 3)):
+            cast = self.cast()
+            if cast is None:
+                return
+            without = cast.followers[: self.random.randint(0, 2)]
+            former = self.network.latency_ms
+            with self.reserved(cast):
+                self.network.latency_ms = self.random.choice((former, UNEVEN_MS)) if without else UNEVEN_MS
+                await self._part(cast, without)
+                self.network.latency_ms = former
+
+    async def _part(self, cast: Cast, without: list[EmbeddedBroker]) -> None:
+        self.note(f"{cast.topic}-{cast.index}: {cast.leader.host} is to write without {len(without)}, and to die")
+        with self.apart(cast.leader, without):
+            await self.until(lambda: _writes_alone(cast) if without else _is_uneven(cast))
+            if without:
+                await asyncio.sleep(self.random.uniform(0.0, 1.0))
+            if cast.leader.running:
+                cast.leader.kill()
+        heirs = [replace(cast, leader=follower) for follower in cast.followers]
+        await self.until(lambda: any(heir.led is not None for heir in heirs))
+        await self.others.pass_time(0.0, 3.0)
+        if not cast.leader.alive:
+            await self.others.start(cast.leader)
+        await self.until(self.others.all_in_sync)
 
     async def there_and_back(self) -> None:
         """The leadership of a partition goes from one broker to another and back, several times in quick succession."""
-        led = self._led()
+        led = self.led()
         if not led:
             return
-        chosen = self._random.choice(led)
-        administrator, partition = self._others.administrator, (chosen.topic, chosen.index)
-        for _ in range(self._random.randint(2, 6)):
+        chosen = self.random.choice(led)
+        administrator, partition = self.others.administrator, (chosen.topic, chosen.index)
+        for _ in range(self.random.randint(2, 6)):
             await administrator.give_the_lead_to_the_next(partition)
-            await asyncio.sleep(self._random.choice((0.0, 0.3)) * self._random.random())
+            await asyncio.sleep(self.random.choice((0.0, 0.3)) * self.random.random())
 
     async def take_office(self) -> None:
         """Delete the controller's znode, as administrators do to have another one elected. The present one has
         elections to write, stands still meanwhile, and goes on in a session that lives, not knowing yet."""
-        for _ in range(self._random.randint(1, 3)):
-            active = self._others.free_controller()
+        for _ in range(self.random.randint(1, 3)):
+            active = self.others.free_controller()
             if active is None:
                 return
-            self._others.busy.add(active.broker_id)
-            asked = asyncio.ensure_future(self._others.administrator.elect_leaders())
-            await asyncio.sleep(self._random.uniform(0.0, 0.05))
-            self._note(f"{active.host} stands still, and the znode of the controller is deleted")
+            self.others.busy.add(active.broker_id)
+            asked = asyncio.ensure_future(self.others.administrator.elect_leaders())
+            await asyncio.sleep(self.random.uniform(0.0, 0.05))
+            self.note(f"{active.host} stands still, and the znode of the controller is deleted")
             active.suspend()
             with contextlib.suppress(MultiFailed):  # it has resigned meanwhile
-                self._cluster.zookeeper.commit([Delete(CONTROLLER_PATH)], 0)
-            await asyncio.sleep(self._random.uniform(0.3, 3.0))
+                self.cluster.zookeeper.commit([Delete(CONTROLLER_PATH)], 0)
+            await asyncio.sleep(self.random.uniform(0.3, 3.0))
             active.resume()
             await asked
-            self._others.busy.discard(active.broker_id)
+            self.others.busy.discard(active.broker_id)
 
     async def stale_requests(self) -> None:
         """Ask leaders by epochs that are over, as a client does that has heard of no election for a while."""
-        for partition in self._led():
-            if partition.leader_epoch > 0 and self._cluster.brokers[partition.local_id].running:
+        for partition in self.led():
+            if partition.leader_epoch > 0 and self.cluster.brokers[partition.local_id].running:
                 await self._ask_by_former_epoch(partition)
 
     async def _ask_by_former_epoch(self, partition: Partition) -> None:
-        former, ask = partition.leader_epoch - 1, self._others.administrator.ask
-        broker, name = self._cluster.brokers[partition.local_id], partition.topic
+        former, ask = partition.leader_epoch - 1, self.others.administrator.ask
+        broker, name = self.cluster.brokers[partition.local_id], partition.topic
         wanted = FetchPartition(
             partition=partition.index,
             current_leader_epoch=former,
@@ -240,8 +197,24 @@ class AwkwardMoments:
 
     def _judge(self, partition: Partition, epoch: int, what: str, error: int) -> None:
         if error == ErrorCode.NONE:
-            self._others.history.violated(f"{partition} has served a {what} of epoch {epoch}")
+            self.others.history.violated(f"{partition} has served a {what} of epoch {epoch}")
 
 
 def _controls(broker: EmbeddedBroker) -> bool:
     return broker.server.services.controller.is_active
+
+
+def _writes_alone(cast: Cast) -> bool:
+    """Tell whether the leader has what is not committed."""
+    led = cast.led
+    return led is None or led.log.log_end_offset > led.high_watermark
+
+
+def _is_uneven(cast: Cast) -> bool:
+    """Tell whether one follower has more than the other, and does not know yet how much of it is committed."""
+    led = cast.led
+    held = [replica for broker in cast.followers if (replica := cast.replica(broker)) is not None]
+    if led is None or len(held) < len(cast.followers):
+        return True
+    less, more = sorted(held, key=lambda replica: replica.log.log_end_offset)
+    return less.log.log_end_offset < more.log.log_end_offset and more.high_watermark < led.high_watermark

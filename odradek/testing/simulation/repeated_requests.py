@@ -24,7 +24,7 @@ from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.protocol.primitives import read_unsigned_varint, skip_tagged_fields
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.history import History
-from odradek.testing.virtual_network import VirtualNetwork
+from odradek.testing.virtual_network import Pipe, VirtualNetwork
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
 
 HEADER = struct.Struct(">hhih")
@@ -56,23 +56,26 @@ class RepeatedRequests:
         self._cluster, self._history, self._random, self._lasting = cluster, history, source, lasting
         self._sent: deque[Sent] = deque(maxlen=KEPT)
         self._hosts = {broker.host for broker in cluster.brokers}
+        self._ways: dict[int, dict[tuple[str, str], Pipe]] = {}
+        """By the kind of request: the connection on which one broker has sent another such a one last."""
         assert isinstance(cluster.network, VirtualNetwork), "only a virtual network can be listened to"
         cluster.network.tap = self._listen
 
-    def _listen(self, source: str, target: str) -> Callable[[bytes], object] | None:
-        if source in self._hosts and target in self._hosts:
-            return partial(self._take, source, target, bytearray())
+    def _listen(self, way: Pipe) -> Callable[[bytes], object] | None:
+        if way.source in self._hosts and way.target in self._hosts:
+            return partial(self._take, way, bytearray())
         return None
 
-    def _take(self, source: str, target: str, stream: bytearray, data: bytes) -> None:
+    def _take(self, way: Pipe, stream: bytearray, data: bytes) -> None:
         stream += data
         while len(stream) >= SIZE.size:
             end = SIZE.size + SIZE.unpack_from(stream)[0]
             if len(stream) < end:
                 return
             api_key = HEADER.unpack_from(stream, SIZE.size)[0]
+            self._ways.setdefault(api_key, {})[way.source, way.target] = way
             if api_key in REPEATED:
-                self._sent.append(Sent(source, target, api_key, bytes(stream[:end]), self._controller_epoch()))
+                self._sent.append(Sent(way.source, way.target, api_key, bytes(stream[:end]), self._controller_epoch()))
             del stream[:end]
 
     def _controller_epoch(self) -> bytes:
@@ -87,6 +90,19 @@ class RepeatedRequests:
                 kind = self._random.choice(sorted({sent.api_key for sent in candidates}))
                 await self._deliver(self._random.choice([sent for sent in candidates if sent.api_key == kind]))
             await asyncio.sleep(self._random.choice((0.0, 0.5)) * self._random.random())
+
+    async def stall(self) -> None:
+        """Hold back, for a while, what comes by the connection of one kind of requests between two brokers."""
+        if not self._ways:
+            return
+        kind = self._random.choice(sorted(self._ways))
+        hosts = self._random.choice(sorted(self._ways[kind]))
+        way = self._ways[kind][hosts]
+        self._history.note(f"stalled: requests {kind} of {hosts[0]} to {hosts[1]}")
+        way.stall()
+        await asyncio.sleep(self._random.uniform(0.3, 12.0))
+        self._history.note(f"go on: requests {kind} of {hosts[0]} to {hosts[1]}")
+        way.go_on()
 
     def _may_come_again(self, sent: Sent) -> bool:
         if sent.api_key == AlterPartitionRequest.API_KEY or sent.controller_epoch != self._controller_epoch():

@@ -32,10 +32,12 @@ from odradek.testing.simulation.inspection import Inspection
 from odradek.testing.simulation.occurrences import CALM, DRAWN, DrawnHere, Occurrence
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from odradek.testing.simulation.safety import Safety
+from odradek.testing.simulation.transaction_moments import TransactionMoments
+from odradek.testing.simulation.transactional_positions import TOPIC as TRANSACTIONAL_TOPIC
 from odradek.testing.simulation.transactions import PARTITIONS as TRANSACTIONAL_PARTITIONS
-from odradek.testing.simulation.transactions import TOPIC as TRANSACTIONAL_TOPIC
 from odradek.testing.simulation.transactions import Transactions
 from odradek.testing.simulation.verdict import Verdict
+from odradek.testing.simulation.work import Work
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 TOPIC = "t"
@@ -50,8 +52,9 @@ FAULT_KINDS = (
     "session_expiry", "zookeeper_restart", "lost_answers", "shutdown", "slow_network", "resets", "suspend",
     "slow_zookeeper", "zookeeper_stands", "wall_clock", "topics", "reassign", "elect_leaders", "move_directories",
     "throttle", "kill_all", "cut_clients", "full_disk", "slow_disk", "failed_directory", "lost_disk",
-    "repeat_requests", "freeze_client", "kill_client", "join_group",
+    "repeat_requests", "stalled_requests", "freeze_client", "kill_client", "join_group",
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "stale_requests",
+    "parting_histories", "moved_decisions",
 )  # fmt: skip
 LASTING = (TOPIC, TRANSACTIONAL_TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE)
 OPTIONAL_CLIENTS = ("transactions", "group", "producer-1")
@@ -176,10 +179,11 @@ class Simulation:
         self.faults = Faults(self.cluster, self.history, self.administrator, source, plan.seed + 1)
         self.faults.kinds.update(DiskFaults(self.faults, directories).kinds)
         repeated = RepeatedRequests(self.cluster, self.history, source, LASTING)
-        self.faults.kinds["repeat_requests"] = repeated.repeat
+        self.faults.kinds |= {"repeat_requests": repeated.repeat, "stalled_requests": repeated.stall}
         self.programs = ClientFaults(self.faults, self._make_producer, self._make_member)
         self.faults.kinds.update(self.programs.kinds)
         self.faults.kinds.update(AwkwardMoments(self.faults).kinds)
+        self.faults.kinds.update(TransactionMoments(self.faults).kinds)
         assert tuple(self.faults.kinds) == FAULT_KINDS, list(self.faults.kinds)
         self.inspection = Inspection(self.cluster, self.history, TOPIC, TRANSACTIONAL_TOPIC)
         min_isr = int(self.cluster.overrides["min.insync.replicas"])
@@ -187,6 +191,7 @@ class Simulation:
         self.safety = Safety(self.cluster, self.history, min_isr)
         self.safety.on_elected = self.fences.elected
         self.coordinators = Coordinators(self.cluster, self.history)
+        self.work = Work(self.cluster, self.history)
         self.faults.on_lost_data = self.safety.doubt
         self.history.on_acknowledged = self.safety.acknowledged
         self.history.on_read = self.safety.read
@@ -239,7 +244,7 @@ class Simulation:
         for reader in (*self.members, *([self.consumer] if self.consumer else [])):
             reader.stop()
         for broker in self.cluster.brokers:
-            if broker.running:
+            if broker.alive:
                 broker.kill()
 
     def _stop_writing(self) -> None:
@@ -260,6 +265,7 @@ class Simulation:
             self.safety.look()
             self.fences.look()
             self.coordinators.look()
+            self.work.look()
             for broker in self.cluster.brokers:
                 if broker.running and broker.server.broken.is_set() and broker.broker_id not in self.faults.busy:
                     self.history.note(f"{broker.host} cannot go on: its supervisor starts it again")

@@ -4,10 +4,10 @@ It is checked of brokers that live, of those that are away, and of what ZooKeepe
 
 - An acknowledged record (acks=all) is on at least `min.insync.replicas` replicas when the producer is told, and one
   that consumers read.
-- The leader is in the ISR, and the ISR is among the assigned replicas. No election leaves somebody in it who has long
-  been away.
-- Every member of the ISR, as ZooKeeper has it or as the leader has asked for it, has all that its leader counts as
-  committed.
+- The leader is in the ISR, and the ISR is among the assigned replicas. No election for want of a leader leaves somebody
+  in it of whom the controller knows that he is gone.
+- Every member of the ISR, as ZooKeeper has it or as the leader has asked for it, has all that its leader, or any before
+  it, has counted as committed.
 - Who joins the ISR has the leader's log up to the start of the leader's epoch.
 - Within a leader epoch the ISR is what the leader has asked for. What `state_changes` says holds for each new state.
 - No replica in sync has a transaction open before the last stable offset.
@@ -21,18 +21,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.client.records import TopicPartition
+from odradek.controller.cluster_state import Broker
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.memory_tree import Change
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.state_changes import broken_rule
-from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
 
 Where = tuple[str, int]
 STATE = "/state"
-LONG_AWAY_MS = 6_000.0
-"""A controller that elects has heard by then that a broker is gone."""
 
 
 class Safety:
@@ -50,7 +48,8 @@ class Safety:
         """Replicas whose disk has lost something, until they are out of the ISR."""
         self._lost: dict[tuple[int, Where], int] = {}
         """Where those logs ended."""
-        self._away_since_ms: dict[int, float] = {}
+        self._committed: dict[Where, int] = {}
+        """Highest watermark that a leader of the partition has had."""
         self._born: dict[str, int] = {}
         """Zxids at which the topics were made."""
         self.on_elected: Callable[[Where, int], object] = lambda where, leader_epoch: None
@@ -96,12 +95,6 @@ class Safety:
                 self._look_at_assignment(topic)
                 if (topic, int(index)) in self._replicas:
                     self._look_at_state(topic, int(index))
-            elif change.path.startswith(BROKER_IDS_PATH + "/"):
-                broker_id = int(change.path.rpartition("/")[2])
-                if self._cluster.zookeeper.tree.get(change.path) is None:
-                    self._away_since_ms.setdefault(broker_id, self._cluster.clock.monotonic_ms())
-                else:
-                    self._away_since_ms.pop(broker_id, None)
 
     def _look_at_zookeeper(self) -> None:
         parent = self._cluster.zookeeper.tree.get(TOPICS_PATH)
@@ -126,6 +119,7 @@ class Safety:
         for where in [where for where in self._replicas if where[0] == topic]:
             del self._replicas[where]
             self._states.pop(where, None)
+            self._committed.pop(where, None)
         self._seen.pop(topic, None)
 
     def _look_at_state(self, topic: str, index: int) -> None:
@@ -152,8 +146,8 @@ class Safety:
             self.on_elected(where, state.leader_epoch)
         if before is not None and before.leader_epoch == state.leader_epoch:
             self._look_at_newcomers(where, state, set(state.isr) - set(before.isr))
-        elif state.leader >= 0 and (before is None or before.leader != state.leader):
-            self._look_at_election(where, state)
+        elif before is not None and before.leader != state.leader >= 0:
+            self._look_at_election(where, before, state)
 
     def _look_at_change(self, where: Where, before: PartitionState, state: PartitionState) -> None:
         epoch = self._cluster.zookeeper.tree.get(CONTROLLER_EPOCH_PATH)
@@ -173,15 +167,21 @@ class Safety:
     def _look_at_lives(self, leader: Partition, newcomers: Mapping[int, int], controller_epoch: int) -> None:
         """Require that those who join do so in the life in which they have fetched, as far as the controller knows that
         has written it."""
+        known = self._known_to(controller_epoch)
+        for newcomer, life in newcomers.items():
+            if newcomer in known and life not in (NO_EPOCH, known[newcomer].epoch):
+                self._history.violated(
+                    f"{leader}: broker {newcomer} has joined the ISR by what it had fetched in its life {life}, "
+                    f"its controller knows of {known[newcomer].epoch}"
+                )
+
+    def _known_to(self, controller_epoch: int) -> Mapping[int, Broker]:
+        """Return the brokers of which the controller of that epoch knows that they live; none when it is gone."""
         for broker in self._cluster.brokers:
             active = broker.server.services.controller.state if broker.running else None
-            known = active.brokers if active is not None and active.controller_epoch == controller_epoch else {}
-            for newcomer, life in newcomers.items():
-                if newcomer in known and life not in (NO_EPOCH, known[newcomer].epoch):
-                    self._history.violated(
-                        f"{leader}: broker {newcomer} has joined the ISR by what it had fetched in its life {life}, "
-                        f"controller {broker.broker_id} knows of {known[newcomer].epoch}"
-                    )
+            if active is not None and active.controller_epoch == controller_epoch:
+                return active.brokers
+        return {}
 
     def _look_at_newcomers(self, where: Where, state: PartitionState, newcomers: set[int]) -> None:
         leader = self._leader(where, state)
@@ -197,17 +197,12 @@ class Safety:
                 f"the epoch begins at {leader.leader_epoch_start_offset}"
             )
 
-    def _look_at_election(self, where: Where, state: PartitionState) -> None:
-        now_ms = self._cluster.clock.monotonic_ms()
-        for member in state.isr:
-            away_ms = now_ms - self._away_since_ms.get(member, now_ms)
-            if away_ms > LONG_AWAY_MS and not self._deleting(where[0]):
-                self._history.violated(
-                    f"{where}: {state} is elected with {member} in the ISR, away for {away_ms:.0f} ms"
-                )
-
-    def _deleting(self, topic: str) -> bool:
-        return self._cluster.zookeeper.tree.get(f"/admin/delete_topics/{topic}") is not None
+    def _look_at_election(self, where: Where, before: PartitionState, state: PartitionState) -> None:
+        """Look at who is in the ISR when another leader is elected because the former is gone."""
+        known = self._known_to(state.controller_epoch)
+        gone = set(state.isr) - set(known)
+        if known and before.leader not in known and gone:
+            self._history.violated(f"{where}: {state} is elected with {sorted(gone)} in the ISR, who are gone")
 
     # leaders
 
@@ -247,10 +242,13 @@ class Safety:
         return known
 
     def _look_at_members(self, leader: Partition, members: Iterable[int]) -> None:
+        where = (leader.topic, leader.index)
+        committed = self._committed[where] = max(leader.high_watermark, self._committed.get(where, 0))
         for member, end in self._ends(leader, members):
-            if end < leader.high_watermark:
+            if end < committed:
                 self._history.violated(
-                    f"{leader}: high watermark {leader.high_watermark}, broker {member} in the ISR ends at {end}"
+                    f"{leader}: high watermark {leader.high_watermark}, the highest yet {committed}, "
+                    f"broker {member} in the ISR ends at {end}"
                 )
 
     def _look_at_watermark(self, leader: Partition, state: PartitionState) -> None:

@@ -3,24 +3,29 @@
 Each transaction writes some records to partitions that chance chooses, and is committed or aborted. A producer that
 does not know how its transaction ended is left behind, alive: its successor, of the same transactional id, fences it.
 What the reader is given must be all of a transaction or nothing, never of one that was aborted, and everything once.
+Many commit the position of a group as well: `transactional_positions` looks at those.
 """
 
 import asyncio
 import contextlib
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 
 from odradek.aio import Consumer, Producer
 from odradek.broker.replication.partition import Partition
-from odradek.client.records import TopicPartition
+from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import KafkaError
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.clients import bootstrap
 from odradek.testing.simulation.history import History
+from odradek.testing.simulation.transactional_positions import (
+    POSITION_OF,
+    TOPIC,
+    Outcome,
+    Transaction,
+    TransactionalPositions,
+)
 
-TOPIC = "transactions"
 PARTITIONS = 2
 TIMEOUT_MS = 8_000
 """After it a coordinator aborts what was left open."""
@@ -28,27 +33,8 @@ CALL_S = 12.0
 FORGOTTEN = 0.05
 """How often a producer is believed dead after a transaction, and goes on beside its successor."""
 ZOMBIE_TRANSACTIONS = 20
-
-
-class Outcome(Enum):
-    """End of a transaction, as far as its producer knows."""
-
-    OPEN = "open"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    UNKNOWN = "unknown"
-
-
-@dataclass(eq=False)
-class Transaction:
-    """Transaction with the values that were sent in it."""
-
-    outcome: Outcome = Outcome.OPEN
-    values: list[bytes] = field(default_factory=list)
-    is_decided: bool = False
-    """True once its commit has been asked for; before nobody may be given any of it."""
-    all_sent: bool = True
-    """False when a record may not have been sent at all: then it cannot be committed."""
+WITH_POSITION = 0.6
+"""How often a transaction commits a position."""
 
 
 class TransactionalProducer:
@@ -64,6 +50,7 @@ class TransactionalProducer:
     ) -> None:
         self.name, self.transaction_of = name, transaction_of
         self.transactions: list[Transaction] = []
+        self.group = f"group-of-{name}"
         self._cluster, self._history, self._clock = cluster, history, cluster.clock
         self._random = random.Random(seed)
         self._producers: list[Producer] = []
@@ -120,6 +107,7 @@ class TransactionalProducer:
         """Run one transaction from its beginning to its end. Raises KafkaError when its end is not known."""
         transaction = Transaction()
         self.transactions.append(transaction)
+        position = len(self.transactions)
         await producer.begin_transaction()
         for _ in range(self._random.randint(1, 5)):
             value = b"%s-%d" % (self.name.encode(), self._sent)
@@ -131,6 +119,10 @@ class TransactionalProducer:
             transaction.all_sent = True
             if self._random.random() < 0.3:
                 await asyncio.sleep(self._random.choice((0.0, 0.02, 0.3)))
+        if self._random.random() < WITH_POSITION:
+            offsets = {POSITION_OF: OffsetAndMetadata(position)}
+            transaction.position = position
+            await producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata(self.group), CALL_S)
         if self._random.random() < 0.25:
             await producer.abort_transaction(CALL_S)
             transaction.outcome = Outcome.ABORTED
@@ -249,6 +241,10 @@ class Transactions:
         of: dict[bytes, Transaction] = {}
         self.producers = [TransactionalProducer(cluster, history, f"transactor-{n}", seed + n, of) for n in range(2)]
         self.reader = CommittedReader(cluster, history, seed + 9, of)
+        self.positions = [
+            TransactionalPositions(cluster, history, producer.group, producer.transactions)
+            for producer in self.producers
+        ]
 
     def unrest(self) -> str | None:
         """Return what has to come yet: the reader is at the end of each partition, and no transaction holds it back."""
@@ -258,7 +254,8 @@ class Transactions:
                 text = held_back(held, self.reader.positions.get(partition)) if held.is_leader else None
                 if text is not None:
                     return text
-        return None
+        seen = self.reader.seen.keys()
+        return next((text for one in self.positions if (text := one.unrest(seen)) is not None), None)
 
     def judge(self) -> None:
         """Compare, after rest, what was read with what the producers know."""
@@ -276,4 +273,6 @@ class Transactions:
     def stop(self) -> None:
         for producer in self.producers:
             producer.stop()
+        for position in self.positions:
+            position.stop()
         self.reader.stop()
