@@ -1,5 +1,6 @@
 """Each kind of damage is seen: histories and clusters in which something is wrong, without a run."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,9 @@ from odradek.broker.transactions.transaction_records import batch_of as state_ba
 from odradek.broker.transactions.transaction_state import PREPARE_COMMIT, ProducerIdentity, TxnState
 from odradek.client.records import TopicPartition
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
-from odradek.protocol.records import encode_batch
+from odradek.protocol.message_set import MAGIC_V0, down_convert
+from odradek.protocol.messages.fetch import FetchableTopicResponse, PartitionData
+from odradek.protocol.records import Columns, encode_batch
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
@@ -29,6 +32,7 @@ from odradek.testing.simulation.fences import Fences
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import Inspection
 from odradek.testing.simulation.newest_records import NewestRecords
+from odradek.testing.simulation.old_clients import OldReader
 from odradek.testing.simulation.run import Simulation
 from odradek.testing.simulation.safety import Safety
 from odradek.testing.simulation.state_changes import broken_rule
@@ -187,6 +191,24 @@ def test_replicas_that_differ() -> None:
     stage.replicas[2].log.append_as_leader(make_batch([b"producer-0-9"]), 5)
     stage.verdict()._replicas_are_the_same()
     assert "the replicas differ" in stage.seen
+
+
+@pytest.mark.parametrize(("offsets", "seen"), [([0, 1, 2], ""), ([0, 2], "goes on at 2, 1 was to come")])
+def test_a_gap_in_what_an_old_client_is_given(offsets: list[int], seen: str) -> None:
+    history = History(ManualClock())
+    values: list[bytes | None] = [b"old.0-%d" % offset for offset in offsets]
+    records = down_convert(Columns(offsets, [0] * len(offsets), [None] * len(offsets), values), MAGIC_V0)
+    answer = FetchableTopicResponse(partitions=[PartitionData(records=records)])
+
+    async def ask(*_: Any) -> Any:
+        return SimpleNamespace(responses=[answer])
+
+    reader = OldReader.__new__(OldReader)
+    reader.topic, reader.positions, reader._history = "t", {0: 0}, history
+    reader.ask_leader = ask  # type: ignore[method-assign, assignment]
+    asyncio.run(reader._fetch(0, 0))
+    assert seen in str(history.violation or "") and bool(seen) == (history.violation is not None)
+    assert reader.positions == {0: 3} and history.values[T0][2] == b"old.0-2"
 
 
 # ---- transactions

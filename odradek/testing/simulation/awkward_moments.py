@@ -18,7 +18,7 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from odradek.testing.embedded import EmbeddedBroker
-from odradek.testing.simulation.directing import Cast, Director
+from odradek.testing.simulation.directing import Cast, Director, controls
 from odradek.testing.simulation.faults import Faults
 from odradek.zk_schema.store import Delete, MultiFailed
 from odradek.zk_schema.znodes.controller import CONTROLLER_PATH
@@ -75,7 +75,7 @@ class AwkwardMoments(Director):
         """A leader proposes a follower for the ISR, and the controller hears of it when that one has died and come
         back: what it had fetched before says nothing any more."""
         cast = self.cast()
-        active = [broker for broker in self.cluster.brokers if broker.running and _controls(broker)]
+        active = [broker for broker in self.cluster.brokers if broker.running and controls(broker)]
         if cast is None or not active or cast.leader is active[0]:
             return
         (joining,) = [broker for broker in cast.followers if broker is not active[0]]
@@ -198,10 +198,6 @@ class AwkwardMoments(Director):
     def _judge(self, partition: Partition, epoch: int, what: str, error: int) -> None:
         if error == ErrorCode.NONE:
             self.others.history.violated(f"{partition} has served a {what} of epoch {epoch}")
-
-
-def _controls(broker: EmbeddedBroker) -> bool:
-    return broker.server.services.controller.is_active
 
 
 def _writes_alone(cast: Cast) -> bool:

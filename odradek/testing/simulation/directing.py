@@ -100,3 +100,8 @@ class Director:
         finally:
             for source, target in ways:
                 self.network.heal_way(source, target)
+
+
+def controls(broker: EmbeddedBroker) -> bool:
+    """Tell whether a broker that runs is the active controller."""
+    return broker.server.services.controller.is_active

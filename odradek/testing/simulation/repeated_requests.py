@@ -91,6 +91,10 @@ class RepeatedRequests:
                 await self._deliver(self._random.choice([sent for sent in candidates if sent.api_key == kind]))
             await asyncio.sleep(self._random.choice((0.0, 0.5)) * self._random.random())
 
+    def way(self, api_key: int, source: str, target: str) -> Pipe | None:
+        """Return the connection on which one broker has sent another such a request last."""
+        return self._ways.get(api_key, {}).get((source, target))
+
     async def stall(self) -> None:
         """Hold back, for a while, what comes by the connection of one kind of requests between two brokers."""
         if not self._ways:

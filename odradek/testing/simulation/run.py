@@ -30,6 +30,7 @@ from odradek.testing.simulation.fences import Fences
 from odradek.testing.simulation.history import History, Violation
 from odradek.testing.simulation.inspection import Inspection
 from odradek.testing.simulation.occurrences import CALM, DRAWN, DrawnHere, Occurrence
+from odradek.testing.simulation.old_clients import OldClients
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from odradek.testing.simulation.safety import Safety
 from odradek.testing.simulation.transaction_moments import TransactionMoments
@@ -54,10 +55,10 @@ FAULT_KINDS = (
     "throttle", "kill_all", "cut_clients", "full_disk", "slow_disk", "failed_directory", "lost_disk",
     "repeat_requests", "stalled_requests", "freeze_client", "kill_client", "join_group",
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "stale_requests",
-    "parting_histories", "moved_decisions",
+    "parting_histories", "moved_decisions", "former_leaders",
 )  # fmt: skip
 LASTING = (TOPIC, TRANSACTIONAL_TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE)
-OPTIONAL_CLIENTS = ("transactions", "group", "producer-1")
+OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old")
 """Those without which a run makes sense."""
 ALONE = ("power_failure", "lost_disk")
 SETTINGS = {
@@ -116,15 +117,17 @@ def varied_plan(seed: int) -> Plan:
     """Make a plan of the one or the other shape: short with all kinds of faults, or long with two to five kinds.
 
     Some mistakes show only when many things go wrong at once, others only when the same few go wrong again and again.
-    In half of them logs are rolled and compacted all the time, in a quarter old records are deleted as well.
+    In half of them logs are rolled and compacted all the time, in a quarter old records are deleted as well; half have
+    clients of old message formats.
     """
     chance = random.Random(seed)
     settings = ROLLING if chance.random() < 0.5 else {}
     retention = chance.choice((None, 8_000)) if settings else None
+    without = frozenset(chance.choice(((), ("old",))))
     if chance.random() < 0.5:
-        return Plan(seed, faults_s=15.0, settings=settings, retention_bytes=retention)
+        return Plan(seed, faults_s=15.0, settings=settings, retention_bytes=retention, without=without)
     kinds = chance.sample(FAULT_KINDS, chance.randint(2, 5))
-    return Plan(seed, kinds, faults_s=40.0, settings=settings, retention_bytes=retention)
+    return Plan(seed, kinds, faults_s=40.0, settings=settings, retention_bytes=retention, without=without)
 
 
 @dataclass(frozen=True)
@@ -183,7 +186,7 @@ class Simulation:
         self.programs = ClientFaults(self.faults, self._make_producer, self._make_member)
         self.faults.kinds.update(self.programs.kinds)
         self.faults.kinds.update(AwkwardMoments(self.faults).kinds)
-        self.faults.kinds.update(TransactionMoments(self.faults).kinds)
+        self.faults.kinds.update(TransactionMoments(self.faults, repeated).kinds)
         assert tuple(self.faults.kinds) == FAULT_KINDS, list(self.faults.kinds)
         self.inspection = Inspection(self.cluster, self.history, TOPIC, TRANSACTIONAL_TOPIC)
         min_isr = int(self.cluster.overrides["min.insync.replicas"])
@@ -199,6 +202,7 @@ class Simulation:
         self.history.log_start_of = self._log_start
         self.consumer: SimulatedConsumer | None = None
         self.transactions: Transactions | None = None
+        self.old: OldClients | None = None
         self._occurrences: list[Occurrence] = []
         self._begun_ms = 0.0
         self._restarts: list[asyncio.Future[None]] = []
@@ -252,6 +256,8 @@ class Simulation:
             producer.stop()
         if self.transactions is not None:
             self.transactions.stop()
+        if self.old is not None:
+            self.old.stop()
 
     async def _close_clients(self) -> None:
         self._stop_writing()
@@ -284,6 +290,8 @@ class Simulation:
         self.programs.work(until_ms)
         transactors = self.transactions.producers if self.transactions is not None else []
         working = [asyncio.ensure_future(producer.work(until_ms)) for producer in transactors]
+        if self.old is not None:
+            working.append(asyncio.ensure_future(self.old.producer.work(until_ms)))
         if self.plan.occurrences is None:
             trouble = [asyncio.ensure_future(self._trouble(until_ms)) for _ in range(self.plan.at_once)]
         else:
@@ -319,6 +327,8 @@ class Simulation:
             self.transactions = Transactions(cluster, history, seed + 40)
             for transactor in self.transactions.producers:
                 await transactor.settle()  # with it the coordinators' topic is there before anything goes wrong
+        if "old" not in without:
+            self.old = OldClients(cluster, history, seed + 60, TOPIC)
         self._use_partitions()
 
     @property
@@ -352,6 +362,8 @@ class Simulation:
             producer.partitions = self.administrator.partitions
         assert self.consumer is not None
         self.consumer.assign(range(self.administrator.partitions))
+        if self.old is not None:
+            self.old.use(self.administrator.partitions)
 
     async def _follow_growth(self) -> None:
         known = self.administrator.partitions

@@ -1,13 +1,17 @@
-"""Faults that wait for the moment between a transaction's decision and its markers: its coordinator changes."""
+"""Faults that wait for the moment between a transaction's decision and its markers: the coordinator changes, or whom it
+has to send them to."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE
 from odradek.broker.transactions.transaction_state import PREPARED
+from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.testing.embedded import EmbeddedBroker
-from odradek.testing.simulation.directing import Cast, Director
+from odradek.testing.simulation.directing import Cast, Director, controls
 from odradek.testing.simulation.faults import Faults
+from odradek.testing.simulation.repeated_requests import RepeatedRequests
+from odradek.testing.simulation.transactional_positions import TOPIC
 
 SLOW_MARKER_MS = (250.0, 400.0)
 """So long a marker is under way, and its answer."""
@@ -16,9 +20,14 @@ SLOW_MARKER_MS = (250.0, 400.0)
 class TransactionMoments(Director):
     """Situations of the transaction coordinators of one cluster."""
 
-    def __init__(self, others: Faults) -> None:
+    def __init__(self, others: Faults, requests: RepeatedRequests) -> None:
+        """`requests` knows the connections on which brokers ask each other."""
         super().__init__(others)
-        self.kinds: dict[str, Callable[[], Awaitable[None]]] = {"moved_decisions": self.moved_decisions}
+        self._requests = requests
+        self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
+            "moved_decisions": self.moved_decisions,
+            "former_leaders": self.former_leaders,
+        }
 
     async def moved_decisions(self) -> None:
         """A coordinator has decided, and is gone before its markers are there: it dies, or what it sends is held back
@@ -46,6 +55,25 @@ class TransactionMoments(Director):
         await asyncio.sleep(self.random.uniform(0.5, 7.0))
         for source, target in ways:
             self.network.heal_way(source, target)
+
+    async def former_leaders(self) -> None:
+        """A partition of transactions gets another leader, and a coordinator does not hear of it for a while: it sends
+        its markers to the former one."""
+        cast = self.cast(TOPIC)
+        active = next((one for one in self.cluster.brokers if one.running and controls(one)), None)
+        if cast is None or active is None:
+            return
+        coordinators = {partition.local_id for partition in self.led() if partition.topic == TRANSACTION_STATE}
+        deaf = [one for one in cast.followers if one is not active and one.broker_id in coordinators]
+        way = self._requests.way(UpdateMetadataRequest.API_KEY, active.host, deaf[0].host) if deaf else None
+        if way is None:
+            return
+        with self.reserved(cast):
+            self.note(f"{cast.topic}-{cast.index}: {deaf[0].host} does not hear of its next leader")
+            way.stall()
+            await self.others.administrator.give_the_lead_to_the_next((cast.topic, cast.index))
+            await asyncio.sleep(self.random.uniform(1.0, 5.0))
+            way.go_on()
 
 
 def _has_decided(cast: Cast) -> bool:

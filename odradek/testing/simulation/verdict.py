@@ -134,6 +134,9 @@ class Verdict:
                 return f"{producer.name}: {producer.open} records are open"
         consumer = self._run.consumer
         assert consumer is not None
+        old = self._run.old.unrest(self._ends()) if self._run.old is not None else None
+        if old is not None:
+            return old
         for topic, index in self._partitions():
             where = TopicPartition(topic, index)
             end = self._cluster.brokers[0].server.services.replicas.partitions[where].log.log_end_offset
@@ -151,6 +154,11 @@ class Verdict:
                 at = member.engine.shared.positions.partitions[where].position
                 return f"{member.name}: {where} at {at}, committed {member.committed.get(where)}, of {end}"
         return None
+
+    def _ends(self) -> dict[int, int]:
+        """Return where the logs of the topic's partitions end."""
+        held = self._cluster.brokers[0].server.services.replicas.partitions
+        return {index: held[topic, index].log.log_end_offset for topic, index in held if topic == self._topic}
 
     # what is there
 
