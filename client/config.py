@@ -99,6 +99,13 @@ class SecurityConfig:
     """An object with a method `token()`, as kafka-python has it; called in a thread for each connection."""
     sasl_oauthbearer_token_endpoint_url: str | None = setting(None)
     sasl_login_read_timeout_ms: int | None = setting(None)
+    sasl_kerberos_service_name: str | None = setting(None)
+    """First part of the brokers' principals; without it, and in no sasl.jaas.config either, it is `kafka`."""
+    sasl_kerberos_principal: str | None = setting(None)
+    sasl_kerberos_keytab: str | None = setting(None)
+    """Instead of sasl.jaas.config, for GSSAPI, as librdkafka has them; without them, the tickets of kinit."""
+    sasl_kerberos_domain_name: str | None = setting(None)
+    """Host in the brokers' principals where it is not the one that is connected to: kafka-python's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from odradek.protocol.headers import API_NAMES, decode_request, decode_request_h
 from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.protocol.primitives import Part
-from odradek.security.errors import AuthenticationFailed, InvalidCredentials
+from odradek.security.errors import AuthenticationFailed, InvalidCredentials, NotNow
 from odradek.world.clock import Clock, sleep
 
 log = logging.getLogger(__name__)
@@ -175,20 +175,22 @@ class SaslGate:
             raise _Refused(
                 f"{said}{self._mechanism}: {error}", self._failure(correlation_id, version, said + self._mechanism)
             ) from None
+        except NotNow as error:
+            raise _Refused(f"not let in now with {self._mechanism}: {error}") from None
         lifetime_ms = self._end_if_complete()
-        response = SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
+        response = SaslAuthenticateResponse(auth_bytes=token or b"", session_lifetime_ms=lifetime_ms)
         return _frame(correlation_id, version, response)
 
     def _raw(self, frame: bytes) -> Answer:
         """Answer a message of the mechanism without a header, likewise without; a failure is not answered at all."""
         try:
             token = self._evaluate(frame)
-        except (AuthenticationFailed, InvalidCredentials) as error:
+        except (AuthenticationFailed, InvalidCredentials, NotNow) as error:
             raise _Refused(f"{self._mechanism}: {error}") from None
         self._end_if_complete()
-        return framed([token])
+        return None if token is None else framed([token])
 
-    def _evaluate(self, token: bytes) -> bytes:
+    def _evaluate(self, token: bytes) -> bytes | None:
         server = self._server
         if server is None:
             raise AuthenticationFailed(

@@ -31,7 +31,17 @@ from odradek.world.network import Network
 MECHANISM_PREFIX: Final = re.compile(r"[a-z0-9-]+\.(?=sasl\.|connections\.)")
 """Before the name of a setting that is meant for one mechanism of a listener alone."""
 JAAS: Final = "sasl.jaas.config"
-CLIENTS_ONLY: Final = frozenset({"ssl.key.location", "sasl.username", "sasl.password", "sasl.oauth.token.provider"})
+CLIENTS_ONLY: Final = frozenset(
+    {
+        "ssl.key.location",
+        "sasl.username",
+        "sasl.password",
+        "sasl.oauth.token.provider",
+        "sasl.kerberos.principal",
+        "sasl.kerberos.keytab",
+        "sasl.kerberos.domain.name",
+    }
+)
 """Settings of our clients that brokers do not have."""
 
 

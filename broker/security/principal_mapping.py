@@ -50,7 +50,7 @@ class PrincipalMapping:
                 pattern = re.compile(match[2])
             except re.error as error:
                 raise BadSecuritySetting(SETTING, f"{match[2]}: {error}") from None
-            self._rules.append((pattern, _python_template(match[3], pattern.groups), match[4]))
+            self._rules.append((pattern, python_template(match[3], pattern.groups), match[4]))
 
     def principal(self, distinguished_name: str) -> KafkaPrincipal:
         """Return the user of a name. Raises AuthenticationFailed when no rule fits."""
@@ -100,10 +100,10 @@ def _length(size: int) -> Sequence[int]:
     return [0x80 | len(octets), *octets]
 
 
-def _python_template(java: str, groups: int) -> str:
-    """`$1` of Java is `\\g<1>` here; a `$` before no number of a group is itself, as Kafka takes it."""
+def python_template(java: str, groups: int) -> str:
+    """Return a replacement of Java's as Python's: `$1` is `\\g<1>`; `$` before no number of a group is itself."""
 
     def reference(match: re.Match[str]) -> str:
-        return f"\\g<{match[1]}>" if int(match[1]) <= groups else re.escape(match[0])
+        return f"\\g<{match[1]}>" if int(match[1]) <= groups else match[0]
 
     return re.sub(r"\$(\d)", reference, java.replace("\\", "\\\\"))

@@ -15,7 +15,7 @@ from odradek.security.scram import FindIdentity, ScramServer, new_nonce
 from odradek.security.tls_context import Look
 
 USER_OPTION: Final = "user_"
-BUILT: Final = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
+BUILT: Final = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER", "GSSAPI")
 
 BearerValidator = Callable[[Look, JaasEntry | None], Callable[[str], ValidToken]]
 """Makes what checks the tokens of a listener. Raises BadSecuritySetting."""
@@ -38,6 +38,7 @@ class SaslListener:
         if "PLAIN" in jaas:
             self._users = _plain_users(jaas["PLAIN"])
         self._validate = bearer(look, jaas["OAUTHBEARER"]) if "OAUTHBEARER" in jaas else None
+        self._new_kerberos = _kerberos(look, jaas["GSSAPI"]) if "GSSAPI" in jaas else None
 
     def server(self, mechanism: str) -> SaslServer:
         """Return a new exchange, with one of `mechanisms`."""
@@ -46,6 +47,9 @@ class SaslListener:
         if mechanism == "OAUTHBEARER":
             assert self._validate is not None, mechanism
             return BearerServer(self._validate)
+        if mechanism == "GSSAPI":
+            assert self._new_kerberos is not None, mechanism
+            return self._new_kerberos()
         return ScramServer(mechanism, self._find_scram, new_nonce(), self._decoy_secret)
 
     def session_lifetime_ms(self, server: SaslServer, now_ms: int) -> int | None:
@@ -61,10 +65,15 @@ class SaslListener:
         if not self.mechanisms:
             raise BadSecuritySetting(setting, "a listener with SASL needs one")
         for one in self.mechanisms:
-            if one == "GSSAPI":
-                raise BadSecuritySetting(setting, f"GSSAPI (Kerberos) is not built; {', '.join(BUILT)} are")
             if one not in BUILT:
                 raise BadSecuritySetting(setting, f"{one} is not known; {', '.join(BUILT)} are")
+
+
+def _kerberos(look: Look, jaas: JaasEntry | None) -> Callable[[], SaslServer]:
+    """Return what makes exchanges; the library of Kerberos is loaded where a listener offers it, and nowhere else."""
+    from odradek.broker.security.kerberos_server import KerberosAcceptor
+
+    return KerberosAcceptor(look, jaas).server
 
 
 def _jaas(look: Look, mechanism: str) -> JaasEntry | None:

@@ -1,6 +1,7 @@
 """The server's side of the SASL mechanisms: each object carries one exchange.
 
-SCRAM's is odradek.security.scram.ScramServer. Sources: PlainSaslServer and OAuthBearerSaslServer of Kafka 3.9.
+SCRAM's is odradek.security.scram.ScramServer, that of GSSAPI is in kerberos_server.py. Sources: PlainSaslServer and
+OAuthBearerSaslServer of Kafka 3.9.
 """
 
 import hashlib
@@ -31,8 +32,11 @@ class SaslServer(Protocol):
     is_token: bool
     """True if a delegation token has proved it."""
 
-    def evaluate(self, token: bytes) -> bytes:
-        """The answer to a message. Raises AuthenticationFailed, and InvalidCredentials, of which no more is told."""
+    def evaluate(self, token: bytes) -> bytes | None:
+        """Return the answer to a message; None: there is none, which is not the same where messages have no headers.
+
+        Raises AuthenticationFailed, InvalidCredentials, of which no more is told, and NotNow, of which nothing is.
+        """
 
 
 class PlainServer:

@@ -67,7 +67,7 @@ sasl.enabled.mechanisms list GSSAPI any medium per-broker works=tls
     Mechanisms that clients may use.
 sasl.server.callback.handler.class class - any medium read-only works
     Java class that checks OAUTHBEARER tokens: Kafka's two, for signed and for unsecured ones, are known by name.
-sasl.kerberos.principal.to.local.rules list DEFAULT any medium per-broker none
+sasl.kerberos.principal.to.local.rules list DEFAULT any medium per-broker works=tls
     How a Kerberos name becomes a user's.
 sasl.jaas.config password - any medium per-broker works=tls
     Login of the broker in JAAS form.
@@ -77,7 +77,7 @@ sasl.login.class class - any medium read-only none
     Class that logs in.
 sasl.login.callback.handler.class class - any medium read-only none
     Class that answers the login's questions.
-sasl.kerberos.service.name string - any medium per-broker none
+sasl.kerberos.service.name string - any medium per-broker works=tls
     Kerberos name that brokers run as.
 sasl.kerberos.kinit.cmd string /usr/bin/kinit any medium per-broker none
     Path of kinit.

@@ -36,15 +36,15 @@ def bearer_login(look: Look, jaas: JaasEntry | None) -> Login:
     if provider is not None:
         if not callable(getattr(provider, "token", None)):
             raise BadSecuritySetting("sasl.oauth.token.provider", "has no method token()")
-        return Login("OAUTHBEARER", lambda: BearerClient(str(provider.token()), extensions), blocks=True)
+        return Login("OAUTHBEARER", lambda _: BearerClient(str(provider.token()), extensions), blocks=True)
     if endpoint is not None:
-        return Login("OAUTHBEARER", lambda: BearerClient(_fetch(look, endpoint, options), extensions), blocks=True)
+        return Login("OAUTHBEARER", lambda _: BearerClient(_fetch(look, endpoint, options), extensions), blocks=True)
     claims = {
         name.removeprefix(UNSECURED_CLAIM): text for name, text in options.items() if name.startswith(UNSECURED_CLAIM)
     }
     if claims:
         lifetime = int(options.get(UNSECURED_LIFETIME, "3600"))
-        return Login("OAUTHBEARER", lambda: BearerClient(unsecured_token(claims, lifetime), extensions))
+        return Login("OAUTHBEARER", lambda _: BearerClient(unsecured_token(claims, lifetime), extensions))
     raise BadSecuritySetting(ENDPOINT, "OAUTHBEARER needs it, or sasl_oauth_token_provider, to come by a token")
 
 

@@ -4,7 +4,9 @@ Sources: SaslClientAuthenticator, OAuthBearerLoginModule and the token retriever
 """
 
 import asyncio
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -24,6 +26,8 @@ from odradek.world.network import Endpoint
 
 ANSWER_BYTES_MAX: Final = 524_288
 CHUNK_BYTES: Final = 1 << 16
+LOGIN_THREADS: Final = 4
+"""Logins that may wait for an issuer of tokens or tickets at once."""
 
 
 class SaslClient(Protocol):
@@ -80,12 +84,24 @@ class Login:
     """Login of a client: makes an exchange for each connection. Making one may take a while: a token is fetched."""
 
     mechanism: str
-    new: Callable[[], SaslClient]
+    new: Callable[[str], SaslClient]
+    """Makes the exchange with a broker at that host. Raises AuthenticationFailed, and OSError."""
     blocks: bool = False
     """Whether making one waits for others, so that it must not be done on the loop."""
 
     def __repr__(self) -> str:
         return f"Login({self.mechanism})"
+
+
+_threads: list[ThreadPoolExecutor] = []
+os.register_at_fork(after_in_child=_threads.clear)  # its threads are not in the child
+
+
+def in_thread(login: Login, host: str) -> "asyncio.Future[SaslClient]":
+    """Make an exchange in a thread for logins alone: nothing else waits for an issuer that does not answer."""
+    if not _threads:
+        _threads.append(ThreadPoolExecutor(LOGIN_THREADS, "login"))
+    return asyncio.get_running_loop().run_in_executor(_threads[0], login.new, host)
 
 
 def read_login(look: Look) -> Login:
@@ -100,14 +116,17 @@ def read_login(look: Look) -> Login:
         from odradek.security.bearer_login import bearer_login
 
         return bearer_login(look, jaas)
+    if mechanism == "GSSAPI":
+        from odradek.security.kerberos import kerberos_login
+
+        return kerberos_login(look, jaas)
     if mechanism != "PLAIN" and mechanism not in SCRAM_MECHANISMS:
-        known = ", ".join(("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER"))
-        hint = "Kerberos is not built: " if mechanism == "GSSAPI" else ""
-        raise BadSecuritySetting("sasl.mechanism", f"{mechanism}: {hint}{known} are")
+        known = ", ".join(("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER", "GSSAPI"))
+        raise BadSecuritySetting("sasl.mechanism", f"{mechanism} is not known; {known} are")
     user, password, token = _name_and_password(look, jaas, mechanism)
     if mechanism == "PLAIN":
-        return Login(mechanism, lambda: PlainClient(user, password))
-    return Login(mechanism, lambda: ScramClient(mechanism, user, password, new_nonce(), token=token))
+        return Login(mechanism, lambda _: PlainClient(user, password))
+    return Login(mechanism, lambda _: ScramClient(mechanism, user, password, new_nonce(), token=token))
 
 
 def _name_and_password(look: Look, jaas: JaasEntry | None, mechanism: str) -> tuple[str, str, bool]:
@@ -152,7 +171,7 @@ class _Exchange:
 
     async def swap(self, body: bytes) -> bytes:
         """Send one frame, receive one."""
-        await self._send(b"".join(framed([body])))
+        await self.send(body)
         come = asyncio.Event()
         self._endpoint.on_readable(come.set)
         try:
@@ -171,8 +190,9 @@ class _Exchange:
         finally:
             self._endpoint.on_readable(None)
 
-    async def _send(self, data: bytes) -> None:
-        rest, room = memoryview(data), asyncio.Event()
+    async def send(self, body: bytes) -> None:
+        """Send one frame."""
+        rest, room = memoryview(b"".join(framed([body]))), asyncio.Event()
         while rest:
             try:
                 rest = rest[self._endpoint.send(rest) :]
@@ -185,12 +205,12 @@ class _Exchange:
                 room.clear()
 
 
-async def authenticate(endpoint: Endpoint, login: Login, client_id: str) -> Session:
-    """Log in on a new connection; the session that this begins.
+async def authenticate(endpoint: Endpoint, login: Login, host: str, client_id: str) -> Session:
+    """Log in on a new connection to `host`; the session that this begins.
 
     Raises AuthenticationFailed, and OSError when the connection broke.
     """
-    sasl = await asyncio.to_thread(login.new) if login.blocks else login.new()
+    sasl = await in_thread(login, host) if login.blocks else login.new(host)
     exchange = _Exchange(endpoint, client_id)
     try:
         versions = await exchange.ask(ApiVersionsRequest(), 0)
@@ -229,7 +249,10 @@ async def _carry(exchange: _Exchange, sasl: SaslClient, version: int) -> int:
 
 
 async def _carry_raw(exchange: _Exchange, sasl: SaslClient) -> None:
-    """Exchange messages without headers, as brokers before 1.0 want them."""
+    """Exchange messages without headers, as brokers before 1.0 want them; GSSAPI's last one has no answer there."""
     message: bytes | None = sasl.first()
     while message is not None:
+        if sasl.mechanism == "GSSAPI" and sasl.complete:
+            await exchange.send(message)
+            return
         message = sasl.respond(await exchange.swap(message))

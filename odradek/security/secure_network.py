@@ -66,9 +66,9 @@ class SecureNetwork:
             if security.context is not None:
                 endpoint = await self._encrypted(endpoint, security.context, host)
             if security.login is not None:
-                session = await authenticate(endpoint, security.login, CLIENT_ID)
+                session = await authenticate(endpoint, security.login, host, CLIENT_ID)
                 if session.lifetime_ms > 0:
-                    endpoint = SessionEndpoint(endpoint, security.login, session, self._clock, CLIENT_ID)
+                    endpoint = SessionEndpoint(endpoint, security.login, host, session, self._clock, CLIENT_ID)
         except BaseException:  # also when nobody waits for it any more
             endpoint.close()
             raise

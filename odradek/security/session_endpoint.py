@@ -20,7 +20,7 @@ from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest,
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.protocol.primitives import Buffer
 from odradek.security.errors import AuthenticationFailed
-from odradek.security.sasl_client import ANSWER_BYTES_MAX, Login, SaslClient, Session
+from odradek.security.sasl_client import ANSWER_BYTES_MAX, Login, SaslClient, Session, in_thread
 from odradek.world.clock import Clock
 from odradek.world.files import File
 from odradek.world.network import Endpoint
@@ -64,9 +64,13 @@ class _Stream:
 class SessionEndpoint:
     """An endpoint, already authenticated, that keeps its session alive."""
 
-    def __init__(self, endpoint: Endpoint, login: Login, session: Session, clock: Clock, client_id: str) -> None:
+    def __init__(
+        self, endpoint: Endpoint, login: Login, host: str, session: Session, clock: Clock, client_id: str
+    ) -> None:
+        """`host`: the broker's, as it was connected to."""
         self.peer = endpoint.peer
-        self._endpoint, self._login, self._clock, self._client_id = endpoint, login, clock, client_id
+        self._endpoint, self._login, self._host = endpoint, login, host
+        self._clock, self._client_id = clock, client_id
         self._version = session.authenticate_version
         self._sent, self._received = _Stream(), _Stream()
         self._blocked = False
@@ -202,10 +206,9 @@ class SessionEndpoint:
         self._under_way = True
         self._endpoint.on_writable(None)
         if self._login.blocks:
-            made = asyncio.get_running_loop().run_in_executor(None, self._login.new)
-            made.add_done_callback(self._logged_in)
+            in_thread(self._login, self._host).add_done_callback(self._logged_in)
         else:
-            self._shake_hands(self._login.new())
+            self._shake_hands(self._login.new(self._host))
 
     def _logged_in(self, made: "asyncio.Future[SaslClient]") -> None:
         if self._closed or made.cancelled():

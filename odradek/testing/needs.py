@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from odradek.testing.foreign import kerberos
+
 NOT_REQUIRED = "missing and not required"
 CANNOT_BE_HAD = "cannot be had: "
 """How the reason of a skip begins that fails nowhere: a registry that does not answer, a mount that is forbidden."""
@@ -38,6 +40,8 @@ PROGRAMS: Mapping[str, tuple[str, Callable[[], bool]]] = {
     "prometheus": ("the package prometheus", _command("prometheus")),
     "promtool": ("the package prometheus", _command("promtool")),
     "systemd-analyze": ("the package systemd", _command("systemd-analyze")),
+    "kerberos": ("the packages krb5-kdc, krb5-admin-server, krb5-user and gssapi (python3-gssapi)", kerberos.is_here),
+    "sasl-gssapi": ("the package libsasl2-modules-gssapi-mit", kerberos.is_in_sasl),
     "docker": ("a Docker engine that answers, with Compose v2", _docker_answers),
 }
 """By name: how one gets it, and whether it is here."""

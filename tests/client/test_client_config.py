@@ -64,7 +64,7 @@ def test_defaults_are_kafka_3_9s() -> None:
         ({"transactional_id": "t", "retries": 0}, "transactional.id needs retries above 0"),
         ({"transactional_id": "t", "enable_idempotence": False}, "transactional.id needs enable.idempotence=true"),
         ({"transaction_timeout_ms": 0}, "transaction.timeout.ms must be at least 1, not 0"),
-        ({"sasl_kerberos_service_name": "kafka"}, "sasl.kerberos.service.name: these clients cannot do that yet"),
+        ({"sasl_kerberos_kinit_cmd": "kinit"}, "sasl.kerberos.kinit.cmd: these clients cannot do that yet"),
         (
             {"security_protocol": "TLS"},
             "security.protocol must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",

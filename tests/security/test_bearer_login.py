@@ -56,7 +56,7 @@ def login(endpoint: str) -> Any:
         "sasl.jaas.config": JAAS,
         "sasl.oauthbearer.token.endpoint.url": endpoint,
     }
-    return read_login(look.get).new()
+    return read_login(look.get).new("broker")
 
 
 def test_the_client_asks_with_its_secret(issuer: str) -> None:

@@ -1,13 +1,16 @@
 """Foreign clients on a cluster of `odradek up --secure`, each with every mechanism that brokers take, unmodified."""
 
 import asyncio
+import importlib
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import aiokafka
 import aiokafka.abc
+import aiokafka.conn
 import confluent_kafka
 import kafka as kafka_python
 import pytest
@@ -18,12 +21,16 @@ from odradek.testing.foreign.downloads import DownloadFailed, fetch
 from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.kafka_jars import KafkaJars
+from odradek.testing.foreign.kerberos import REALM, kerberos
 from odradek.testing.foreign.logins import MECHANISMS, Issuer, Login, module
-from odradek.testing.needs import CANNOT_BE_HAD, RUNTIMES, need
+from odradek.testing.needs import CANNOT_BE_HAD, RUNTIMES, lacking, need
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.up import UpCluster
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster, pytest.mark.parametrize("mechanism", MECHANISMS)]
+pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
+in_itself = pytest.mark.parametrize("mechanism", MECHANISMS)
+"""For clients that know nothing of Kerberos as they are published."""
+with_kerberos = pytest.mark.parametrize("mechanism", [*MECHANISMS, "GSSAPI"])
 CLIENTS = Path(__file__).parents[1] / "clients"
 CACHE = Path(__file__).parents[2] / ".cache"
 ACLS, CONFIGS = "kafka.admin.AclCommand", "kafka.admin.ConfigCommand"
@@ -33,16 +40,19 @@ WRITE, READ = "kafka.tools.ConsoleProducer", "org.apache.kafka.tools.consumer.Co
 class Secured:
     """The cluster, and who may log in to it."""
 
-    def __init__(self, cluster: UpCluster, issuer: Issuer) -> None:
+    def __init__(self, cluster: UpCluster, issuer: Issuer, keys: dict[str, Path]) -> None:
         self.bootstrap = cluster.bootstrap
         self.files = cluster.directory / "security"
-        self._issuer = issuer
+        self._issuer, self._keys = issuer, keys
 
     def login(self, mechanism: str, user: str = "client") -> Login:
         if mechanism == "OAUTHBEARER":
             secret = str(self._issuer.token(user))
         elif mechanism == "PLAIN":
             secret = f"plain {user}"
+        elif mechanism == "GSSAPI":
+            need("kerberos")
+            secret = str(self._keys[user])
         else:
             secret = json.loads((self.files / "users.json").read_text())[user]
         return Login(mechanism, user, secret, self.files / "ca.pem")
@@ -58,9 +68,18 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         **issuer.broker_settings("sasl_ssl"),
         "num.partitions": "1",
     }
-    overrides = [f"{name}={text}" for name, text in settings.items()]
-    with UpCluster(tmp_path_factory.mktemp("secure"), 1, overrides, secure=True) as cluster:
-        yield Secured(cluster, issuer)
+    keys: dict[str, Path] = {}
+    with ExitStack() as stack:
+        if not lacking("kerberos"):
+            kdc = stack.enter_context(kerberos(tmp_path_factory.mktemp("kerberos")))
+            keys = {user: kdc.keytab(user, user) for user in ("client", "admin")}
+            kdc.run("kinit", "-k", "-t", str(keys["client"]), f"client@{REALM}")
+            settings["sasl.enabled.mechanisms"] += ",GSSAPI"
+            jaas = f'{module("GSSAPI")} useKeyTab=true storeKey=true keyTab="{kdc.service_keytab()}";'
+            settings["listener.name.sasl_ssl.gssapi.sasl.jaas.config"] = jaas
+        overrides = [f"{name}={text}" for name, text in settings.items()]
+        cluster = UpCluster(tmp_path_factory.mktemp("secure"), 1, overrides, secure=True)
+        yield Secured(stack.enter_context(cluster), issuer, keys)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +115,7 @@ def tool(secured: Secured, kafka: KafkaJars, tmp_path_factory: pytest.TempPathFa
     driver.close()
 
 
+@in_itself
 def test_confluent_kafka(secured: Secured, mechanism: str) -> None:
     look = {"bootstrap.servers": secured.bootstrap, **secured.login(mechanism).librdkafka()}
     topic, failed = f"confluent-{mechanism}", []
@@ -129,6 +149,7 @@ class AwaitedToken(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc]
         return self._text
 
 
+@with_kerberos
 def test_kafka_python(secured: Secured, mechanism: str) -> None:
     login, topic = secured.login(mechanism), f"kafka-python-{mechanism}"
     look = {"bootstrap_servers": secured.bootstrap, "ssl_cafile": str(login.authority), **login.python()}
@@ -142,8 +163,11 @@ def test_kafka_python(secured: Secured, mechanism: str) -> None:
     consumer.close()
 
 
-def test_aiokafka(secured: Secured, mechanism: str) -> None:
+@with_kerberos
+def test_aiokafka(secured: Secured, monkeypatch: pytest.MonkeyPatch, mechanism: str) -> None:
     login, topic = secured.login(mechanism), f"aiokafka-{mechanism}"
+    if mechanism == "GSSAPI":  # it looks for the package when it is loaded, which was before it came into the path
+        monkeypatch.setattr(aiokafka.conn, "gssapi", importlib.import_module("gssapi"))
     context = create_ssl_context(cafile=str(login.authority))
     look = {"bootstrap_servers": secured.bootstrap, "ssl_context": context, **login.python()}
 
@@ -158,8 +182,11 @@ def test_aiokafka(secured: Secured, mechanism: str) -> None:
     asyncio.run(asyncio.wait_for(main(), PATIENCE_SECONDS))
 
 
+@with_kerberos
 def test_kcat(secured: Secured, mechanism: str) -> None:
     need("kcat")
+    if mechanism == "GSSAPI":
+        need("sasl-gssapi")
     if mechanism == "OAUTHBEARER":
         command = ["kcat", "-b", secured.bootstrap, "-L", "-m", "5", "-Xsecurity.protocol=SASL_SSL"]
         command += [f"-Xssl.ca.location={secured.login('PLAIN').authority}", "-Xsasl.mechanism=OAUTHBEARER"]
@@ -176,6 +203,7 @@ def test_kcat(secured: Secured, mechanism: str) -> None:
     assert found.stdout == b"hello\n"
 
 
+@in_itself
 def test_kafkajs(secured: Secured, kafkajs: DriverClient, mechanism: str) -> None:
     topic = f"kafkajs-{mechanism}"
     kafkajs.ask("secure", **secured.login(mechanism).kafkajs())
@@ -184,6 +212,7 @@ def test_kafkajs(secured: Secured, kafkajs: DriverClient, mechanism: str) -> Non
     assert kafkajs.consume(topic, 1) == records
 
 
+@with_kerberos
 def test_kafkas_console_tools(secured: Secured, tool: Callable[..., str], tmp_path: Path, mechanism: str) -> None:
     config, topic = str(secured.login(mechanism).java_file(tmp_path)), f"java-{mechanism}"
     tool(WRITE, "--producer.config", config, "--topic", topic, input="one\ntwo\n")
@@ -192,6 +221,7 @@ def test_kafkas_console_tools(secured: Secured, tool: Callable[..., str], tmp_pa
     assert "one\ntwo\n" in said and "Processed a total of 2 messages" in said
 
 
+@with_kerberos
 def test_kafkas_administrative_tools(
     secured: Secured, tool: Callable[..., str], tmp_path: Path, mechanism: str
 ) -> None:

@@ -7,6 +7,7 @@ has a right on it.
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,10 @@ from odradek.local.secure import SecureFiles
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.broker_process import BrokerProcess
 from odradek.testing.foreign.kafka_jars import KafkaJars
+from odradek.testing.foreign.kerberos import REALM, SERVICE, Kdc, kerberos
 from odradek.testing.foreign.logins import MECHANISMS, Issuer, Login, module
 from odradek.testing.foreign.stage import Stage
+from odradek.testing.needs import lacking, need
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
@@ -83,7 +86,10 @@ class SecuredZooKeeper:
 class Mixed:
     """The cluster, and who may log in."""
 
-    def __init__(self, jars: KafkaJars, zookeeper: SecuredZooKeeper, files: SecureFiles, folder: Path) -> None:
+    def __init__(
+        self, jars: KafkaJars, zookeeper: SecuredZooKeeper, files: SecureFiles, folder: Path, kdc: Kdc | None
+    ) -> None:
+        """Without `kdc` there is no GSSAPI."""
         self._files, self._issuer = files, Issuer(folder)
         self.safe = {broker: f"127.0.0.1:{port}" for broker, port in zip(BROKERS, free_ports(2), strict=True)}
         plain = module("PLAIN") + ' user_client="plain client" user_admin="plain admin";'
@@ -100,6 +106,14 @@ class Mixed:
             "min.insync.replicas": "2",
             "zookeeper.session.timeout.ms": "6000",
         }
+        if kdc is not None:
+            self._keytab = kdc.keytab("client", "client")
+            common["sasl.enabled.mechanisms"] += ",GSSAPI"
+            common["sasl.kerberos.service.name"] = SERVICE
+            common[f"listener.name.{LISTENER}.gssapi.sasl.jaas.config"] = (
+                f'{module("GSSAPI")} useKeyTab=true storeKey=true keyTab="{kdc.service_keytab()}" '
+                f'principal="{SERVICE}/localhost@{REALM}";'
+            )
         self.stages: dict[int, Stage] = {}
         plain_connect = f"127.0.0.1:{zookeeper.port}{CHROOT}"
         for broker in BROKERS:
@@ -120,6 +134,9 @@ class Mixed:
     def login(self, mechanism: str, user: str = "client", password: str = "") -> Login:
         if mechanism == "OAUTHBEARER":
             secret = str(self._issuer.token(user))
+        elif mechanism == "GSSAPI":
+            need("kerberos")
+            secret = str(self._keytab)
         else:
             secret = password or (f"plain {user}" if mechanism == "PLAIN" else self._files.passwords[user])
         return Login(mechanism, user, secret, self._files.directory / "ca.pem")
@@ -127,6 +144,8 @@ class Mixed:
     def look(self, broker: int, mechanism: str = "SCRAM-SHA-512", user: str = "client", password: str = "") -> Any:
         """Return settings of our clients, which begin at one broker."""
         given = {"bootstrap.servers": self.safe[broker], **self.login(mechanism, user, password).properties()}
+        if mechanism == "GSSAPI":
+            given["sasl.kerberos.domain.name"] = "localhost"  # Java has keys of one principal, which is not an address
         return {name.replace(".", "_"): text for name, text in given.items()}
 
     def admin(self, broker: int) -> odradek.KafkaAdminClient:
@@ -175,8 +194,12 @@ def mixed(
     secured_zookeeper: tuple[SecuredZooKeeper, SecureFiles],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Mixed]:
-    cluster = Mixed(kafka, *secured_zookeeper, tmp_path_factory.mktemp("mixed"))
-    try:
+    with ExitStack() as stack:
+        kdc = None
+        if not lacking("kerberos"):
+            kdc = stack.enter_context(kerberos(tmp_path_factory.mktemp("kerberos")))
+        cluster = Mixed(kafka, *secured_zookeeper, tmp_path_factory.mktemp("mixed"), kdc)
+        stack.callback(cluster.close)
         for broker in (OURS, KAFKA):
             cluster.start(broker)
         with cluster.admin(OURS) as admin:
@@ -185,11 +208,9 @@ def mixed(
         for one in BROKERS:
             wait_until(lambda: cluster.in_sync(f"led-by-{one}"), "both in sync")  # noqa: B023
         yield cluster
-    finally:
-        cluster.close()
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, "GSSAPI"])
 @pytest.mark.parametrize("broker", BROKERS, ids=["kafka", "ours"])
 def test_our_clients_come_in(mixed: Mixed, broker: int, mechanism: str) -> None:
     """Blocking, on asyncio, and the admin client: what is written with acks=all has gone through both makes."""

@@ -10,11 +10,14 @@ from typing import Any, Final
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
+from odradek.testing.foreign.kerberos import REALM, SERVICE
+
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+    "GSSAPI": "com.sun.security.auth.module.Krb5LoginModule",
 }
 TOKEN_SECONDS: Final = 3600
 AUDIENCE: Final = "brokers"
@@ -57,7 +60,7 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """`secret` is a password; of OAUTHBEARER the file of a token."""
+    """`secret` is a password; of OAUTHBEARER the file of a token, of GSSAPI a key table."""
 
     mechanism: str
     user: str
@@ -80,6 +83,9 @@ class Login:
         jaas = module(self.mechanism)
         if self.mechanism == "OAUTHBEARER":
             found["sasl.oauthbearer.token.endpoint.url"] = Path(self.secret).as_uri()
+        elif self.mechanism == "GSSAPI":
+            found["sasl.kerberos.service.name"] = SERVICE
+            jaas += f' useKeyTab=true storeKey=true keyTab="{self.secret}" principal="{self.user}@{REALM}"'
         else:
             jaas += f' username="{self.user}" password="{self.secret}"'
         return {**found, "sasl.jaas.config": f"{jaas};"}
@@ -103,6 +109,9 @@ class Login:
         }
         if self.mechanism == "OAUTHBEARER":
             return {**found, "oauth_cb": lambda _: (self.token, time.time() + TOKEN_SECONDS)}
+        if self.mechanism == "GSSAPI":
+            keys = {"sasl.kerberos.keytab": self.secret, "sasl.kerberos.principal": f"{self.user}@{REALM}"}
+            return {**found, **keys, "sasl.kerberos.service.name": SERVICE}
         return {**found, "sasl.username": self.user, "sasl.password": self.secret}
 
     def python(self) -> Mapping[str, Any]:
@@ -110,6 +119,8 @@ class Login:
         found = {"security_protocol": "SASL_SSL", "sasl_mechanism": self.mechanism}
         if self.mechanism == "OAUTHBEARER":
             return found
+        if self.mechanism == "GSSAPI":  # with the tickets of kinit
+            return {**found, "sasl_kerberos_service_name": SERVICE, "sasl_kerberos_domain_name": "localhost"}
         return {**found, "sasl_plain_username": self.user, "sasl_plain_password": self.secret}
 
     def kafkajs(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ SESSION_TIMEOUT_MS = 6000
 """Kafka ends when its session expires while it starts, which two seconds let happen on a busy machine."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "zookeeper.connection.timeout.ms": "30000",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "2",
     "offsets.topic.segment.bytes": "4000",

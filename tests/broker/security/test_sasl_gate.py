@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,8 +34,11 @@ from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.security.bearer_login import unsecured_token
 from odradek.security.errors import AuthenticationFailed, BadSecuritySetting, InvalidCredentials
+from odradek.security.kerberos import kerberos_login
 from odradek.security.scram import ScramClient, encode_credential, new_credential
 from odradek.security.secure_network import ClientSecurity, SecureNetwork
+from odradek.testing.foreign.kerberos import kerberos
+from odradek.testing.needs import need
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 PLAIN_JAAS = (
@@ -304,6 +308,56 @@ def test_who_is_refused_cannot_begin_anew(play: Any) -> None:
     play(scenario)
 
 
+def test_kerberos_at_the_gate(play: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who is refused hears no reason, and who may come again nothing; each leaves one line in the log."""
+    need("kerberos")
+    with kerberos(tmp_path) as kdc:
+        module = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true"
+        jaas = f'{module} keyTab="{kdc.keytab("kafka", "kafka/localhost")}" principal="kafka/localhost";'
+        login = kerberos_login({"sasl.kerberos.keytab": str(kdc.keytab("alice", "alice"))}.get, None)
+
+        async def scenario(harness: Any) -> None:
+            async def say(client: Any, token: bytes) -> Any:
+                return await ask(client, SaslAuthenticateRequest(auth_bytes=token), 2)
+
+            good = await raw(harness)
+            exchange: Any = login.new("localhost")
+            await handshake(good, "GSSAPI")
+            message = exchange.first()
+            while message is not None:
+                answer = await say(good, message)
+                assert answer.error_code == ErrorCode.NONE
+                message = exchange.respond(bytes(answer.auth_bytes))
+            await good.send(good.heartbeat("", 1))
+            assert await good.number() == 1 and str(harness.handlers.contexts[-1].principal) == "User:alice"
+            old = await raw(harness)
+            await handshake(old, "GSSAPI", version=0)
+            exchange = login.new("localhost")
+            for message in (exchange.first(), b""):
+                await old.send(len(message).to_bytes(4, "big") + message)
+                message = exchange.respond(await old.frame())
+            await old.send(len(message).to_bytes(4, "big") + message + old.heartbeat("", 2))
+            assert await old.number() == 2, "the last message has no answer where messages have no headers"
+            caplog.clear()
+            garbage = await raw(harness)
+            await handshake(garbage, "GSSAPI")
+            refused = await say(garbage, b"`" + bytes(60))
+            assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert refused.error_message == (
+                "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
+            )
+            assert await garbage.end() == b""
+            again = await raw(harness)
+            await handshake(again, "GSSAPI")
+            await again.send(again.encode(SaslAuthenticateRequest(auth_bytes=exchange.first()), 2))
+            assert await again.end() == b"", "a replay"
+            lines = [one.getMessage() for one in caplog.records if "refusing" in one.getMessage()]
+            assert len(lines) == 2 and "invalid credentials" in lines[0] and "replay" in lines[1], lines
+
+        name = "listener_name_sasl__plaintext_gssapi_sasl_jaas_config"
+        play(scenario, sasl_enabled_mechanisms="GSSAPI,PLAIN", **{name: jaas})
+
+
 def test_a_stranger_may_not_send_much(play: Any) -> None:
     async def scenario(harness: Any) -> None:
         client = await raw(harness)
@@ -430,14 +484,13 @@ def test_signed_tokens(play: Any, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, r"GSSAPI \(Kerberos\) is not built"),
         ({"sasl.enabled.mechanisms": "NTLM"}, "NTLM is not known"),
         ({"listener.name.sasl_plaintext.plain.sasl.jaas.config": "nonsense"}, "LoginModule required"),
         (
             {"listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": "x.Secured"},
             r"sasl\.oauthbearer\.jwks\.endpoint\.url: OAUTHBEARER needs it",
         ),
-        ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, "Kerberos is not built"),
+        ({"sasl.mechanism.inter.broker.protocol": "NTLM"}, "NTLM is not known"),
     ],
 )
 def test_settings_that_cannot_be_obeyed(changes: dict[str, str], said: str) -> None:
