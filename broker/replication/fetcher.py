@@ -105,8 +105,9 @@ class FetcherCore:
         """Topics of the session by their ids."""
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
         self._in_session: dict[TopicPartition, Asked] = {}
-        self._grown: set[TopicPartition] = set()
-        """Partitions that an answer has brought records for: all that changes what is asked for while all is well."""
+        self._to_look_at: dict[TopicPartition, None] = {}
+        """Partitions of which something else may be asked for now than last time, or that wait until they may be asked
+        for. While thousands are taken up one after the other, the others are not looked at again and again."""
         self._look_at_all_ms = 0.0
 
     @property
@@ -124,15 +125,17 @@ class FetcherCore:
 
     def follow(self, partition: Partition) -> None:
         """Copy it from now on."""
-        self._look_at_all_ms = 0.0
-        self._states[(partition.topic, partition.index)] = PartitionFetchState(partition)
+        key = (partition.topic, partition.index)
+        self._to_look_at[key] = None
+        self._states[key] = PartitionFetchState(partition)
 
     def leave(self, partition: Partition) -> None:
         """Stop copying it. Harmless when it is not being copied."""
-        self._look_at_all_ms = 0.0
-        state = self._states.get((partition.topic, partition.index))
+        key = (partition.topic, partition.index)
+        state = self._states.get(key)
         if state is not None and state.partition is partition:
-            del self._states[(partition.topic, partition.index)]
+            self._to_look_at[key] = None
+            del self._states[key]
 
     def follows(self, state: PartitionFetchState) -> bool:
         """Tell whether that partition is still copied here, and not given up, or given up and taken up anew."""
@@ -145,9 +148,8 @@ class FetcherCore:
 
     def out_of_range(self) -> list[PartitionFetchState]:
         """Partitions that wait for `leader_offsets` to be told."""
-        if self._look_at_all_ms:
-            return []
-        return [state for state in self._states.values() if state.needs_leader_offsets]
+        states = self._states
+        return [states[key] for key in self._to_look_at if key in states and states[key].needs_leader_offsets]
 
     def next_wake_ms(self) -> float | None:
         """Return the earliest time at which a partition that waits may be asked for again."""
@@ -156,27 +158,37 @@ class FetcherCore:
 
     def request(self, now_ms: float) -> FetchRequest | None:
         """Return the next Fetch, or None when no partition can be asked for at present."""
-        forgotten: list[tuple[str, bytes, int]] = []
         self._hold_back(now_ms)
-        if now_ms < self._look_at_all_ms:
-            changed = {key: self._asked(self._states[key].partition) for key in self._grown}
-            self._in_session.update(changed)
-        else:
-            self._choose_version()
-            known = self._in_session
-            wanted = {k: self._asked(f.partition) for k, f in self._states.items() if f.may_be_asked_for(now_ms)}
-            if not wanted:
-                return None
-            changed = {key: asked for key, asked in wanted.items() if known.get(key) != asked}
-            forgotten = [
-                (topic, asked.topic_id, index)
-                for (topic, index), asked in known.items()
-                if (topic, index) not in wanted or (self._by_id and wanted[topic, index].topic_id != asked.topic_id)
-            ]
-            self._in_session = wanted
-            self._names = {asked.topic_id: topic for (topic, _), asked in wanted.items()}
-            self._look_at_all_ms = now_ms + LOOK_AT_ALL_MS if len(wanted) == len(self._states) else 0.0
-        self._grown.clear()
+        self._choose_version()
+        states, known = self._states, self._in_session
+        if now_ms >= self._look_at_all_ms:
+            self._to_look_at = dict.fromkeys((*states, *known))
+            self._look_at_all_ms = now_ms + LOOK_AT_ALL_MS
+            self._names = {asked.topic_id: topic for (topic, _), asked in known.items()}
+        changed: dict[TopicPartition, Asked] = {}
+        forgotten: list[tuple[TopicPartition, Asked]] = []
+        waiting: dict[TopicPartition, None] = {}
+        for key in self._to_look_at:
+            state, former = states.get(key), known.get(key)
+            if state is not None and state.may_be_asked_for(now_ms):
+                asked = self._asked(state.partition)
+                if asked == former:
+                    continue
+                changed[key] = asked
+                if not self._by_id or former is None or former.topic_id == asked.topic_id:
+                    continue
+            elif state is not None:
+                waiting[key] = None
+            if former is not None:
+                forgotten.append((key, former))
+        gone = [key for key, _ in forgotten if key not in changed]
+        if not changed and len(gone) == len(known):
+            return None
+        for key in gone:
+            del known[key]
+        known.update(changed)
+        self._names.update((asked.topic_id, topic) for (topic, _), asked in changed.items())
+        self._to_look_at = waiting
         settings = self.settings
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self.local_id, replica_epoch=self.broker_epoch),
@@ -187,13 +199,15 @@ class FetcherCore:
             session_epoch=self._session_epoch,
             topics=self._topics(changed.items()),
             forgotten_topics_data=[
-                ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[index])
-                for topic, topic_id, index in forgotten
+                ForgottenTopic(topic=topic, topic_id=asked.topic_id, partitions=[index])
+                for (topic, index), asked in forgotten
             ],
         )
 
     def _choose_version(self) -> None:
-        by_id = all(state.partition.topic_id != ZERO_UUID for state in self._states.values())
+        states = self._states
+        looked_at = self._to_look_at if self._by_id else states
+        by_id = all(states[key].partition.topic_id != ZERO_UUID for key in looked_at if key in states)
         if by_id != self._by_id:
             self._by_id = by_id
             self.disconnected()  # a session goes by ids or by names
@@ -202,10 +216,10 @@ class FetcherCore:
         """Leave out what the throttle holds back, for a while."""
         if self._throttle.limit.bytes_per_second is None or not self._throttle.limit.exceeded:
             return
-        for state in self._states.values():
+        for key, state in self._states.items():
             if not state.caught_up and self._throttle.holds_back(state.partition):
                 state.not_before_ms = max(state.not_before_ms, now_ms + THROTTLED_PAUSE_MS)
-                self._look_at_all_ms = 0.0
+                self._to_look_at[key] = None
 
     @staticmethod
     def _asked(partition: Partition) -> Asked:
@@ -254,11 +268,9 @@ class FetcherCore:
                 # would not ask any more is dropped, and the leader, who believes it told, is asked by name once more
                 if state is None or asked is None or not self._still_asking(state.partition, asked):
                     self._in_session[key] = nothing_asked(topic.topic_id if asked is None else asked.topic_id)
-                    self._look_at_all_ms = 0.0
-                elif self._take(state, data, now_ms, advanced):
-                    self._grown.add(key)
                 else:
-                    self._look_at_all_ms = 0.0
+                    self._take(state, data, now_ms, advanced)
+                self._to_look_at[key] = None
         return advanced
 
     def _advance_session(self, session_id: int) -> None:
@@ -278,15 +290,14 @@ class FetcherCore:
             and not partition.offline
         )
 
-    def _take(self, state: PartitionFetchState, data: PartitionData, now_ms: float, advanced: list[Partition]) -> bool:
-        """Tell whether all is well: nothing but the end and the start of the log may have changed."""
+    def _take(self, state: PartitionFetchState, data: PartitionData, now_ms: float, advanced: list[Partition]) -> None:
         partition = state.partition
         error = data.error_code
         if error == ErrorCode.NONE:
             try:
                 if data.diverging_epoch is not None:
                     self._truncate(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-                    return False
+                    return
                 records = data.records or b""
                 if partition.append_as_follower(records, data.high_watermark, data.log_start_offset):
                     advanced.append(partition)
@@ -294,7 +305,6 @@ class FetcherCore:
                 state.caught_up = not state.lag
                 self.bytes_in += len(records)
                 self._throttle.copied(partition, len(records))
-                return True
             except KafkaError as bad:
                 self._failed(state, bad, now_ms)
         elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -305,7 +315,6 @@ class FetcherCore:
             state.not_before_ms = now_ms + LEADER_NOT_READY_BACKOFF_MS
         else:
             state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
-        return False
 
     def _failed(self, state: PartitionFetchState, error: KafkaError, now_ms: float) -> None:
         log.error("%s cannot be made to follow its leader for now: %s", state.partition, error)
@@ -343,7 +352,6 @@ class FetcherCore:
         we miss, we begin again at its start.
         """
         state.needs_leader_offsets = False
-        self._look_at_all_ms = 0.0
         partition = state.partition
         own_end = partition.log.log_end_offset
         try:
