@@ -63,6 +63,8 @@ hypothesis.settings.load_profile("gate")
 OWN_LOGGERS = ("odradek", "kafka.", "state.change.logger")
 ASYNCIOS_OWN = "waitpid-"
 """Threads that wait for a child process and say nothing: of a fixture of the folder, it may be."""
+KAFKA_PYTHONS = "kafka-io-"
+"""Threads of kafka-python's clients, which no fixture keeps from one module to the next."""
 ENDING_SECONDS = 60.0
 """For a thread that has been told to end, on a busy machine."""
 FORGOTTEN = ("was never retrieved", "Task was destroyed but it is pending")
@@ -239,6 +241,8 @@ def nothing_is_left_to_others(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     if group_of(request.path) != request.path.relative_to(TESTS).as_posix():
         yield  # what its folder shares may have begun in it
+        foreign = [one.name for one in threading.enumerate() if one.name.startswith(KAFKA_PYTHONS)]
+        assert not foreign, f"clients that nobody closed: {foreign}"
         return
     threads, shared = set(threading.enumerate()), what_is_shared()
     yield
