@@ -9,7 +9,7 @@ import sys
 from array import array
 from collections.abc import Callable, Sequence
 from struct import Struct as Layout
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from odradek.protocol.errors import MalformedMessage
 
@@ -51,6 +51,10 @@ def unsigned_varint(value: int) -> bytes:
 def write_varint(value: int) -> bytes:
     """Encode a signed integer of up to 64 bits, zigzagged."""
     return unsigned_varint((value << 1) if value >= 0 else ((-value << 1) - 1))
+
+
+SIGNED: Final[list[int]] = [(byte >> 1) ^ -(byte & 1) for byte in range(0x80)]
+"""Values of varints of one byte: most have no second one."""
 
 
 def read_unsigned_varint(data: Buffer, at: int) -> tuple[int, int]:

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from odradek.protocol import compression
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.primitives import Buffer, write_varint
+from odradek.protocol.primitives import SIGNED, Buffer, write_varint
 from odradek.protocol.record_batch import DELETE_HORIZON_BIT, NO_TIMESTAMP, CorruptBatch, read_header
-from odradek.protocol.records import SIGNED, assemble, read_wide, section_of, wrap_int64
+from odradek.protocol.records import assemble, read_wide, section_of, wrap_int64
 
 STAYS: Final = 0
 TOMBSTONE: Final = 1

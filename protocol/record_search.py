@@ -2,9 +2,9 @@
 
 from odradek.protocol.conversion import records_of
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.primitives import Buffer
+from odradek.protocol.primitives import SIGNED, Buffer
 from odradek.protocol.record_batch import MAGIC_AT, MAGIC_V2, CorruptBatch, read_header
-from odradek.protocol.records import SIGNED, read_wide, section_of
+from odradek.protocol.records import read_wide, section_of
 
 
 def find_record(batch: Buffer, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
