@@ -11,7 +11,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 
 from odradek.broker.log.errors import DISK_FULL, CorruptFile
-from odradek.broker.log.producer_state import ProducerEntry, ProducerState, RememberedBatch, sequence_after
+from odradek.broker.log.producer_sequences import sequence_after
+from odradek.broker.log.producer_state import ProducerEntry, ProducerState, RememberedBatch
 from odradek.protocol.checksum import crc32c
 from odradek.world.files import Files
 

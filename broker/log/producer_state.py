@@ -7,14 +7,22 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from odradek.broker.log.batches import Batch
+from odradek.broker.log.producer_sequences import Refusals, is_later, sequence_after
 from odradek.protocol.control_records import decode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, CorruptBatch
+from odradek.protocol.record_batch import (
+    CONTROL_BIT,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC_AT,
+    MAGIC_V2,
+    TRANSACTIONAL_BIT,
+    CorruptBatch,
+)
 from odradek.protocol.records import decode_records
 from odradek.world.files import Buffer
 
 BATCHES_REMEMBERED = 5
-LARGEST_SEQUENCE = 2**31 - 1
 NO_EPOCH = -1
 NO_OFFSET = -1
 VERIFICATIONS_MAX = 10_000
@@ -120,23 +128,13 @@ def decode_end_of_transaction(batch: Buffer) -> EndOfTransaction | None:
     return None if marker is None else EndOfTransaction(not marker.committed, marker.coordinator_epoch)
 
 
-def sequence_after(sequence: int, count: int) -> int:
-    """Return the sequence number `count` later; after 2147483647 comes 0."""
-    return (sequence + count) & LARGEST_SEQUENCE
-
-
-def is_later(sequence: int, other: int) -> bool:
-    """Tell whether `sequence` comes after `other`, across the wrap."""
-    return 0 < (sequence - other) & LARGEST_SEQUENCE < 2**30
-
-
 class ProducerState:
     """Producers of one partition, and the transactions that hold back the last stable offset.
 
     `map_end_offset` is the offset up to which this state was built: what a snapshot taken now is named after.
     """
 
-    __slots__ = ("_ongoing", "_unreplicated", "_verifying", "map_end_offset", "producers")
+    __slots__ = ("_ongoing", "_refusals", "_unreplicated", "_verifying", "map_end_offset", "producers")
 
     def __init__(self, map_end_offset: int = 0, producers: Iterable[ProducerEntry] = ()) -> None:
         self.map_end_offset = map_end_offset
@@ -148,6 +146,7 @@ class ProducerState:
         """First offset of each transaction that has ended → its marker, as they ended; to the high watermark."""
         self._verifying: dict[int, VerificationGuard] = {}
         """The guard of each producer whose coordinator was asked and who has written nothing since, oldest first."""
+        self._refusals = Refusals()
 
     def check_batch(
         self, fields: tuple[int, ...], batch: memoryview, *, client: bool, guard: VerificationGuard | None = UNGUARDED
@@ -188,7 +187,8 @@ class ProducerState:
 
         `client` is False for what coordinators write, which carries no sequences. `guard`: of the verification that has
         let a transaction begin, None when there was none (KIP-890). Raises KafkaError:
-        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. Changes nothing.
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE, or the error with which the batch
+        before it was refused (`note_refusal`). Changes nothing.
         """
         producer = self.producers.get(producer_id)
         if client and producer is not None and epoch == producer.epoch:
@@ -198,6 +198,8 @@ class ProducerState:
         if transactional and client and guard is not UNGUARDED and not self._is_open(producer_id):
             self._check_guard(producer_id, epoch, first_sequence, guard)
         if producer is None:
+            if client:
+                self._refusals.check(producer_id, epoch, first_sequence)
             return None
         self.check_epoch(producer, epoch)
         if client:
@@ -266,8 +268,18 @@ class ProducerState:
                 f"producer {producer.producer_id}: epoch {epoch} is older than {producer.epoch}",
             )
 
-    @staticmethod
-    def _check_sequence(producer: ProducerEntry, epoch: int, first_sequence: int) -> None:
+    def note_refusal(self, batch: Buffer | None, code: ErrorCode) -> None:
+        """Note that a client's batch was refused with an error after which it is sent again: see `Refusals`."""
+        if batch is None or len(batch) < HEADER_BYTES or batch[MAGIC_AT] != MAGIC_V2:
+            return
+        producer_id, epoch, first_sequence, _ = HEADER.unpack_from(batch)[-4:]
+        if producer_id < 0:
+            return
+        producer = self.producers.get(producer_id)
+        last = producer.last_sequence if producer is not None and producer.epoch == epoch else -1
+        self._refusals.note(producer_id, epoch, first_sequence, code, last)
+
+    def _check_sequence(self, producer: ProducerEntry, epoch: int, first_sequence: int) -> None:
         if epoch != producer.epoch:
             expected = 0 if producer.epoch != NO_EPOCH else first_sequence
         elif producer.epoch == NO_EPOCH:
@@ -275,6 +287,7 @@ class ProducerState:
         else:
             expected = sequence_after(producer.last_sequence, 1)
         if first_sequence != expected:
+            self._refusals.check(producer.producer_id, epoch, first_sequence, expected)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer.producer_id} epoch {epoch}: sequence {first_sequence}, expected {expected}",
@@ -397,7 +410,7 @@ class ProducerState:
         return first
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers without an open transaction that wrote nothing for that long, and guards as old.
+        """Forget producers without an open transaction that wrote nothing for that long, guards as old, and refusals.
 
         Source: ProducerStateManager.removeExpiredProducers of Kafka 3.9.
         """
@@ -405,6 +418,7 @@ class ProducerState:
             idle = now_ms - producer.last_timestamp_ms >= expiration_ms
             if idle and producer.transaction_first_offset < 0:
                 del self.producers[producer_id]
+        self._refusals.clear()
         for producer_id, guard in list(self._verifying.items()):
             if now_ms - guard.began_ms >= expiration_ms:
                 del self._verifying[producer_id]

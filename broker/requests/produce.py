@@ -16,6 +16,7 @@ import asyncio
 from struct import Struct
 
 from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
+from odradek.broker.log.producer_sequences import RefusedLikewise
 from odradek.broker.log.producer_state import UNGUARDED
 from odradek.broker.log.rewriting import BadRecords
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Silent, Wait
@@ -61,6 +62,8 @@ FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER_HINT = 10
 LENGTH = Struct(">i")
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+PASSING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR})
+"""Refusals after which a producer sends the same batch again."""
 NO_FAILURES_OF_BROKER = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -195,7 +198,7 @@ def _append_topic(
             ]
             continue
         except KafkaError as error:
-            _count_failure(broker, topic.name, data, error.code)
+            _note_failure(broker, topic.name, data, error)
             _fail(answer, error.code, error.message, version)
             continue
         if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
@@ -209,14 +212,19 @@ def _append_topic(
     return answers
 
 
-def _count_failure(broker: Services, topic: str, data: PartitionProduceData, error: ErrorCode) -> None:
-    """Count a refusal against its topic, if that is here. Source: ReplicaManager.appendToLocalLog."""
+def _note_failure(broker: Services, topic: str, data: PartitionProduceData, error: KafkaError) -> None:
+    """Count a refusal against its topic, if that is here, and remember one that will pass.
+
+    Source of the counts: ReplicaManager.appendToLocalLog.
+    """
     partition = broker.replicas.partitions.get((topic, data.index))
     if partition is None:
         return
-    if error in TOO_LARGE:
+    if error.code in PASSING and not isinstance(error, RefusedLikewise):
+        partition.log.producers.note_refusal(data.records, error.code)
+    if error.code in TOO_LARGE:
         partition.counters.bytes_rejected += len(data.records or b"")
-    elif error not in NO_FAILURES_OF_BROKER:
+    elif error.code not in NO_FAILURES_OF_BROKER:
         partition.counters.failed_produce_requests += 1
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.log.log import Log, Origin
+from odradek.broker.log.producer_sequences import LARGEST_SEQUENCE, sequence_after
 from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
-from odradek.broker.log.producer_state import LARGEST_SEQUENCE, ProducerState, sequence_after
+from odradek.broker.log.producer_state import ProducerState
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import KafkaError

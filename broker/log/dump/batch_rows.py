@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from odradek.broker.log.batches import Batch, checksum_of, iterate_headers
 from odradek.broker.log.dump.internal_topics import Decoder
 from odradek.broker.log.dump.rows import Row
-from odradek.broker.log.producer_state import sequence_after
+from odradek.broker.log.producer_sequences import sequence_after
 from odradek.protocol.compression import CODEC_NAMES
 from odradek.protocol.control_records import decode_end_txn_marker
 from odradek.protocol.conversion import records_of

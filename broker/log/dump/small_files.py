@@ -17,9 +17,9 @@ from odradek.broker.log.directories.directory_files import (
 )
 from odradek.broker.log.dump.rows import Damaged, Row
 from odradek.broker.log.index import OFFSET_ENTRY, TIME_ENTRY
+from odradek.broker.log.producer_sequences import sequence_after
 from odradek.broker.log.producer_snapshots import COUNT, ENTRY, HEAD, SNAPSHOT
 from odradek.broker.log.producer_snapshots import VERSION as SNAPSHOT_VERSION
-from odradek.broker.log.producer_state import sequence_after
 from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from odradek.broker.log.transaction_index import ENTRY as ABORTED_ENTRY
 from odradek.broker.log.transaction_index import VERSION as ABORTED_VERSION

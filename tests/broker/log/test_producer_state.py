@@ -3,14 +3,9 @@
 import pytest
 from crcmod.predefined import mkPredefinedCrcFun
 
+from odradek.broker.log.producer_sequences import LARGEST_SEQUENCE, sequence_after
 from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
-from odradek.broker.log.producer_state import (
-    LARGEST_SEQUENCE,
-    VERIFICATIONS_MAX,
-    ProducerState,
-    VerificationGuard,
-    sequence_after,
-)
+from odradek.broker.log.producer_state import VERIFICATIONS_MAX, ProducerState, VerificationGuard
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 PRODUCER = 7

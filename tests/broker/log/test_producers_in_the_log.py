@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.broker.log.log import Appended, Log
-from odradek.broker.log.producer_state import LARGEST_SEQUENCE, sequence_after
+from odradek.broker.log.producer_sequences import LARGEST_SEQUENCE, sequence_after
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig
