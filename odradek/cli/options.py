@@ -42,7 +42,11 @@ def connect(bootstrap_server: str) -> "KafkaAdminClient":
         default_api_timeout_ms=30_000,
         socket_connection_setup_timeout_ms=5_000,
     )
-    admin.describe_cluster()  # nobody there: say so now, and not after half a minute of attempts
+    try:
+        admin.describe_cluster()  # nobody there: say so now, and not after half a minute of attempts
+    except BaseException:
+        admin.close()
+        raise
     return admin
 
 
