@@ -70,6 +70,8 @@ def _partition(
         return answer
     assert isinstance(partition, Partition)
     try:
+        if asked.timestamp < 0 and version < FIRST_VERSION_OF.get(asked.timestamp, 99):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} in version {version}")
         if version == 0:
             answer.old_style_offsets = _old_style(partition, asked, request.replica_id)
         else:
@@ -83,8 +85,6 @@ def _partition(
 
 def _look_up(partition: Partition, timestamp: int, request: ListOffsetsRequest, version: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch); -1 each where there is none. Raises KafkaError."""
-    if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, 99):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {version}")
     replica_log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = replica_log.log_start_offset

@@ -60,6 +60,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 LAST_VERSION_WITHOUT_STORAGE_ERROR = 3
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER_HINT = 10
+FIRST_VERSION_WITH_ABORTABLE = 11
 LENGTH = Struct(">i")
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 PASSING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR})
@@ -103,12 +104,15 @@ async def _append_verified(
 ) -> Reply:
     """Ask the coordinators whether the transactions are open, then append, and wait until the append is answered.
 
-    Where a coordinator cannot say it now the answer is NOT_ENOUGH_REPLICAS: every producer sends that again.
+    Where a coordinator cannot say it now the answer is NOT_ENOUGH_REPLICAS: every producer sends that again. Where the
+    partition is no part of the transaction it is TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE.
     """
     verdicts = await broker.transaction_verification.verify(request.transactional_id or "", unverified)
     for at, verdict in verdicts.items():
         if verdict in RETRIED:
             verdicts[at] = ErrorCode.NOT_ENOUGH_REPLICAS
+        elif verdict is ErrorCode.TRANSACTION_ABORTABLE and context.api_version < FIRST_VERSION_WITH_ABORTABLE:
+            verdicts[at] = ErrorCode.INVALID_TXN_STATE
     outcome = _append(broker, request, context, verdicts)
     if isinstance(outcome, Reply):
         return outcome

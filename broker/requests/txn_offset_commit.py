@@ -27,6 +27,7 @@ REQUEST = TxnOffsetCommitRequest
 VERSIONS = (0, 4)
 
 FIRST_VERSION_WITH_LOADING = 2
+FIRST_VERSION_WITH_ABORTABLE = 4
 Errors = dict[TopicPartition, ErrorCode]
 
 
@@ -84,11 +85,13 @@ def _commit(
 
 
 def _known_to(version: int, errors: Errors) -> Errors:
-    """Replace COORDINATOR_LOAD_IN_PROGRESS for old producers, as KafkaApis.handleTxnOffsetCommitRequest does."""
-    if version >= FIRST_VERSION_WITH_LOADING:
-        return errors
-    loading, told = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return {at: told if error is loading else error for at, error in errors.items()}
+    """Replace the errors that old producers do not know, as KafkaApis.handleTxnOffsetCommitRequest does."""
+    told: dict[ErrorCode, ErrorCode] = {}
+    if version < FIRST_VERSION_WITH_LOADING:
+        told[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if version < FIRST_VERSION_WITH_ABORTABLE:
+        told[ErrorCode.TRANSACTION_ABORTABLE] = ErrorCode.INVALID_TXN_STATE
+    return {at: told.get(error, error) for at, error in errors.items()}
 
 
 def _response(request: TxnOffsetCommitRequest, errors: Errors) -> TxnOffsetCommitResponse:

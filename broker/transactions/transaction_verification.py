@@ -41,8 +41,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-VERSION = 4
-"""Version of AddPartitionsToTxn, in which INVALID_TXN_STATE says that a partition is not part of the transaction."""
+VERSION = 5
+"""Version of AddPartitionsToTxn, in which TRANSACTION_ABORTABLE says that a partition is not part of the transaction.
+
+Requests of producers that do not know that error are told INVALID_TXN_STATE, which is the end of the producer.
+"""
 
 RETRIED = frozenset(
     {
@@ -151,7 +154,7 @@ class TransactionVerification:
         if state is None:
             verdicts = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif state.leader == self._broker_id:
-            verify, not_in_it = self._coordinator.verify, ErrorCode.INVALID_TXN_STATE
+            verify, not_in_it = self._coordinator.verify, ErrorCode.TRANSACTION_ABORTABLE
             verdicts = {at: verify(transactional_id, producer, at, not_in_it) for at in partitions}
         else:
             verdicts = await self._ask_elsewhere(state.leader, transactional_id, producer, partitions)

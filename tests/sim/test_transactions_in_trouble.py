@@ -181,10 +181,10 @@ class Producer:
         topics = [TopicProduceData(name=TOPIC, partition_data=data)]
         return ProduceRequest(transactional_id=self.transactional_id, acks=acks, timeout_ms=60_000, topic_data=topics)
 
-    async def send_together(self, *batches: tuple[int, int]) -> list[int]:
+    async def send_together(self, *batches: tuple[int, int], version: int = 9) -> list[int]:
         """Errors, one for each batch."""
         leader = await self.client.leader(batches[0][0])
-        answers = (await self.client.ask(leader, self.produce(*batches), 9)).responses[0].partition_responses
+        answers = (await self.client.ask(leader, self.produce(*batches), version)).responses[0].partition_responses
         return [answer.error_code for answer in answers]
 
     async def end(self, *, commit: bool = True) -> None:
@@ -288,6 +288,7 @@ def test_offsets_that_come_after_their_transaction_has_ended_are_refused() -> No
 
         await until(10_000, client, is_stable)
         assert await producer.commit_offset(6) == ErrorCode.INVALID_TXN_STATE  # sent again by a client that timed out
+        assert await producer.commit_offset(6, version=4) == ErrorCode.TRANSACTION_ABORTABLE
         assert await is_stable()
         [broker] = client.cluster.brokers
         for index, partition in broker.server.services.replicas.partitions.items():
@@ -482,6 +483,19 @@ def test_no_transaction_begins_without_an_answer_to_the_producer() -> None:
         assert partition.log.log_end_offset == 0
         await producer.send(0)
         assert partition.log.log_end_offset == 1
+
+    with_brokers(1, scenario)
+
+
+def test_a_batch_outside_of_its_transaction_ends_the_transaction_and_not_a_producer_that_knows_the_error() -> None:
+    """KIP-890: version 11 of Produce is that."""
+
+    async def scenario(client: Client) -> None:
+        await client.create([[0]])
+        producer = Producer(client, "id")
+        await producer.begin()
+        assert await producer.send_together((0, 0)) == [ErrorCode.INVALID_TXN_STATE]
+        assert await producer.send_together((0, 0), version=11) == [ErrorCode.TRANSACTION_ABORTABLE]
 
     with_brokers(1, scenario)
 

@@ -383,6 +383,7 @@ def test_list_offsets() -> None:
         assert (await client.offsets(-3)).offset == 2, "the record with the largest timestamp"
         assert (await client.offsets(T0 + 99)).offset == -1
         assert (await client.offsets(-3, version=6)).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert (await client.offsets(-3, version=0)).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert (await client.offsets(-1, version=0, max_num_offsets=5)).old_style_offsets == [4, 0]
         assert (await client.offsets(-1, current_leader_epoch=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
