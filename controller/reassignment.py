@@ -57,7 +57,9 @@ def _refusal(active: ActiveController, partition: TopicPartition, target: Sequen
     state = active.state
     current = state.assignment(partition)
     if target is None:
-        return None if current.reassigning and not state.being_deleted(partition) else NOTHING_TO_CANCEL
+        if not current.reassigning or state.being_deleted(partition):
+            return NOTHING_TO_CANCEL
+        return _loss(active, partition, current.origin)
     if not target:
         return _invalid("Empty replica list specified in partition reassignment.")
     if len(set(target)) != len(target):
@@ -71,7 +73,18 @@ def _refusal(active: ActiveController, partition: TopicPartition, target: Sequen
         )
     if not current.replicas or state.being_deleted(partition) or partition not in state.leader_and_isr:
         return NO_PARTITION
-    return None
+    return _loss(active, partition, target)
+
+
+def _loss(active: ActiveController, partition: TopicPartition, target: Sequence[int]) -> Outcome | None:
+    """Refuse to delete the last replicas in sync, which a move under way has added (KRaft refuses that too)."""
+    kept, isr = (
+        active.state.assignment(partition).reassigned_to(target).replicas,
+        active.state.leader_and_isr[partition].isr,
+    )
+    if set(kept) & set(isr):
+        return None
+    return _invalid(f"Records would be lost: of the replicas {list(kept)} none is in sync, only {list(isr)}.")
 
 
 def _invalid(why: str) -> Outcome:

@@ -69,6 +69,28 @@ def test_a_move_is_resumed_by_the_next_controller_and_can_be_cancelled(play: Pla
     play(scenario)
 
 
+def test_the_last_replica_in_sync_is_not_deleted_by_going_back(play: Play) -> None:
+    """The old replicas have died meanwhile: what has been acknowledged since is on the one that the move has added."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1])
+        await cluster.active.alter_reassignments({T0: [2, 3]})
+        await cluster.settle()
+        await cluster.put_in_isr([1, 2])
+        cluster.kill(1)
+        await cluster.settle()
+        assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))
+        for target in (None, [3], [1]):
+            code, said = (await cluster.active.alter_reassignments({T0: target}))[T0]
+            assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT and said.startswith("Records would be lost: "), target
+        await cluster.settle()
+        assert cluster.brokers[2].deleted == [] and assignment(cluster) == PartitionReplicas((2, 3, 1), (2, 3), (1,))
+        assert (await cluster.active.alter_reassignments({T0: [2]}))[T0] == (ErrorCode.NONE, None)
+
+    play(scenario)
+
+
 def test_a_move_asked_for_by_znode(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
