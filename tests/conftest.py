@@ -16,6 +16,7 @@ from typing import Any
 import hypothesis
 import psutil
 import pytest
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
 from odradek.testing.foreign.downloads import DownloadFailed
@@ -60,6 +61,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("gate")
 """The same examples each time, and as much time as the machine needs; `--hypothesis-profile default` draws others."""
+providers._get_local_constants = lambda: providers._local_constants
+"""Hypothesis mixes numbers and texts from the source of all imported modules into its examples: which, depends on what
+ran before in this process. And reading a thousand files takes seconds."""
 OWN_LOGGERS = ("odradek", "kafka.", "state.change.logger")
 ASYNCIOS_OWN = "waitpid-"
 """Threads that wait for a child process and say nothing: of a fixture of the folder, it may be."""
