@@ -396,7 +396,7 @@ def test_a_poll_takes_no_longer_than_it_was_given_though_a_commit_does(broker: A
         for _ in range(3):
             began = time.monotonic()
             assert reading.poll(50) == {}
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < LONG_MS / 1000, "of the minute that the commit takes"
         assert listener.heard == [("assigned", [T0])], "not before the commit has come to its end"
         broker.handlers[OffsetCommitRequest] = committed
         reading._thread.call(lambda: broker_lost(reading))

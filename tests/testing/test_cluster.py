@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer
 from odradek import KafkaConsumer, KafkaProducer
 from odradek.aio import Consumer as AsyncConsumer
 from odradek.aio import Producer as AsyncProducer
+from odradek.local.ports import free_port_range
 from odradek.protocol.errors import KafkaError
 from odradek.testing import Cluster, ClusterError
 from odradek.testing.cluster.runners import Process
@@ -150,8 +151,7 @@ def test_bad_use_gets_one_line() -> None:
 
 
 def test_a_port_of_choice() -> None:
-    with Cluster(brokers=1) as cluster:
-        port = int(cluster.bootstrap.rpartition(":")[2])
+    port = free_port_range(1)
     with Cluster(brokers=1, port=port) as cluster:
         assert cluster.bootstrap == f"127.0.0.1:{port}"
 

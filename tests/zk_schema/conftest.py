@@ -18,6 +18,7 @@ from odradek.local.zookeeper_probe import CLOSE_SESSION
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import Store, StoreEvent
@@ -38,8 +39,8 @@ class World(Protocol):
 
 
 class MemoryWorld:
-    def __init__(self) -> None:
-        self._server = MemoryZooKeeper(LoopClock(asyncio.get_running_loop()), session_timeout_ms=100)
+    def __init__(self, clock: VirtualClock) -> None:
+        self._server = MemoryZooKeeper(clock, session_timeout_ms=100)
         self._stores: list[MemoryStore] = []
 
     async def connect(self) -> Store:
@@ -174,15 +175,16 @@ def run(request: pytest.FixtureRequest) -> Callable[[Callable[[World], Awaitable
     """Runs a scenario, a coroutine function of a World, against one of the two."""
     server = request.getfixturevalue("zookeeper") if request.param == "zookeeper" else None
 
-    async def play(scenario: Callable[[World], Awaitable[None]]) -> None:
-        world = MemoryWorld() if server is None else RealWorld(server, f"/tests/{next(_chroots)}")
+    async def play(scenario: Callable[[World], Awaitable[None]], world: World) -> None:
         try:
             async with asyncio.timeout(2 * PATIENCE_SECONDS):
                 await scenario(world)
         finally:
             await world.close()
 
-    return lambda scenario: asyncio.run(play(scenario))
+    if server is None:
+        return lambda scenario: run_virtual(lambda clock: play(scenario, MemoryWorld(clock)))
+    return lambda scenario: asyncio.run(play(scenario, RealWorld(server, f"/tests/{next(_chroots)}")))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
-from odradek.world.clock import LoopClock
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing, repeated
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
 from odradek.zk_schema.store import NodeExists, SessionExpired
@@ -18,15 +18,15 @@ Scenario = Callable[[MemoryZooKeeper, MemoryStore, MemoryStore], Awaitable[None]
 
 
 def play(scenario: Scenario) -> None:
-    async def run() -> None:
-        server = MemoryZooKeeper(LoopClock(asyncio.get_running_loop()), session_timeout_ms=50)
+    async def run(clock: VirtualClock) -> None:
+        server = MemoryZooKeeper(clock, session_timeout_ms=50)
         one, two = server.connect(), server.connect()
         await one.start(1000)
         await two.start(1000)
         async with asyncio.timeout(10):
             await scenario(server, one, two)
 
-    asyncio.run(run())
+    run_virtual(run)
 
 
 def test_an_ephemeral_znode_whose_answer_was_lost_is_ours() -> None:

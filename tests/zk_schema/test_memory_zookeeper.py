@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
-from odradek.world.clock import LoopClock
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.store import Connected, ConnectionLost, Expired, NoNode, Suspended, WatchFired, WatchKind
 
 SESSION_TIMEOUT_MS = 40
 
 
 def play(record: Any, scenario: Callable[[MemoryZooKeeper, Any, Any, Any], Awaitable[None]]) -> None:
-    async def run() -> None:
-        server = MemoryZooKeeper(LoopClock(asyncio.get_running_loop()), session_timeout_ms=SESSION_TIMEOUT_MS)
+    async def run(clock: VirtualClock) -> None:
+        server = MemoryZooKeeper(clock, session_timeout_ms=SESSION_TIMEOUT_MS)
         one, two = server.connect(), server.connect()
         await one.start(1000)
         await two.start(1000)
         async with asyncio.timeout(10):
             await scenario(server, one, two, record(one))
 
-    asyncio.run(run())
+    run_virtual(run)
 
 
 def test_a_cut_that_heals_unnoticed_loses_nothing(record: Any) -> None:

@@ -1,30 +1,20 @@
 """Broker registration: one living holder for each id, and our own past waited out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
-from odradek.world.clock import LoopClock, Timer
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.registration import BrokerIdInUse, Holder, Registrar, judge
 from odradek.zk_schema.startup import create_topmost_paths
 from odradek.zk_schema.store import Stat, Suspended
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 
-SPEED = 100
 SESSION_TIMEOUT_MS = 3000
-
-
-class FastClock(LoopClock):
-    """A second takes ten milliseconds."""
-
-    def monotonic_ms(self) -> float:
-        return super().monotonic_ms() * SPEED
-
-    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
-        return super().call_later(delay_ms / SPEED, callback)
 
 
 OURS = BrokerRegistration(1, (Endpoint("PLAINTEXT", "here", 9092),))
@@ -49,8 +39,8 @@ def test_whose_registration_it_is(found: BrokerRegistration, owner: int, holder:
 
 
 class Setting:
-    def __init__(self) -> None:
-        self.clock = FastClock(asyncio.get_running_loop())
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
         self.server = MemoryZooKeeper(self.clock, session_timeout_ms=SESSION_TIMEOUT_MS)
 
     async def connect(self) -> MemoryStore:
@@ -63,12 +53,8 @@ class Setting:
         return Registrar(store, self.clock, registration)
 
 
-def play(scenario: Callable[[Setting], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(10):
-            await scenario(Setting())
-
-    asyncio.run(run())
+def play(scenario: Callable[[Setting], Coroutine[Any, Any, None]]) -> None:
+    run_virtual(lambda clock: scenario(Setting(clock)))
 
 
 def test_the_epoch_is_the_znodes_czxid() -> None:
