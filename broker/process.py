@@ -145,7 +145,7 @@ def _zookeeper(clock: Clock) -> Callable[[BrokerConfig], Store]:
         """Raises BadSecuritySetting. What TLS needs is imported where something is set."""
         link = OPEN
         if any(config.value(name) for name in LINK_SETTINGS):
-            from odradek.broker.security.zookeeper_link import read_link
+            from odradek.security.zookeeper_link import read_link
 
             link = read_link(config.value)
         return KazooStore(

@@ -18,7 +18,7 @@ from odradek.client.errors import ConfigError
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-NOT_BUILT_PREFIXES = ("ssl.", "sasl.")
+NOT_BUILT_PREFIXES = ("ssl.", "sasl.", "zookeeper.ssl.")
 """Settings of Kafka that these clients know but cannot obey; refused rather than ignored."""
 TEXT_BYTES_LIMIT = 32_767
 """Longest text of the protocol (Kafka: a STRING's length is an INT16); files' names and secrets are not sent so."""

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF009 - `setting` makes a dataclass field
 """Settings of the ConsumerConnector: names, types and defaults of Kafka 0.8-1.1 (kafka.consumer.ConsumerConfig)."""
 
 import re
@@ -9,6 +10,8 @@ from odradek.client.config import SecurityConfig, load, setting
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.errors import ConfigError
 from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from odradek.security.errors import BadSecuritySetting
+from odradek.zk_schema.link import OPEN, Link
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 RESET_TIMESTAMPS = {"smallest": EARLIEST_TIMESTAMP, "largest": LATEST_TIMESTAMP}
@@ -18,7 +21,7 @@ RESET_TIMESTAMPS = {"smallest": EARLIEST_TIMESTAMP, "largest": LATEST_TIMESTAMP}
 class ConnectorSettings(SecurityConfig):
     """Durations in ms, sizes in bytes. `None` stands for a default that follows another setting.
 
-    Those of security, which Kafka 0.8 did not have, are for brokers; ZooKeeper is reached without TLS and login.
+    Those of security, which Kafka 0.8 did not have, are for brokers; those for ZooKeeper are named as brokers' are.
     """
 
     zookeeper_connect: str = setting()
@@ -29,6 +32,21 @@ class ConnectorSettings(SecurityConfig):
     zookeeper_session_timeout_ms: int = setting(6_000, at_least=1)
     zookeeper_connection_timeout_ms: int | None = setting(None)
     """zookeeper.session.timeout.ms unless given."""
+    zookeeper_sasl_jaas_config: str | None = setting(None, secret=True)
+    """Login at ZooKeeper: DigestLoginModule with username and password."""
+    zookeeper_set_acl: bool = setting(False)
+    """Make znodes that nobody but the same user may change: all members of a group must log in as that user."""
+    zookeeper_ssl_client_enable: bool = setting(False)
+    zookeeper_ssl_keystore_location: str | None = setting(None)
+    zookeeper_ssl_keystore_password: str | None = setting(None, secret=True)
+    zookeeper_ssl_keystore_type: str | None = setting(None)
+    zookeeper_ssl_truststore_location: str | None = setting(None)
+    zookeeper_ssl_truststore_password: str | None = setting(None, secret=True)
+    zookeeper_ssl_truststore_type: str | None = setting(None)
+    zookeeper_ssl_protocol: str = setting("TLSv1.2")
+    zookeeper_ssl_enabled_protocols: list[str] | None = setting(None)
+    zookeeper_ssl_cipher_suites: list[str] | None = setting(None)
+    zookeeper_ssl_endpoint_identification_algorithm: str = setting("HTTPS")
     zookeeper_sync_time_ms: int = setting(2_000, at_least=0)
     socket_timeout_ms: int = setting(30_000, at_least=1)
     socket_receive_buffer_bytes: int = setting(65_536, at_least=-1)
@@ -77,6 +95,17 @@ class ConnectorSettings(SecurityConfig):
     def reset_timestamp(self) -> int:
         """Return what ListOffsets is asked for where there is no offset to go on from."""
         return RESET_TIMESTAMPS[self.auto_offset_reset]
+
+    def link(self) -> Link:
+        """Read how ZooKeeper is reached, with files of keys and certificates. Raises ConfigError."""
+        if not (self.zookeeper_ssl_client_enable or self.zookeeper_sasl_jaas_config or self.zookeeper_set_acl):
+            return OPEN
+        from odradek.security.zookeeper_link import read_link
+
+        try:
+            return read_link(lambda name: getattr(self, name.replace(".", "_")))
+        except BadSecuritySetting as error:
+            raise ConfigError(str(error), setting=error.setting) from None
 
     def for_brokers(self, bootstrap_servers: list[str]) -> ConsumerSettings:
         """The same as settings of the code that talks to brokers."""

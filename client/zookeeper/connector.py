@@ -26,7 +26,7 @@ from odradek.world.clock import LoopClock
 from odradek.world.tasks import Tasks
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
-from odradek.zk_schema.store import ConnectionLost, StoreError
+from odradek.zk_schema.store import ConnectionLost, NotAuthorized, StoreError
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,10 @@ class ConsumerConnector:
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        """Connect to ZooKeeper. Raises ConfigError, ClientTimeout (zookeeper.connection.timeout.ms)."""
+        """Connect to ZooKeeper, and log in if that is set.
+
+        Raises ConfigError, ClientTimeout (zookeeper.connection.timeout.ms), ClientError for a login that is refused.
+        """
         self._settings = settings_of(config, settings)
         self._thread = LoopThread(f"odradek-{self._settings.client_id or self._settings.group_id}")
         self._streams = StreamTable()
@@ -174,6 +177,7 @@ class ConsumerConnector:
             self._clock,
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             make_chroot=False,
+            link=settings.link(),
         )
         keeper = OffsetKeeper(storage_of(settings, self._store, self._known_cluster))
         self._keeper = keeper
@@ -188,11 +192,24 @@ class ConsumerConnector:
         )
         try:
             await self._store.start(settings.connection_timeout_ms)
+            await self._check_login()
         except ConnectionLost as error:
             raise ClientTimeout(
                 f"ZooKeeper at {settings.zookeeper_connect} not reached within "
                 f"zookeeper.connection.timeout.ms={settings.connection_timeout_ms}"
             ) from error
+
+    async def _check_login(self) -> None:
+        """ZooKeeper refuses a login only after it has begun the session. Raises ClientError, ConnectionLost."""
+        if not self._settings.zookeeper_sasl_jaas_config:
+            return
+        try:
+            await self._store.exists("/")
+        except StoreError as error:
+            await self._store.close()
+            if isinstance(error, NotAuthorized):
+                raise ClientError("ZooKeeper refuses the login of zookeeper.sasl.jaas.config") from error
+            raise
 
     def _join(
         self, registration: ConsumerRegistration, counts: Mapping[str, int], key_decoder: Any, value_decoder: Any

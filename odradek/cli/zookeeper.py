@@ -36,7 +36,7 @@ def zookeeper_link(file: Path | None) -> "Link":
 
     if file is None:
         return OPEN
-    from odradek.broker.security.zookeeper_link import link_of_file
+    from odradek.broker.security.link_file import link_of_file
     from odradek.broker.settings.definition import BadValue
     from odradek.broker.settings.properties import BadProperties
     from odradek.security.errors import BadSecuritySetting

@@ -17,7 +17,7 @@ from kazoo.exceptions import NoAuthError
 
 import odradek
 from odradek.aio import Consumer, Producer
-from odradek.broker.security.zookeeper_link import link_of_file
+from odradek.broker.security.link_file import link_of_file
 from odradek.client.admin.values import (
     ACL,
     ACLOperation,

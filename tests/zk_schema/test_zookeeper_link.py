@@ -10,7 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from kazoo.client import KazooClient
 
-from odradek.broker.security.zookeeper_link import link_of_file
+from odradek import ConsumerConnector
+from odradek.broker.security.link_file import link_of_file
+from odradek.client.errors import ClientError, ConfigError
 from odradek.local.ports import free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.security.authority import Authority
@@ -204,3 +206,34 @@ def test_access_lists_need_a_name_and_logins_a_module(tmp_path: Path) -> None:
     assert link_of_file(str(tmp_path / "file")) is OPEN
     (tmp_path / "file").write_text(f"zookeeper.sasl.jaas.config={LOGIN}")
     assert "secret" not in repr(link_of_file(str(tmp_path / "file")))
+
+
+@pytest.mark.zookeeper
+def test_a_consumer_of_kafka_08_comes_in_as_brokers_do(secured: Secured) -> None:
+    """Its connection, that is: which znodes it makes is in tests/client/zookeeper."""
+    server, user = f"localhost:{secured.tls_port}", "org.apache.zookeeper.server.auth.DigestLoginModule required"
+    look = {"zookeeper.connect": server, "group.id": "g", "zookeeper.connection.timeout.ms": START_MS}
+    tls = {"zookeeper.ssl.client.enable": True, "zookeeper.ssl.truststore.location": secured.ca}
+    login = {"zookeeper.sasl.jaas.config": LOGIN, "zookeeper.set.acl": "true"}
+    with ConsumerConnector.create({**look, **tls, **login}) as connector:
+        assert connector.create_message_streams({"t": 1})["t"]
+        paths = ["/consumers", "/consumers/g", "/consumers/g/ids"]
+        assert acls(secured, "", paths) == {paths[0]: EVERYBODY, paths[1]: READABLE, paths[2]: READABLE}
+        assert "secret" not in repr(connector._settings)
+    for wrong, said in (
+        ({}, "not reached"),
+        ({**tls, "zookeeper.ssl.truststore.location": secured.strange_ca}, "not reached"),
+    ):
+        with pytest.raises(ClientError, match=said):
+            ConsumerConnector.create({**look, **wrong, "zookeeper.connection.timeout.ms": 1500})
+    guess = {"zookeeper.sasl.jaas.config": LOGIN.replace("secret", "wrong")}
+    with pytest.raises(ClientError, match="refuses the login"):
+        ConsumerConnector.create({**look, **tls, **guess})
+    for bad, said in (
+        ({**tls, "zookeeper.ssl.truststore.location": "/none"}, r"ssl\.truststore\.location: "),
+        ({"zookeeper.sasl.jaas.config": f'{user} username="x";'}, "username and password are needed"),
+        ({"zookeeper.set.acl": True}, "ZooKeeper must know whose the znodes are"),
+        ({"zookeeper.ssl.crl.enable": True}, "cannot do that yet"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            ConsumerConnector.create({**look, **bad})

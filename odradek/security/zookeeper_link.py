@@ -5,11 +5,9 @@ Kafka takes the login from the section `Client` of Java's JAAS file, for which i
 """
 
 import importlib.util
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, Final
 
-from odradek.broker.settings.cluster_settings import OTHER_CLUSTER_SETTINGS
-from odradek.broker.settings.properties import parse_properties
 from odradek.security.errors import BadSecuritySetting
 from odradek.security.jaas import parse_jaas
 from odradek.security.tls_context import Look, TlsSettings, client_context
@@ -57,20 +55,6 @@ def _login(jaas: Any) -> tuple[str, str]:
     if importlib.util.find_spec("puresasl") is None:
         raise BadSecuritySetting(LOGIN, "needs the package pure-sasl: pip install odradek[zookeeper-sasl]")
     return user, password
-
-
-def link_of_file(path: str) -> Link:
-    """Read a properties file with such settings, as Kafka's tools take one (--zk-tls-config-file).
-
-    Raises OSError, BadProperties, BadValue and BadSecuritySetting.
-    """
-    given = {one.key: one.value for one in parse_properties(Path(path).read_text(errors="replace"))}
-    settings = {one.name: one for one in OTHER_CLUSTER_SETTINGS}
-
-    def look(name: str) -> Any:
-        return settings[name].read(given.get(name, settings[name].default))
-
-    return read_link(look)
 
 
 def _tls(look: Look) -> TlsSettings:
