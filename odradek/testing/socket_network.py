@@ -63,6 +63,7 @@ class HostEndpoint:
 
     def close(self) -> None:
         self._readable = self._writable = None
+        self._endpoint.reset()  # a process that the test has forked may have the socket too, and would keep it open
         self._endpoint.close()
         self._network.forget(self)
 

@@ -112,6 +112,8 @@ class TcpListener:
 
     def close(self) -> None:
         self.pause()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # a forked process may have it too, and would go on listening
         self._socket.close()
 
     def _watch(self, accepting: bool) -> None:

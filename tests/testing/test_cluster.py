@@ -19,6 +19,7 @@ from odradek.local.ports import free_port_range
 from odradek.protocol.errors import KafkaError
 from odradek.testing import Cluster, ClusterError
 from odradek.testing.cluster.runners import Process
+from odradek.testing.forked import in_a_child
 from odradek.testing.patience import PATIENCE_SECONDS
 
 
@@ -76,6 +77,37 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
         assert cluster.runner.wait(PATIENCE_SECONDS) == 0
         with pytest.raises(ClusterError, match="closed"):
             cluster.create_topic("other")
+
+
+def test_a_forked_process_holds_no_broker_up_and_ends_none() -> None:
+    """It has copies of all sockets (multiprocessing forks), and the whole of the test's `with` block before it."""
+
+    def ask_and_close() -> str:
+        try:
+            return str(cluster.leader("orders"))
+        finally:
+            cluster.close()
+
+    with Cluster(brokers=2, topics={"orders": 1}) as cluster:
+        host, _, port = cluster.bootstrap.split(",")[1].partition(":")
+        waiting, ending = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(ending)
+            os.read(waiting, 1)
+            os._exit(0)
+        try:
+            with socket.create_connection((host, int(port)), PATIENCE_SECONDS) as connection:
+                cluster.kill(1)
+                assert connection.recv(1) == b""
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((host, int(port)), PATIENCE_SECONDS)
+            cluster.restart(1)
+            assert in_a_child(ask_and_close).startswith("ClusterError: the cluster lives in another process")
+            assert cluster.leader("orders") in (0, 1)
+        finally:
+            os.close(ending)
+            os.waitpid(child, 0)
 
 
 def test_data_in_a_folder(tmp_path: Path) -> None:

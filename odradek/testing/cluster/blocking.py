@@ -9,8 +9,10 @@ async with Cluster() as cluster:        # the same methods are coroutines then
 """
 
 import asyncio
+import os
 import warnings
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
 from functools import wraps
 from os import PathLike
 from pathlib import Path
@@ -33,7 +35,7 @@ def blocking(
 
     @wraps(method)
     def call(cluster: "Cluster", *arguments: P.args, **named: P.kwargs) -> R:
-        future = cluster.runner.submit(method.__name__, arguments, named)
+        future = cluster.submit(method.__name__, arguments, named)
         try:
             return cast(R, future.result())
         except BaseException:
@@ -86,6 +88,7 @@ class Cluster:
         """How many it has, those included that do not run."""
         self._bootstrap: str | None = None
         self._closed = False
+        self._process_id = os.getpid()
 
     # life
 
@@ -102,9 +105,16 @@ class Cluster:
         return self
 
     def close(self) -> None:
-        """End all brokers, and give everything back. Harmless twice."""
+        """End all brokers, and give everything back. Harmless twice, and in a forked process, whose it is not."""
         self._closed = True
-        self.runner.close()
+        if os.getpid() == self._process_id:
+            self.runner.close()
+
+    def submit(self, method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Future[Any]:
+        """Have a method of AsyncCluster run; its result. Raises ClusterError, also in a forked process."""
+        if os.getpid() != self._process_id:
+            raise ClusterError("the cluster lives in another process, which this one was forked from: use `bootstrap`")
+        return self.runner.submit(method, arguments, named)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -205,6 +215,6 @@ class _Elsewhere:
             raise AttributeError(f"a cluster has no method {name!r}")
 
         async def call(*arguments: Any, **named: Any) -> Any:
-            return await asyncio.wrap_future(self._cluster.runner.submit(name, arguments, named))
+            return await asyncio.wrap_future(self._cluster.submit(name, arguments, named))
 
         return call
