@@ -233,6 +233,7 @@ class EmbeddedBroker:
             self.ends_at_death.update({where: partition.log.log_end_offset for where, partition in held.items()})
 
     def _die(self, *, silently: bool) -> None:
+        self._cluster.dying(self)
         self._remember_ends()
         process, self._process, self._server, self._stopping = self._process, None, None, None
         assert process is not None, f"{self.host} does not run"
@@ -264,6 +265,8 @@ class EmbeddedCluster:
         self.network = network or VirtualNetwork(clock, seed)
         self.make_disk = make_disk or self._simulated_disk
         self.first_port = first_port
+        self.dying: Callable[[EmbeddedBroker], object] = lambda broker: None
+        """Called when a broker is about to be killed: the last look at it."""
         self.zookeeper = MemoryZooKeeper(OutsideClock(clock))
         self.brokers = [EmbeddedBroker(self, broker_id) for broker_id in range(brokers)]
 

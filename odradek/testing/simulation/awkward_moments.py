@@ -42,6 +42,7 @@ class AwkwardMoments(Director):
             "take_office": self.take_office,
             "stale_requests": self.stale_requests,
             "parting_histories": self.parting_histories,
+            "unheard_answers": self.unheard_answers,
         }
 
     # what happens
@@ -127,18 +128,26 @@ class AwkwardMoments(Director):
 
     async def _part(self, cast: Cast, without: list[EmbeddedBroker]) -> None:
         self.note(f"{cast.topic}-{cast.index}: {cast.leader.host} is to write without {len(without)}, and to die")
-        with self.apart(cast.leader, without):
-            await self.until(lambda: _writes_alone(cast) if without else _is_uneven(cast))
-            if without:
+        if without:
+            with self.apart(cast.leader, without):
+                await self.until(lambda: (led := cast.led) is None or led.log.log_end_offset > led.high_watermark)
                 await asyncio.sleep(self.random.uniform(0.0, 1.0))
-            if cast.leader.running:
-                cast.leader.kill()
-        heirs = [replace(cast, leader=follower) for follower in cast.followers]
-        await self.until(lambda: any(heir.led is not None for heir in heirs))
+                await self._inherit(cast)
+        else:
+            await self.until(lambda: _is_uneven(cast))
+            with self.apart(cast.leader, cast.followers):
+                await self._inherit(cast)
         await self.others.pass_time(0.0, 3.0)
         if not cast.leader.alive:
             await self.others.start(cast.leader)
         await self.until(self.others.all_in_sync)
+
+    async def _inherit(self, cast: Cast) -> None:
+        """Kill the leader, and wait until one of the followers leads."""
+        if cast.leader.running:
+            cast.leader.kill()
+        heirs = [replace(cast, leader=follower) for follower in cast.followers]
+        await self.until(lambda: any(heir.led is not None for heir in heirs))
 
     async def there_and_back(self) -> None:
         """The leadership of a partition goes from one broker to another and back, several times in quick succession."""
@@ -170,6 +179,22 @@ class AwkwardMoments(Director):
             await asked
             self.others.busy.discard(active.broker_id)
 
+    async def unheard_answers(self) -> None:
+        """Give the controller work, and lose one of ZooKeeper's answers meanwhile: it does not know what was written."""
+        administrator = self.others.administrator
+        for _ in range(self.random.randint(2, 6)):
+            active = self.others.free_controller()
+            if active is None:
+                return
+            work = self.random.choice((administrator.change_topics, administrator.elect_leaders))
+            asked = asyncio.ensure_future(work())
+            await asyncio.sleep(self.random.uniform(0.0, 0.03))
+            if active.running:
+                self.note(f"{active.host}, the controller: an answer of ZooKeeper is lost")
+                active.store.lose_next_answer()
+            await asked
+            await self.others.pass_time(0.0, 1.0)
+
     async def stale_requests(self) -> None:
         """Ask leaders by epochs that are over, as a client does that has heard of no election for a while."""
         for partition in self.led():
@@ -200,17 +225,13 @@ class AwkwardMoments(Director):
             self.others.history.violated(f"{partition} has served a {what} of epoch {epoch}")
 
 
-def _writes_alone(cast: Cast) -> bool:
-    """Tell whether the leader has what is not committed."""
-    led = cast.led
-    return led is None or led.log.log_end_offset > led.high_watermark
-
-
 def _is_uneven(cast: Cast) -> bool:
-    """Tell whether one follower has more than the other, and does not know yet how much of it is committed."""
+    """Tell whether he who is going to lead has less than the other one, who does not know how much is committed."""
     led = cast.led
-    held = [replica for broker in cast.followers if (replica := cast.replica(broker)) is not None]
-    if led is None or len(held) < len(cast.followers):
+    if led is None:
         return True
-    less, more = sorted(held, key=lambda replica: replica.log.log_end_offset)
+    order = sorted(cast.followers, key=lambda broker: led.replicas.index(broker.broker_id))
+    less, more = (cast.replica(broker) for broker in order)
+    if less is None or more is None:
+        return True
     return less.log.log_end_offset < more.log.log_end_offset and more.high_watermark < led.high_watermark

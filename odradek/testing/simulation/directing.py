@@ -54,8 +54,8 @@ class Director:
         ]
 
     def cast(self, topic: str | None = None) -> Cast | None:
-        """Choose a partition, of `topic` or of any, that is written to and in sync on three brokers, none of which
-        another fault has."""
+        """Choose a partition, of `topic` or of any, in sync on three brokers, none of which another fault has. Those
+        that are written to more are likelier."""
         if self.others.busy or not all(broker.running for broker in self.cluster.brokers):
             return None
         everybody = len(self.cluster.brokers)
@@ -66,7 +66,7 @@ class Director:
         ]
         if not whole:
             return None
-        chosen = self.random.choice(whole)
+        (chosen,) = self.random.choices(whole, [one.high_watermark for one in whole])
         followers = [broker for broker in self.cluster.brokers if broker.broker_id != chosen.local_id]
         self.random.shuffle(followers)
         return Cast(chosen.topic, chosen.index, self.cluster.brokers[chosen.local_id], followers)

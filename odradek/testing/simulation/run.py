@@ -55,7 +55,7 @@ FAULT_KINDS = (
     "throttle", "kill_all", "cut_clients", "full_disk", "slow_disk", "failed_directory", "lost_disk",
     "repeat_requests", "stalled_requests", "freeze_client", "kill_client", "join_group",
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "stale_requests",
-    "parting_histories", "moved_decisions", "former_leaders",
+    "parting_histories", "unheard_answers", "moved_decisions", "former_leaders",
 )  # fmt: skip
 LASTING = (TOPIC, TRANSACTIONAL_TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE)
 OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old")

@@ -55,6 +55,7 @@ class Safety:
         self.on_elected: Callable[[Where, int], object] = lambda where, leader_epoch: None
         """Called in the moment in which ZooKeeper takes a new leader epoch."""
         cluster.zookeeper.committed = self._changed
+        cluster.dying = self._take_leave
 
     def doubt(self, broker: EmbeddedBroker) -> None:
         """A broker that has died is going to miss something of what was on its disk."""
@@ -241,9 +242,21 @@ class Safety:
                     known.append((member, end))
         return known
 
-    def _look_at_members(self, leader: Partition, members: Iterable[int]) -> None:
+    def _take_leave(self, broker: EmbeddedBroker) -> None:
+        """Note what a broker that is about to die has counted as committed."""
+        for where, state in self._states.items():
+            leader = self._leader(where, state) if state.leader == broker.broker_id else None
+            if leader is not None:
+                self._note_committed(leader)
+
+    def _note_committed(self, leader: Partition) -> int:
+        """Return what this leader, or any before it, has counted as committed."""
         where = (leader.topic, leader.index)
         committed = self._committed[where] = max(leader.high_watermark, self._committed.get(where, 0))
+        return committed
+
+    def _look_at_members(self, leader: Partition, members: Iterable[int]) -> None:
+        committed = self._note_committed(leader)
         for member, end in self._ends(leader, members):
             if end < committed:
                 self._history.violated(
