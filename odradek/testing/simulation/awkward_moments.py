@@ -20,6 +20,8 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.simulation.directing import Cast, Director, controls
 from odradek.testing.simulation.faults import Faults
+from odradek.testing.simulation.loose_topic import TOPIC as LOOSE
+from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from odradek.zk_schema.store import Delete, MultiFailed
 from odradek.zk_schema.znodes.controller import CONTROLLER_PATH
 
@@ -32,8 +34,8 @@ UNEVEN_MS = (0.1, 400.0)
 class AwkwardMoments(Director):
     """Situations on the brokers of one cluster."""
 
-    def __init__(self, others: Faults) -> None:
-        super().__init__(others)
+    def __init__(self, others: Faults, requests: RepeatedRequests) -> None:
+        super().__init__(others, requests)
         self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
             "late_growth": self.late_growth,
             "late_proposal": self.late_proposal,
@@ -43,6 +45,7 @@ class AwkwardMoments(Director):
             "stale_requests": self.stale_requests,
             "parting_histories": self.parting_histories,
             "unheard_answers": self.unheard_answers,
+            "last_in_sync": self.last_in_sync,
         }
 
     # what happens
@@ -180,7 +183,7 @@ class AwkwardMoments(Director):
             self.others.busy.discard(active.broker_id)
 
     async def unheard_answers(self) -> None:
-        """Give the controller work, and lose one of ZooKeeper's answers meanwhile: it does not know what was written."""
+        """Give the controller work, and lose one of ZooKeeper's answers meanwhile: it must find out what is written."""
         administrator = self.others.administrator
         for _ in range(self.random.randint(2, 6)):
             active = self.others.free_controller()
@@ -194,6 +197,27 @@ class AwkwardMoments(Director):
                 active.store.lose_next_answer()
             await asked
             await self.others.pass_time(0.0, 1.0)
+
+    async def last_in_sync(self) -> None:
+        """Nobody copies from a leader any more, until it is alone in the ISR; then it dies, and comes back later."""
+        cast = self.cast(self.random.choice((LOOSE, LOOSE, None)))
+        if cast is None:
+            return
+        fetching = [self.requests.way(FetchRequest.API_KEY, one.host, cast.leader.host) for one in cast.followers]
+        with self.reserved(cast):
+            self.note(f"{cast.topic}-{cast.index}: {cast.leader.host} is to be alone in the ISR, and to die")
+            for way in fetching:
+                if way is not None:
+                    way.stall()
+            await self.until(lambda: (led := cast.led) is None or led.committed_isr == {cast.leader.broker_id})
+            await asyncio.sleep(self.random.uniform(0.0, 1.0))
+            if cast.leader.running:
+                cast.leader.kill()
+            for way in fetching:
+                if way is not None:
+                    way.go_on()
+            await self.others.pass_time(6.5, 12.0)
+            await self.others.start(cast.leader)
 
     async def stale_requests(self) -> None:
         """Ask leaders by epochs that are over, as a client does that has heard of no election for a while."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from odradek.broker.replication.partition import Partition
 from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.simulation.faults import Faults
+from odradek.testing.simulation.repeated_requests import RepeatedRequests
 
 STEP_S = 0.01
 STEP_PATIENCE_S = 9.0
@@ -38,7 +39,9 @@ class Cast:
 class Director:
     """Director of the brokers of one cluster; `others` draws the chances and says which brokers are free."""
 
-    def __init__(self, others: Faults) -> None:
+    def __init__(self, others: Faults, requests: RepeatedRequests) -> None:
+        """`requests` knows the connections on which brokers ask each other."""
+        self.requests = requests
         self.others, self.cluster, self.network = others, others.cluster, others.network
         self.random, self.note = others.random, others.history.note
 

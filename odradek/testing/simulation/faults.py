@@ -19,7 +19,7 @@ LATENCY_MS = (0.1, 1.0)
 ZOOKEEPER_LATENCY_MS = (0.0, 2.0)
 CLIENTS = (
     "producer-0", "producer-1", "consumer", "member-0", "member-1", "member-2", "transactor-0", "transactor-1",
-    "committed-reader", "old-client",
+    "committed-reader", "old-client", "loose-0", "loose-1",
 )  # fmt: skip
 ZOOKEEPER_SILENCE_MS = 4_000
 """After so much silence a client gives a connection up: two thirds of the session."""

@@ -19,6 +19,7 @@ from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.awkward_moments import AwkwardMoments
 from odradek.testing.simulation.client_faults import ClientFaults
@@ -29,6 +30,7 @@ from odradek.testing.simulation.faults import LATENCY_MS, ZOOKEEPER_LATENCY_MS, 
 from odradek.testing.simulation.fences import Fences
 from odradek.testing.simulation.history import History, Violation
 from odradek.testing.simulation.inspection import Inspection
+from odradek.testing.simulation.loose_topic import LooseTopic
 from odradek.testing.simulation.occurrences import CALM, DRAWN, DrawnHere, Occurrence
 from odradek.testing.simulation.old_clients import OldClients
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
@@ -55,10 +57,10 @@ FAULT_KINDS = (
     "throttle", "kill_all", "cut_clients", "full_disk", "slow_disk", "failed_directory", "lost_disk",
     "repeat_requests", "stalled_requests", "freeze_client", "kill_client", "join_group",
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "stale_requests",
-    "parting_histories", "unheard_answers", "moved_decisions", "former_leaders",
+    "parting_histories", "unheard_answers", "last_in_sync", "moved_decisions", "former_leaders",
 )  # fmt: skip
-LASTING = (TOPIC, TRANSACTIONAL_TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE)
-OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old")
+LASTING = (TOPIC, TRANSACTIONAL_TOPIC, loose_topic.TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE)
+OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old", "loose")
 """Those without which a run makes sense."""
 ALONE = ("power_failure", "lost_disk")
 SETTINGS = {
@@ -118,12 +120,12 @@ def varied_plan(seed: int) -> Plan:
 
     Some mistakes show only when many things go wrong at once, others only when the same few go wrong again and again.
     In half of them logs are rolled and compacted all the time, in a quarter old records are deleted as well; half have
-    clients of old message formats.
+    clients of old message formats, the others a topic that may lose something.
     """
     chance = random.Random(seed)
     settings = ROLLING if chance.random() < 0.5 else {}
     retention = chance.choice((None, 8_000)) if settings else None
-    without = frozenset(chance.choice(((), ("old",))))
+    without = frozenset(chance.choice((("loose",), ("old",))))
     if chance.random() < 0.5:
         return Plan(seed, faults_s=15.0, settings=settings, retention_bytes=retention, without=without)
     kinds = chance.sample(FAULT_KINDS, chance.randint(2, 5))
@@ -185,7 +187,7 @@ class Simulation:
         self.faults.kinds |= {"repeat_requests": repeated.repeat, "stalled_requests": repeated.stall}
         self.programs = ClientFaults(self.faults, self._make_producer, self._make_member)
         self.faults.kinds.update(self.programs.kinds)
-        self.faults.kinds.update(AwkwardMoments(self.faults).kinds)
+        self.faults.kinds.update(AwkwardMoments(self.faults, repeated).kinds)
         self.faults.kinds.update(TransactionMoments(self.faults, repeated).kinds)
         assert tuple(self.faults.kinds) == FAULT_KINDS, list(self.faults.kinds)
         self.inspection = Inspection(self.cluster, self.history, TOPIC, TRANSACTIONAL_TOPIC)
@@ -203,6 +205,9 @@ class Simulation:
         self.consumer: SimulatedConsumer | None = None
         self.transactions: Transactions | None = None
         self.old: OldClients | None = None
+        self.loose = LooseTopic(self.cluster, self.history, self.safety.present_leader)
+        self.safety.allows_unclean = loose_topic.TOPIC.__eq__
+        self.safety.on_leader = self.loose.elected
         self._occurrences: list[Occurrence] = []
         self._begun_ms = 0.0
         self._restarts: list[asyncio.Future[None]] = []
@@ -258,6 +263,7 @@ class Simulation:
             self.transactions.stop()
         if self.old is not None:
             self.old.stop()
+        self.loose.stop()
 
     async def _close_clients(self) -> None:
         self._stop_writing()
@@ -272,6 +278,7 @@ class Simulation:
             self.fences.look()
             self.coordinators.look()
             self.work.look()
+            self.loose.look()
             for broker in self.cluster.brokers:
                 if broker.running and broker.server.broken.is_set() and broker.broker_id not in self.faults.busy:
                     self.history.note(f"{broker.host} cannot go on: its supervisor starts it again")
@@ -292,6 +299,8 @@ class Simulation:
         working = [asyncio.ensure_future(producer.work(until_ms)) for producer in transactors]
         if self.old is not None:
             working.append(asyncio.ensure_future(self.old.producer.work(until_ms)))
+        if "loose" not in self.plan.without:
+            working.append(asyncio.ensure_future(self.loose.work(self.plan.seed * 100 + 70, until_ms)))
         if self.plan.occurrences is None:
             trouble = [asyncio.ensure_future(self._trouble(until_ms)) for _ in range(self.plan.at_once)]
         else:
@@ -313,6 +322,9 @@ class Simulation:
         made = [CreatableTopic(name=name, num_partitions=n, replication_factor=3) for name, n in topics.items()]
         if self.plan.retention_bytes is not None:
             made[0].configs = [CreatableTopicConfig(name="retention.bytes", value=str(self.plan.retention_bytes))]
+        if "loose" not in self.plan.without:
+            made.append(CreatableTopic(name=loose_topic.TOPIC, num_partitions=1, replication_factor=3))
+            made[-1].configs = [CreatableTopicConfig(name=n, value=v) for n, v in loose_topic.SETTINGS.items()]
         while self.administrator.partitions == 0:
             await asyncio.sleep(0.2)
             request = CreateTopicsRequest(topics=made, timeout_ms=10_000)

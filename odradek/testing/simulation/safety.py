@@ -11,6 +11,7 @@ It is checked of brokers that live, of those that are away, and of what ZooKeepe
 - Who joins the ISR has the leader's log up to the start of the leader's epoch.
 - Within a leader epoch the ISR is what the leader has asked for. What `state_changes` says holds for each new state.
 - No replica in sync has a transaction open before the last stable offset.
+- Nobody from outside the ISR leads, but of a topic that allows it, and while nobody of the ISR can.
 - With fewer in the ISR than `min.insync.replicas` the high watermark stands still.
 
 None of them needs luck to be seen: a fault that breaks one shows at the next look, and in the very moment in which
@@ -21,11 +22,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.client.records import TopicPartition
-from odradek.controller.cluster_state import Broker
+from odradek.controller.cluster_state import Broker, ClusterState
+from odradek.controller.cluster_state import TopicPartition as ControlledPartition
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.memory_tree import Change
 from odradek.testing.simulation.history import History
-from odradek.testing.simulation.state_changes import broken_rule
+from odradek.testing.simulation.state_changes import broken_rule, is_unclean
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
 
@@ -54,6 +56,9 @@ class Safety:
         """Zxids at which the topics were made."""
         self.on_elected: Callable[[Where, int], object] = lambda where, leader_epoch: None
         """Called in the moment in which ZooKeeper takes a new leader epoch."""
+        self.allows_unclean: Callable[[str], bool] = lambda topic: False
+        self.on_leader: Callable[[Where, bool], object] = lambda where, unclean: None
+        """Called in the moment in which ZooKeeper takes a new leader, with whether the election was unclean."""
         cluster.zookeeper.committed = self._changed
         cluster.dying = self._take_leave
 
@@ -143,6 +148,8 @@ class Safety:
         self._doubtful -= {(broker, where) for broker in self._replicas[where] if broker not in state.isr}
         if before is not None:
             self._look_at_change(where, before, state)
+            if before.leader != state.leader >= 0:
+                self._look_at_loss(where, before, state)
         if before is None or before.leader_epoch != state.leader_epoch:
             self.on_elected(where, state.leader_epoch)
         if before is not None and before.leader_epoch == state.leader_epoch:
@@ -152,7 +159,8 @@ class Safety:
 
     def _look_at_change(self, where: Where, before: PartitionState, state: PartitionState) -> None:
         epoch = self._cluster.zookeeper.tree.get(CONTROLLER_EPOCH_PATH)
-        broken = broken_rule(before, state, int(epoch.data) if epoch is not None else state.controller_epoch)
+        written = int(epoch.data) if epoch is not None else state.controller_epoch
+        broken = broken_rule(before, state, written, unclean=self.allows_unclean(where[0]))
         if broken is not None:
             self._history.violated(f"{where[0]}-{where[1]}: {state}: {broken}")
         leader = self._leader(where, state)
@@ -176,13 +184,18 @@ class Safety:
                     f"its controller knows of {known[newcomer].epoch}"
                 )
 
-    def _known_to(self, controller_epoch: int) -> Mapping[int, Broker]:
-        """Return the brokers of which the controller of that epoch knows that they live; none when it is gone."""
+    def _active(self, controller_epoch: int) -> ClusterState | None:
+        """Return what the controller of that epoch knows; None when it is gone."""
         for broker in self._cluster.brokers:
             active = broker.server.services.controller.state if broker.running else None
             if active is not None and active.controller_epoch == controller_epoch:
-                return active.brokers
-        return {}
+                return active
+        return None
+
+    def _known_to(self, controller_epoch: int) -> Mapping[int, Broker]:
+        """Return the brokers of which the controller of that epoch knows that they live; none when it is gone."""
+        active = self._active(controller_epoch)
+        return {} if active is None else active.brokers
 
     def _look_at_newcomers(self, where: Where, state: PartitionState, newcomers: set[int]) -> None:
         leader = self._leader(where, state)
@@ -197,6 +210,20 @@ class Safety:
                 f"{leader}: broker {member} joins the ISR with {end}, "
                 f"the epoch begins at {leader.leader_epoch_start_offset}"
             )
+
+    def _look_at_loss(self, where: Where, before: PartitionState, state: PartitionState) -> None:
+        """Look at who leads now: from outside the ISR only if nobody of it can; then what was committed may be lost."""
+        unclean = is_unclean(before, state)
+        if unclean:
+            self._committed.pop(where, None)
+            able = [one for one in before.isr if self._is_online(one, where, state.controller_epoch)]
+            if able:
+                self._history.violated(f"{where}: {state} is elected from outside the ISR, though {able} could lead")
+        self.on_leader(where, unclean)
+
+    def _is_online(self, broker_id: int, where: Where, controller_epoch: int) -> bool:
+        active = self._active(controller_epoch)
+        return active is not None and active.is_online(broker_id, ControlledPartition(*where))
 
     def _look_at_election(self, where: Where, before: PartitionState, state: PartitionState) -> None:
         """Look at who is in the ISR when another leader is elected because the former is gone."""
@@ -219,6 +246,11 @@ class Safety:
                 self._look_at_open_transactions(leader, state)
                 for member, end in self._ends(leader, set(pending) - leader.committed_isr):
                     self._look_at_begin(leader, member, end)
+
+    def present_leader(self, where: Where) -> Partition | None:
+        """Return the leader that ZooKeeper names, if it knows of its epoch."""
+        state = self._states.get(where)
+        return None if state is None else self._leader(where, state)
 
     def _leader(self, where: Where, state: PartitionState) -> Partition | None:
         """Return the leader as it sees itself, if it knows of this epoch."""
@@ -266,7 +298,7 @@ class Safety:
 
     def _look_at_watermark(self, leader: Partition, state: PartitionState) -> None:
         where = (leader.topic, leader.index)
-        too_small = len(state.isr) < min(self._min_isr, len(self._replicas[where]))
+        too_small = len(state.isr) < min(leader.log.config.min_insync_replicas, len(self._replicas[where]))
         if not too_small or leader.partition_epoch != self._versions[where]:
             return
         life = (leader.local_id, self._cluster.brokers[leader.local_id].lives, where, leader.partition_epoch)

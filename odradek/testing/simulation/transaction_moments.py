@@ -21,9 +21,7 @@ class TransactionMoments(Director):
     """Situations of the transaction coordinators of one cluster."""
 
     def __init__(self, others: Faults, requests: RepeatedRequests) -> None:
-        """`requests` knows the connections on which brokers ask each other."""
-        super().__init__(others)
-        self._requests = requests
+        super().__init__(others, requests)
         self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
             "moved_decisions": self.moved_decisions,
             "former_leaders": self.former_leaders,
@@ -65,7 +63,7 @@ class TransactionMoments(Director):
             return
         coordinators = {partition.local_id for partition in self.led() if partition.topic == TRANSACTION_STATE}
         deaf = [one for one in cast.followers if one is not active and one.broker_id in coordinators]
-        way = self._requests.way(UpdateMetadataRequest.API_KEY, active.host, deaf[0].host) if deaf else None
+        way = self.requests.way(UpdateMetadataRequest.API_KEY, active.host, deaf[0].host) if deaf else None
         if way is None:
             return
         with self.reserved(cast):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.broker.log.log import Log
 from odradek.client.records import TopicPartition
+from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import assignments
 from odradek.testing.simulation.inspection import bytes_of, records_of
 from odradek.testing.simulation.newest_records import NewestRecords
@@ -48,6 +49,9 @@ class Verdict:
         self._replicas_are_the_same()
         self._acknowledged_is_there()
         self._order_is_kept()
+        if loose_topic.WHERE in self._partitions():
+            log = self._cluster.brokers[0].server.services.replicas.partitions[loose_topic.WHERE].log
+            self._run.loose.judge(dict(records_of(bytes_of(log, log.log_start_offset, log.log_end_offset))))
         if self._run.transactions is not None:
             self._run.transactions.judge()
 
