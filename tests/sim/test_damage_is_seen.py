@@ -18,7 +18,7 @@ from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.broker.transactions.transaction_records import batch_of as state_batch
 from odradek.broker.transactions.transaction_state import PREPARE_COMMIT, ProducerIdentity, TxnState
-from odradek.client.records import TopicPartition
+from odradek.client.records import RecordMetadata, TopicPartition
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.message_set import MAGIC_V0, down_convert
 from odradek.protocol.messages.fetch import FetchableTopicResponse, PartitionData
@@ -31,6 +31,8 @@ from odradek.testing.simulation.coordinators import Coordinators
 from odradek.testing.simulation.fences import Fences
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import Inspection
+from odradek.testing.simulation.loose_topic import TOPIC as LOOSE
+from odradek.testing.simulation.loose_topic import LooseTopic
 from odradek.testing.simulation.newest_records import NewestRecords
 from odradek.testing.simulation.old_clients import OldReader
 from odradek.testing.simulation.run import Simulation
@@ -498,6 +500,81 @@ def test_one_who_joins_below_the_start_of_the_epoch() -> None:
 def test_what_may_follow_upon_a_state(after: PartitionState, seen: str | None) -> None:
     broken = broken_rule(STATE, after, 3)
     assert broken is None if seen is None else broken is not None and seen in broken
+
+
+UNCLEAN = replace(STATE, leader=3, leader_epoch=6, isr=(3,), leader_recovery_state=LEADER_RECOVERING)
+
+
+@pytest.mark.parametrize(
+    ("after", "right"),
+    [
+        (UNCLEAN, True),
+        (replace(UNCLEAN, isr=(3, 0)), False),
+        (replace(UNCLEAN, leader_recovery_state=0), False),
+    ],
+    ids=["alone, to recover", "with another one", "as if nothing were"],
+)
+def test_an_unclean_election_where_it_is_allowed(after: PartitionState, right: bool) -> None:
+    assert (broken_rule(STATE, after, 3, unclean=True) is None) == right
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_an_unclean_election_although_one_of_the_isr_can_lead(online: bool) -> None:
+    stage = Stage()
+    safety = stage.safety()
+    safety.allows_unclean = lambda topic: True
+    led: list[bool] = []
+    safety.on_leader = lambda where, unclean: led.append(unclean)
+    stage.in_zookeeper(replace(STATE, leader_epoch=6, isr=(0, 1)))
+    living = {2: SimpleNamespace(epoch=2)}
+    state = SimpleNamespace(controller_epoch=3, brokers=living, is_online=lambda one, where: online and one == 1)
+    stage.brokers[1].server.services.controller.state = state
+    recovering = replace(STATE, leader=2, leader_epoch=7, isr=(2,), leader_recovery_state=LEADER_RECOVERING)
+    stage.in_zookeeper(recovering)
+    assert ("though [1] could lead" in stage.seen) == online and led == [True]
+
+
+# ---- a topic that may lose records
+
+
+def loose_topic(stage: Stage) -> LooseTopic:
+    """Make a topic to which b"a" and b"b" were sent, with acks=1."""
+    loose = LooseTopic(stage.cluster, stage.history, lambda where: stage.leader)
+    loose._sent = {b"a", b"b"}
+    stage.write(make_batch([b"a"]), to=(0,))
+    loose._hear(b"a", RecordMetadata(LOOSE, 0, 0, 0), None)
+    return loose
+
+
+@pytest.mark.parametrize(
+    ("there", "seen"),
+    [
+        ({0: b"a"}, ""),
+        ({0: b"a", 1: b"b"}, ""),
+        ({0: b"b"}, "lost without an election: {0: b'a'}"),
+        ({0: b"a", 1: b"a"}, "is at 0 and at 1"),
+        ({0: b"a", 1: b"c"}, "nobody has sent b'c'"),
+    ],
+)
+def test_what_a_topic_may_have_lost_without_an_election(there: dict[int, bytes], seen: str) -> None:
+    stage = Stage(LOOSE)
+    loose_topic(stage).judge(there)
+    assert seen in stage.seen and bool(seen) == bool(stage.seen)
+
+
+@pytest.mark.parametrize("unclean", [True, False])
+def test_what_a_topic_may_have_lost_by_an_election(unclean: bool) -> None:
+    """What one leader alone has acknowledged, and only by an unclean one what was committed."""
+    stage = Stage(LOOSE)
+    loose = loose_topic(stage)
+    loose.elected((LOOSE, 0), unclean=False)
+    loose.judge({0: b"b"})
+    assert not stage.seen
+    stage.leader.high_watermark = 1
+    loose.look()
+    loose.elected((LOOSE, 0), unclean=unclean)
+    loose.judge({0: b"b"})
+    assert bool(stage.seen) != unclean
 
 
 def to_epoch(stage: Stage, epochs: tuple[int, int]) -> None:
