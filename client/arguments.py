@@ -133,7 +133,7 @@ def headers(given: Any) -> Headers:
     if given is None:
         return ()
     pairs = given.items() if isinstance(given, Mapping) else given
-    if isinstance(pairs, (str, bytes)):
+    if isinstance(pairs, (str, bytes)) or not isinstance(pairs, Iterable):
         raise TypeError(f"headers are pairs of a text and bytes or None, not {given!r}")
     kept = tuple(pairs)
     for pair in kept:

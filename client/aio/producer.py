@@ -14,7 +14,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.config import addresses, load
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.metadata import PartitionInfo
-from odradek.client.producer.batch import Callback, ProducerBatch, RecordFuture
+from odradek.client.producer.batch import Callback, Home, ProducerBatch, RecordFuture
 from odradek.client.producer.config import ProducerConfig, check, serializer
 from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.interceptors import ProducerInterceptors, ProducerRecord
@@ -78,6 +78,8 @@ class Producer(AsyncClient):
     def _begin(self, cluster: Cluster) -> None:
         self._now_ms, self._monotonic_ms = cluster.clock.now_ms, cluster.clock.monotonic_ms
         self._engine = ProducerEngine(cluster, self.config, self._partitioner)
+        assert self._loop is not None
+        self._home = Home(self._engine.lock, self._loop)
         self._engine.start()
 
     @property
@@ -256,7 +258,7 @@ class Producer(AsyncClient):
             moved = index == 0 and accumulator.waits_behind(batch)
         if index == 0 or batch.size_bytes >= self._batch_size_bytes:
             self._tell_engine(batch if moved else None)
-        return RecordFuture(batch, index, lock)
+        return RecordFuture(batch, index, self._home)
 
     def _tell_engine(self, moved: ProducerBatch | None) -> None:
         """Have the sender look, unless it is about to; `moved` is a batch that was opened behind another."""

@@ -57,7 +57,8 @@ class KafkaConsumer(Blocking[Consumer]):
         self._finish(lambda: self._core.close(autocommit=autocommit, timeout_ms=wait_ms))
 
     def _opened(self) -> Consumer:
-        if self._closed:
+        """Return the core, which answers until `close` has ended: a listener may commit what `close` revokes."""
+        if self._closed and not self._thread.running:
             raise ClientClosed("the consumer is closed")
         return self._core
 

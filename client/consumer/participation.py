@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
+from typing import Any
 
 from odradek.client.calls import Deadline
 from odradek.client.consumer.coordinator import LEAVE_TIMEOUT_MS, Commits, GroupDriver
@@ -17,7 +18,7 @@ from odradek.client.consumer.group_protocol import NO_GENERATION
 from odradek.client.consumer.member_states import Prepare, Turn, member_settings
 from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.subscription import NOTHING, ConsumerInterceptors, RebalanceListener, Subscription
-from odradek.client.errors import CommitFailed
+from odradek.client.errors import ClientError, CommitFailed
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import KafkaError
 
@@ -50,6 +51,8 @@ class Participation:
         """Commits that nobody waited for, whose callbacks are to be called."""
         self._commit_before: tuple[Turn, asyncio.Task[None]] | None = None
         """The automatic commit that a turn begins with; it may take longer than one poll."""
+        self._telling = False
+        """A listener is being called: inside of it nothing can be polled."""
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Share something else from now on."""
@@ -103,8 +106,10 @@ class Participation:
     async def take_turn(self, end_ms: float) -> None:
         """Do what the membership waits for, or, when an automatic commit takes longer than until `end_ms`, begin it.
 
-        Raises its failure, and what a listener raises: the rebalance goes on.
+        Raises its failure, and what a listener raises: the rebalance goes on. ClientError inside of a listener.
         """
+        if self._telling:
+            raise ClientError("nothing can be polled inside of a rebalance callback: it is called by a poll that waits")
         await self.call_callbacks()
         if self.membership.failure is not None:
             raise self.membership.failure.with_traceback(None)
@@ -149,15 +154,23 @@ class Participation:
                 self._engine.shared.positions.assign(turn.all)
             self._engine.want_topics()
             self._engine.wake()
-            await self._call_back(partial(self.listener.on_partitions_assigned, turn.added))
+            await self._tell(self.listener.on_partitions_assigned, turn.added)
+
+    async def _tell(self, told: Callable[[Any], object], partitions: Collection[TopicPartition]) -> None:
+        """Call a method of the listener."""
+        before, self._telling = self._telling, True
+        try:
+            await self._call_back(partial(told, partitions))
+        finally:
+            self._telling = before
 
     async def _give_up(self, revoked: Collection[TopicPartition], lost: Collection[TopicPartition]) -> None:
         gone = {*revoked, *lost}
         try:
             if revoked:
-                await self._call_back(partial(self.listener.on_partitions_revoked, revoked))
+                await self._tell(self.listener.on_partitions_revoked, revoked)
             if lost:
-                await self._call_back(partial(self.listener.on_partitions_lost, lost))
+                await self._tell(self.listener.on_partitions_lost, lost)
         finally:
             with self._engine.shared.lock:
                 positions = self._engine.shared.positions
@@ -260,7 +273,7 @@ class Participation:
             partitions = sorted(self._engine.shared.positions.partitions)
         if partitions:
             told = self.listener.on_partitions_lost if self.lost else self.listener.on_partitions_revoked
-            await self._call_back(partial(told, partitions))
+            await self._tell(told, partitions)
 
     async def _leave(self, reason: str, timeout_ms: float = LEAVE_TIMEOUT_MS) -> None:
         request = self.membership.leave_request(reason)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from odradek.client.errors import ClientTimeout
+from odradek.client.errors import ClientError, ClientTimeout
 from odradek.client.records import Headers, RecordMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -248,18 +248,28 @@ def following_sequence(sequence: int, count: int) -> int:
     return (sequence + count) & 0x7FFFFFFF
 
 
+class Home:
+    """What the futures of one producer share: the lock of its queues, and the loop that delivers."""
+
+    __slots__ = ("lock", "loop")
+
+    def __init__(self, lock: threading.Lock, loop: asyncio.AbstractEventLoop) -> None:
+        self.lock = lock
+        self.loop = loop
+
+
 class RecordFuture:
     """The fate of one record: what `send` returns. Awaitable, and with the methods of kafka-python's future.
 
     Any thread may wait for it, and any event loop await it.
     """
 
-    __slots__ = ("_batch", "_index", "_lock")
+    __slots__ = ("_batch", "_home", "_index")
 
-    def __init__(self, batch: ProducerBatch, index: int, lock: threading.Lock) -> None:
+    def __init__(self, batch: ProducerBatch, index: int, home: Home) -> None:
         self._batch = batch
         self._index = index
-        self._lock = lock
+        self._home = home
 
     def _place(self) -> "tuple[ProducerBatch, int]":
         """The batch that holds the record now: one that was too large for the broker was split."""
@@ -272,6 +282,8 @@ class RecordFuture:
 
     def _wait(self, timeout_seconds: float | None) -> "tuple[ProducerBatch, int]":
         batch, index = self._place()
+        if not batch.outcome.awake and asyncio._get_running_loop() is self._home.loop:
+            raise ClientError("what runs on the producer's loop, as callbacks do, may not block for a record: await it")
         if not batch.outcome.wait(timeout_seconds):
             raise ClientTimeout(
                 f"{batch.topic_partition}: record not acknowledged within the {timeout_seconds} s that were waited for"
@@ -304,7 +316,10 @@ class RecordFuture:
         return batch.outcome.metadata(index) if self.succeeded() else None
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait at most `timeout` seconds. Raises what the send failed with, ClientTimeout when it is still open."""
+        """Wait at most `timeout` seconds. Raises what the send failed with, ClientTimeout when it is still open.
+
+        Not for what runs on the producer's own loop, as callbacks do. Raises ClientError there.
+        """
         batch, index = self._wait(timeout)
         return _answer(batch, index)
 
@@ -342,7 +357,7 @@ class RecordFuture:
         )
 
     def _add(self, callback: Callback) -> "RecordFuture":
-        with self._lock:
+        with self._home.lock:
             batch, index = self._place()
             if not batch.outcome.decided:
                 earlier = batch.callbacks[index]

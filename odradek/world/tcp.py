@@ -10,7 +10,8 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from odradek.world.files import Buffer, File
 from odradek.world.network import Endpoint
@@ -22,6 +23,8 @@ ACCEPT_RETRY_SECONDS = 1.0
 """How long to leave the backlog alone when the process has no descriptor left."""
 READ_INSTEAD_OF_SENDFILE_BYTES = 1 << 18
 """At most so many bytes are read at once from a file that has no descriptor."""
+Found = Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]]
+"""What `getaddrinfo` gives."""
 DEFAULT_BACKLOG = 50
 """Kafka's `socket.listen.backlog.size`."""
 
@@ -179,7 +182,7 @@ class TcpNetwork:
 
     async def connect(self, host: str, port: int) -> TcpEndpoint:
         try:
-            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await self._resolve(host, port)
         except UnicodeError as error:
             raise OSError(errno.EINVAL, f"not a host name: {error}", host) from error
         failure = OSError(errno.EHOSTUNREACH, "no address", host)
@@ -189,6 +192,18 @@ class TcpNetwork:
             except OSError as error:
                 failure = error
         raise failure
+
+    async def _resolve(self, host: str, port: int) -> Found:
+        """Return addresses of a host. Raises OSError, UnicodeError.
+
+        A name is looked up in one of asyncio's threads; these end with the main thread, and a client may outlive it.
+        """
+        with contextlib.suppress(socket.gaierror):
+            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        try:
+            return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except RuntimeError:
+            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
     async def _connect(self, family: int, address: tuple[object, ...]) -> TcpEndpoint:
         connecting = socket.socket(family, socket.SOCK_STREAM)

@@ -14,7 +14,14 @@ from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.group_protocol import Identity, encode_assignment
 from odradek.client.consumer.subscription import RebalanceListener
-from odradek.client.errors import ClientBroken, ClientClosed, CommitFailed, ConfigError, DeserializationError
+from odradek.client.errors import (
+    ClientBroken,
+    ClientClosed,
+    ClientError,
+    CommitFailed,
+    ConfigError,
+    DeserializationError,
+)
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -135,6 +142,45 @@ def test_a_callback_may_close_the_consumer(broker: Any) -> None:
     with pytest.raises(ClientClosed):
         reading.poll(LONG_MS)
     assert len(broker.requests(LeaveGroupRequest)) == 1
+
+
+def test_a_callback_that_polls_is_told_that_it_may_not(broker: Any) -> None:
+    """Each such poll called the same callback again, until Python's stack was full."""
+    heard: list[str] = []
+
+    def react() -> None:
+        for poll in (lambda: reading.poll(LONG_MS), lambda: reading.poll(0), lambda: next(reading)):
+            with pytest.raises(ClientError) as refused:
+                poll()
+            heard.append(str(refused.value))
+        reading.wakeup()
+
+    with consumer(broker) as reading:
+        listener = Listener(react)
+        reading.subscribe(["t"], listener=listener)
+        assert reading.poll(LONG_MS) == {}
+    assert heard == ["nothing can be polled inside of a rebalance callback: it is called by a poll that waits"] * 3
+    assert [word for word, _ in listener.heard] == ["assigned", "revoked"]
+
+
+def test_what_close_revokes_may_be_committed_by_the_callback(broker: Any) -> None:
+    """It was told that the consumer is closed."""
+    seen: list[int] = []
+
+    class Committing(Listener):
+        def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+            reading.pause(*revoked)
+            reading.commit({T0: 2})
+            seen.append(reading.position(T0))
+
+    reading = consumer(broker, auto_offset_reset="earliest", enable_auto_commit=False)
+    reading.subscribe(["t"], listener=Committing(lambda: (reading.seek(T0, 2), reading.wakeup())))
+    reading.poll(LONG_MS)
+    reading.close()
+    assert seen == [2]
+    assert [one.topics[0].partitions[0].committed_offset for one in broker.requests(OffsetCommitRequest)] == [2]
+    with pytest.raises(ClientClosed):
+        reading.commit()
 
 
 def test_closing_waits_for_commits_that_nobody_waits_for(broker: Any) -> None:

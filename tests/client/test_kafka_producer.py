@@ -48,6 +48,7 @@ def producer(broker: Any, **settings: Any) -> KafkaProducer:
         ({"value": b"", "headers": [("name", "text")]}, "a header is a text and bytes or None"),
         ({"value": b"", "headers": [(b"name", b"")]}, "a header is a text and bytes or None"),
         ({"value": b"", "headers": ["name"]}, "a header is a pair"),
+        ({"value": b"", "headers": 5}, "headers are pairs of a text and bytes or None, not 5"),
         ({"value": b"", "timestamp_ms": -5}, "milliseconds since 1970 is from 0"),
         ({"value": b"", "timestamp_ms": 2**63}, "milliseconds since 1970 is from 0 to 9223372036854775807"),
         ({"value": b"", "timestamp_ms": 0.5}, "milliseconds since 1970 is a whole number, not float"),
@@ -114,6 +115,27 @@ def test_a_callback_that_flushes_is_told_that_it_may_not(broker: Any) -> None:
 
         sending.send("t", b"", callback=told).result(PATIENCE_S)
     assert [str(one) for one in heard] == ["a callback may not flush: it would wait for itself"]
+
+
+def test_a_callback_that_waits_for_a_record_is_told_that_it_may_not(broker: Any) -> None:
+    """The thread that it stopped was the one that delivers: without a timeout, for ever."""
+    heard: list[str] = []
+    with producer(broker) as sending:
+
+        def told(metadata: object, error: object) -> None:
+            following = sending.send("t", b"")
+            for wait in (following.get, following.exception):
+                try:
+                    wait(PATIENCE_S)
+                except ClientError as refused:
+                    heard.append(str(refused))
+
+        first = sending.send("t", b"", callback=told)
+        assert first.result(PATIENCE_S).offset == 0
+        assert first.add_callback(lambda metadata: heard.append(str(first.get().offset))).succeeded()
+    assert heard == ["what runs on the producer's loop, as callbacks do, may not block for a record: await it"] * 2 + [
+        "0"
+    ]
 
 
 def sent_headers(broker: Any) -> list[Any]:

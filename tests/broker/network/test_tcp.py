@@ -3,6 +3,8 @@
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -140,6 +142,29 @@ def test_a_port_in_use_and_nobody_there(run: Callable[[Main], None]) -> None:
             await network.connect("127.0.0.1", listener.port)
 
     run(main)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_connecting_when_the_main_thread_has_ended(host: str) -> None:
+    """With it end the threads in which asyncio looks up names; a client on another thread goes on."""
+    program = f"""
+import asyncio, socket, threading
+from odradek.world.tcp import TcpNetwork
+listening = socket.create_server(("127.0.0.1", 0))
+
+async def connect():
+    endpoint = await TcpNetwork(asyncio.get_running_loop()).connect({host!r}, listening.getsockname()[1])
+    print("connected to", endpoint.peer.split(":")[0])
+    endpoint.close()
+
+def outlive():
+    threading.main_thread().join()
+    asyncio.run(connect())
+
+threading.Thread(target=outlive).start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("connected to 127.0.0.1\n", "")
 
 
 def test_every_address(run: Callable[[Main], None]) -> None:
