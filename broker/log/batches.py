@@ -31,6 +31,7 @@ from odradek.protocol.record_batch import (
 )
 from odradek.world.files import Buffer, File
 
+LARGEST_EPOCH = 2**31 - 1
 LARGEST_CODEC = len(CODEC_NAMES) - 1
 OLD_HEADER = struct.Struct(">qiIbb")
 OLD_TIMESTAMP = struct.Struct(">q")
@@ -250,8 +251,12 @@ def _why_not_from_client(base_offset: int, attributes: int, sequence: int) -> st
     return f"sequence {sequence} with a producer id"
 
 
-def checked_batches(view: memoryview) -> list[Batch]:
-    """Return the whole batches in what a leader has sent, each checked. Raises KafkaError CORRUPT_MESSAGE."""
+def checked_batches(view: memoryview, leader_epoch: int = LARGEST_EPOCH) -> list[Batch]:
+    """Return the whole batches of what the leader of an epoch has sent, checked. Raises KafkaError CORRUPT_MESSAGE.
+
+    Ends at one of a later epoch: the leader has been deposed, and the range of its file that its answer names was cut
+    and written anew before it was sent (Kafka 4: UnifiedLog.hasHigherPartitionLeaderEpoch).
+    """
     batches: list[Batch] = []
     at, end, last_offset = 0, len(view), -1
     try:
@@ -266,6 +271,8 @@ def checked_batches(view: memoryview) -> list[Batch]:
             batch = decode_header(header, 0, at)
             if checksum_of(content) != batch.crc:
                 raise CorruptBatch(at, f"stored checksum {batch.crc} is not that of the batch")
+            if batch.leader_epoch > leader_epoch:
+                break
             if batch.base_offset <= last_offset:
                 raise CorruptBatch(at, f"offset {batch.base_offset} after {last_offset}")
             last_offset = batch.last_offset

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from odradek.broker.log import rewriting
-from odradek.broker.log.batches import Batch, checked_batches, checked_fields
+from odradek.broker.log.batches import LARGEST_EPOCH, Batch, checked_batches, checked_fields
 from odradek.broker.log.errors import DISK_FULL, CorruptFile
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
@@ -152,14 +152,15 @@ class Log(LocalLog):
         self._write(view, batches)
         return Appended(first_offset, next_offset - 1, append_time_ms, self.log_start_offset)
 
-    def append_as_follower(self, records: Buffer) -> Appended:
-        """Write batches with the offsets and epochs that the leader gave them; an incomplete last one is left out.
+    def append_as_follower(self, records: Buffer, leader_epoch: int = LARGEST_EPOCH) -> Appended:
+        """Write batches with the offsets and epochs that the leader of `leader_epoch` gave them, as many as
+        `checked_batches` finds.
 
         Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, OFFSET_OUT_OF_RANGE when they do not continue this log.
         Raises StorageFailure.
         """
         view = memoryview(records)
-        batches = checked_batches(view)
+        batches = checked_batches(view, leader_epoch)
         if not batches:
             return Appended(self.log_end_offset, self.log_end_offset - 1, -1, self.log_start_offset)
         first, last = batches[0], batches[-1]

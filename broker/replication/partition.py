@@ -237,7 +237,7 @@ class Partition:
         Raises KafkaError: CORRUPT_MESSAGE, StorageFailure, and what else the log refuses.
         """
         if len(records):
-            self.log.append_as_follower(records)
+            self.log.append_as_follower(records, self.leader_epoch)
         former = self.high_watermark
         self.high_watermark = max(self.high_watermark, min(leader_high_watermark, self.log.log_end_offset))
         self.log.producers.replicated_up_to(self.high_watermark)

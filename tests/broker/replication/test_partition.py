@@ -129,3 +129,24 @@ def test_a_follower_serves_only_while_it_knows_whom_to_follow() -> None:
     assert partition.check_leadership(0, or_follower=True) is ErrorCode.FENCED_LEADER_EPOCH
     partition.stop_leading()
     assert partition.check_leadership(or_follower=True) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_what_a_deposed_leader_sends_from_a_file_that_it_has_cut_meanwhile_is_not_taken() -> None:
+    """An answer names a range of the file, which is read when the socket has room for it. Where batches are of one size
+    the next leader's stand in the place of its own, and the follower would keep the one before them, which nobody has.
+    """
+    deposed = World().partition
+    follower = World().partition
+    for number in range(4):
+        batch = make_batch([b"x"], base_offset=number, epoch=5)
+        deposed.log.append_as_follower(batch)
+        if number < 2:
+            follower.log.append_as_follower(batch)
+    follower.follow(PartitionView(LEADER, 5, (LEADER,), 0, (LEADER, FOLLOWER)))
+    answer = deposed.log.read(2, 10_000, 4, whole_first_batch=True).records
+    assert not isinstance(answer, bytes)
+    deposed.truncate_to(1)
+    for number in range(1, 4):
+        deposed.log.append_as_follower(make_batch([b"y"], base_offset=number, epoch=6))
+    follower.append_as_follower(answer.read(), 2, 0)
+    assert follower.log.log_end_offset == 2 and follower.log.latest_epoch == 5
