@@ -59,6 +59,8 @@ def open_log(
         recover_segments(environment, segments, doubtful, epochs, gaps_before=gaps_before)
     end_offset = _find_end(environment, directory, config, segments, epochs, log_start_offset)
     start_offset = max(log_start_offset, segments[0].base_offset)
+    if clean and (doubtful is not None or end_offset < recovery_point):
+        clean = False  # the disk has lost what was there when the log was closed
     recovery_point = min(recovery_point, end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)

@@ -256,3 +256,17 @@ def test_small_files_never_end_in_an_exception_that_nobody_expects(name: str) ->
             continue
         opened = machine.log(("events", 0))
         assert (opened is None and machine.failed) or (opened is not None and opened.log_end_offset == 1)
+
+
+@pytest.mark.parametrize("lost", ["half a batch", "a batch", "all"])
+def test_a_log_that_lost_its_end_after_a_clean_shutdown_does_not_count_as_closed_cleanly(lost: str) -> None:
+    """The broker first leaves the ISR of those that do not: others may have what is lost here."""
+    files = SimulatedFiles()
+    end = written(files).log_end_offset
+    (*_, path) = names(files, ".log")
+    size = files.size(path)
+    cut = {"half a batch": size - 10, "a batch": size - len(make_batch([b"last"])), "all": 0}[lost]
+    files.open(path).truncate(cut)
+    log = reopen(files, end)
+    assert log.log_end_offset < end
+    assert log.clean_end_offset == -1

@@ -161,13 +161,14 @@ def test_real_processes_on_real_files(tmp_path: Path) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
 
-        def make() -> LogManager:
+        def make(background: ThreadBackground) -> LogManager:
             return LogManager(
-                OsFiles(), LoopClock(loop), ThreadBackground(loop), random.Random(), [str(tmp_path)],
+                OsFiles(), LoopClock(loop), background, random.Random(), [str(tmp_path)],
                 lambda topic: CONFIG, children=ProcessChildren(Tasks(LoopClock(loop), print)),
             )  # fmt: skip
 
-        first, second = make(), make()
+        of_first = ThreadBackground(loop)
+        first, second = make(of_first), make(ThreadBackground(loop))
         await start(first)
         for partition in range(2):
             log = first.get_or_create("t", partition, is_new=True)
@@ -178,5 +179,6 @@ def test_real_processes_on_real_files(tmp_path: Path) -> None:
         assert [log.log_end_offset for log in second.all_logs()] == [1, 1]
         assert (tmp_path / "t-1" / f"{1:020d}.snapshot").exists(), "a child has been there"
         second.close()
+        of_first.close()
 
     asyncio.run(main())
