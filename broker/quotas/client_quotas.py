@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from hashlib import sha256
+from math import inf
 from typing import Final
 
 from odradek.broker.quotas.rates import RateWindows, SampledRate, TokenBucket, parse_limit
@@ -23,7 +24,10 @@ from odradek.zk_schema.znodes.configs import DEFAULT_ENTITY, sanitize
 log = logging.getLogger(__name__)
 
 REMEMBERED_MAX: Final = 10_000
-"""Users and clients whose use is remembered; who was there first is forgotten first."""
+"""Users and clients whose use is remembered; of more, those that have used nothing for as long as a rate looks back are
+forgotten, which nobody notices, and with none of these who was there first."""
+IDLE_SWEEP_MS: Final = 1000
+"""Least time between two looks for such: each looks at all that are remembered."""
 EXPIRY_MS: Final = 3_600_000
 """A use is forgotten that nothing was added to for so long (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
 SWEEP_MS: Final = 600_000
@@ -67,6 +71,9 @@ class ClientQuotas:
         self._budgets: dict[tuple[QuotaType, str, str], Budget | None] = {}
         """Found by the names as they are, save those that are too long."""
         self._sweep: Timer | None = None
+        self._next_idle_sweep_ms = -inf
+        spans_ms = (one.number * one.length_ms for one in (windows, mutation_windows))
+        self._looks_back_ms = max(spans_ms)
 
     @property
     def any(self) -> bool:
@@ -122,12 +129,20 @@ class ClientQuotas:
         used = self._used.get((kind, holder))
         if used is None:
             if len(self._used) >= REMEMBERED_MAX:
-                self._used.pop(next(iter(self._used)))
-                self._budgets.clear()
+                self._make_room()
             used = SampledRate(self.windows), TokenBucket(self._mutation_windows)
             self._used[kind, holder] = used
             self._plan_sweep()
         return used
+
+    def _make_room(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._next_idle_sweep_ms:
+            self._next_idle_sweep_ms = now_ms + IDLE_SWEEP_MS
+            self._forget_since(now_ms - self._looks_back_ms, keep_debts=True)
+        if len(self._used) >= REMEMBERED_MAX:
+            self._used.pop(next(iter(self._used)))
+        self._budgets.clear()
 
     def _plan_sweep(self) -> None:
         if self._sweep is None:
@@ -137,12 +152,15 @@ class ClientQuotas:
         """Forget who has used nothing for long, and all that can be found again."""
         self._sweep = None
         self._budgets.clear()
-        idle_since_ms = self._clock.monotonic_ms() - EXPIRY_MS
-        for key, (rate, bucket) in list(self._used.items()):
-            if max(rate.last_ms, bucket.last_ms) <= idle_since_ms:
-                del self._used[key]
+        self._forget_since(self._clock.monotonic_ms() - EXPIRY_MS)
         if self._used:
             self._plan_sweep()
+
+    def _forget_since(self, moment_ms: float, *, keep_debts: bool = False) -> None:
+        """Forget who has used nothing since that moment."""
+        for key, (rate, bucket) in list(self._used.items()):
+            if max(rate.last_ms, bucket.last_ms) <= moment_ms and not (keep_debts and bucket.owes):
+                del self._used[key]
 
     def use(self, kind: QuotaType, user: str, client_id: str, value: float) -> int:
         """Count what a client takes; how many milliseconds it is to take nothing now."""

@@ -109,6 +109,11 @@ class TokenBucket:
         self.last_ms = -inf
         """Time of the last look at it."""
 
+    @property
+    def owes(self) -> bool:
+        """Tell whether something was owed at the last look."""
+        return self._tokens is not None and self._tokens < 0
+
     def _refill(self, limit: float, now_ms: float) -> float:
         burst = self._windows.number * self._windows.length_ms / 1000.0 * limit
         passed = (now_ms - self.last_ms) / 1000.0

@@ -57,7 +57,7 @@ class KerberosNames:
             if not found or NOT_SIMPLE.search(found):
                 break
             return found
-        raise AuthenticationFailed(f"Authentication failed: no rule of {SETTING} makes a user of {principal}")
+        raise AuthenticationFailed(f"Authentication failed: no rule of {SETTING} makes a user of {principal!r}")
 
     def _apply(self, rule: _Rule, parameters: list[str]) -> str | None:
         if not rule.parts:

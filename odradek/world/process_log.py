@@ -30,6 +30,20 @@ LEVEL_NAMES: Final = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 """Python's names where Kafka has others."""
 
 
+class TextLines(logging.Formatter):
+    """Write a record as one line for people. Names in it may be what a client has chosen: no part of it may look like
+    another line, or steer a terminal. A traceback stands on lines of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", datefmt="%Y-%m-%d %H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        line = super().formatMessage(record)
+        if line.isprintable():
+            return line
+        return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
+
+
 class JsonLines(logging.Formatter):
     """Write a record as one JSON object on one line: `time`, `level`, `logger`, `message`; `broker` and `error` where
     there are any, and the fields that whoever logged gave as `extra={"fields": …}`, perhaps with a `brief` message that
@@ -87,7 +101,7 @@ def log_as(form: str | None, broker: int | None, directory: str = "", max_bytes:
 def _formatter(form: str, broker: int | None) -> logging.Formatter:
     if form == JSON:
         return JsonLines(broker)
-    return logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", datefmt="%Y-%m-%d %H:%M:%S")
+    return TextLines()
 
 
 def _file(path: Path, formatter: logging.Formatter, max_bytes: int, backups: int) -> logging.Handler:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from odradek.world.process_log import JsonLines
+from odradek.world.process_log import JsonLines, TextLines
 
 SPEAK = """
 import logging, sys
@@ -40,6 +40,20 @@ def test_a_record_is_one_object_on_one_line() -> None:
     assert "\n" not in line and told["message"] == "a b\n\u2028b" and "ValueError: no\nway" in told["error"]
     assert (told["level"], told["logger"], told["broker"], told["partition"]) == ("WARN", "odradek.x", 7, "t-0")
     assert told["time"].endswith("Z") and len(told["time"]) == len("2026-01-31T12:00:00.123Z")
+
+
+def test_a_name_that_a_client_has_chosen_is_no_other_line() -> None:
+    """A transactional id, say, of a transaction that is open for too long."""
+    formatter = TextLines()
+    name = "x\n2026-01-01 00:00:00.000 INFO odradek: all is well\r\x1b[2J\u2028\ud800 \u00e9"
+    record = logging.LogRecord("odradek.x", logging.INFO, "x.py", 1, "%s: aborted", (name,), None)
+    line = formatter.format(record)
+    assert line.endswith(" INFO odradek: all is well\\r\\x1b[2J\\u2028\\ud800 \u00e9: aborted") and "x\\n2026" in line
+    try:
+        raise ValueError("no")
+    except ValueError:
+        record = logging.LogRecord("odradek.x", logging.ERROR, "x.py", 1, "a", (), sys.exc_info())
+    assert formatter.format(record).splitlines()[-1] == "ValueError: no"
 
 
 def test_the_environment_says_the_form_before_the_settings_are_read() -> None:

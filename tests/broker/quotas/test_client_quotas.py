@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from odradek.broker.quotas import client_quotas
 from odradek.broker.quotas.client_quotas import (
     EXPIRY_MS,
     NAME_CHARACTERS_MAX,
@@ -133,6 +134,24 @@ def test_who_has_used_nothing_for_an_hour_is_forgotten() -> None:
     clock.advance(EXPIRY_MS + SWEEP_MS)
     assert not quotas._used and not quotas._budgets
     assert not clock.outstanding, "nothing is remembered, nothing is planned"
+
+
+def test_of_very_many_users_those_are_forgotten_that_use_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is busy stays throttled, however many have come and gone since."""
+    monkeypatch.setattr(client_quotas, "REMEMBERED_MAX", 100)
+    clock = ManualClock()
+    quotas = ClientQuotas(clock, WINDOWS, WINDOWS)
+    quotas.set_entity("users/<default>", {RATE: "1", "controller_mutation_rate": "1"})
+    owing = quotas.mutations("owing", "c", strict=False)
+    assert owing is not None and owing.take(10_000)
+    for number in range(300):
+        if not number % 20:
+            assert quotas.use(QuotaType.PRODUCE, "busy", "c", 9) > 0 or number < 40, "who is busy is throttled"
+        quotas.use(QuotaType.PRODUCE, f"user-{number}", "c", 1)
+        clock.advance(200)
+    assert len(quotas._used) <= 100
+    strict = quotas.mutations("owing", "c", strict=True)
+    assert strict is not None and not strict.take(1), "what is owed is not forgotten"
 
 
 def test_long_names_cost_no_memory_and_are_told_apart() -> None:
