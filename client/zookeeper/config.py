@@ -129,8 +129,8 @@ def settings_of(given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) ->
     """Checked settings. Raises ConfigError."""
     settings = load(ConnectorSettings, given, keywords)
     for name, value in (("group.id", settings.group_id), ("client.id", settings.client_id or settings.group_id)):
-        if not LEGAL_NAME.fullmatch(value):
-            raise ConfigError(f"{name}={value!r} must consist of letters, digits, '.', '_' and '-'")
+        if not LEGAL_NAME.fullmatch(value) or value in (".", ".."):
+            raise ConfigError(f"{name}={value!r} must consist of letters, digits, '.', '_' and '-', and not of . or ..")
     if settings.consumer_id is not None and ("/" in settings.consumer_id or not settings.consumer_id):
         raise ConfigError(f"consumer.id={settings.consumer_id!r} must be a name without '/'")
     if settings.fetch_wait_max_ms > settings.socket_timeout_ms:

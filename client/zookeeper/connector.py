@@ -9,6 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from odradek.client import arguments
 from odradek.client.cluster import Cluster
 from odradek.client.connection import secured
 from odradek.client.consumer.config import deserializer
@@ -104,7 +105,7 @@ class ConsumerConnector:
         Returns when the member has its partitions, or has reported that it cannot get them (it goes on trying then).
         """
         for topic, count in topic_count.items():
-            _check_count(count, topic)
+            _check_count(count, arguments.topic_name(topic))
         if not topic_count:
             raise ConfigError("no topics: give {topic: number of streams}")
         registration = ConsumerRegistration(dict(topic_count), STATIC)
@@ -126,11 +127,12 @@ class ConsumerConnector:
     def commit_offsets(self, offsets: Mapping[TopicPartition | tuple[str, int], int] | None = None) -> None:
         """Commit everything that the streams have handed out; or offsets given, of any partitions of the group.
 
-        Raises ClientError, KafkaError.
+        Raises ClientError, KafkaError; ConfigError, TypeError for offsets that are none.
         """
         if offsets is None:
             return self._run(self._commit(None))
-        return self._run(self._commit({TopicPartition(*name): offset for name, offset in offsets.items()}))
+        given = arguments.offsets_to_commit(offsets)
+        return self._run(self._commit({name: position.offset for name, position in given.items()}))
 
     def shutdown(self) -> None:
         """Commit (with auto.commit.enable), leave the group at once, end all iterations; harmless twice."""
@@ -287,7 +289,7 @@ class ConsumerConnector:
         if offsets is None:
             await self._member.commit(retries=retries)
         else:
-            await self._keeper.commit(lambda: offsets, retries)
+            await self._keeper.commit(lambda: offsets, retries, unchanged=True)  # others may have written since
 
     async def _close(self, *, in_hand: bool) -> None:
         for task in self._tasks:

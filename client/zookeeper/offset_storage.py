@@ -27,8 +27,12 @@ class OffsetStorage(Protocol):
     async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return those that have one."""
 
-    async def write(self, offsets: Mapping[TopicPartition, int], retries: int) -> None:
-        """Write all, whatever was there. `retries`: after failures that may pass."""
+    async def write(self, offsets: Mapping[TopicPartition, int], retries: int, *, unchanged: bool = False) -> None:
+        """Write offsets, whatever was there. `retries`: after failures that may pass.
+
+        `unchanged`: also those that are as this member has last read or written them; storage where offsets expire
+        always does that.
+        """
 
 
 class ZooKeeperOffsets:
@@ -37,10 +41,14 @@ class ZooKeeperOffsets:
     def __init__(self, store: Store, group_id: str) -> None:
         self._store = store
         self._group_id = group_id
+        self._known: Offsets = {}
+        """As last read or written: an offset is written once."""
 
     async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
-        found = await asyncio.gather(*(self._read(name) for name in partitions))
-        return {name: offset for name, offset in zip(partitions, found, strict=True) if offset is not None}
+        answers = await asyncio.gather(*(self._read(name) for name in partitions))
+        found = {name: offset for name, offset in zip(partitions, answers, strict=True) if offset is not None}
+        self._known = {name: offset for name, offset in self._known.items() if name not in partitions} | found
+        return found
 
     async def _read(self, name: TopicPartition) -> int | None:
         try:
@@ -49,10 +57,12 @@ class ZooKeeperOffsets:
             return None
         return decode_offset(self._group_id, *name, data)
 
-    async def write(self, offsets: Mapping[TopicPartition, int], retries: int = 0) -> None:
-        await asyncio.gather(*(self._write(name, offset) for name, offset in offsets.items()))
+    async def write(self, offsets: Mapping[TopicPartition, int], retries: int = 0, *, unchanged: bool = False) -> None:
+        wanted = [one for one in offsets.items() if unchanged or self._known.get(one[0]) != one[1]]
+        await asyncio.gather(*(self._write(name, offset) for name, offset in wanted))
 
     async def _write(self, name: TopicPartition, offset: int) -> None:
+        self._known.pop(name, None)
         path, data = offset_path(self._group_id, *name), encode_offset(offset)
 
         async def write() -> None:
@@ -65,10 +75,14 @@ class ZooKeeperOffsets:
                     await self._store.set(path, data)
 
         await repeated(self._store, write)
+        self._known[name] = offset
 
 
 class KafkaOffsets:
-    """The group's offsets in __consumer_offsets, as of somebody who is no member of a group of the newer kind."""
+    """The group's offsets in __consumer_offsets, as of somebody who is no member of a group of the newer kind.
+
+    They expire offsets.retention.minutes after their commit: those that stand still are written again and again.
+    """
 
     def __init__(self, cluster: Callable[[], Cluster], settings: ConnectorSettings) -> None:
         self._cluster = cluster
@@ -84,7 +98,7 @@ class KafkaOffsets:
         found = await committed_offsets(cluster, self._settings.group_id, partitions, deadline)
         return {name: position.offset for name, position in found.items()}
 
-    async def write(self, offsets: Mapping[TopicPartition, int], retries: int) -> None:
+    async def write(self, offsets: Mapping[TopicPartition, int], retries: int, *, unchanged: bool = False) -> None:
         for attempt in range(retries + 1):
             try:
                 await self._try_to_write(offsets)
@@ -117,9 +131,9 @@ class DualOffsets:
             found[name] = max(offset, found.get(name, offset))
         return found
 
-    async def write(self, offsets: Mapping[TopicPartition, int], retries: int) -> None:
+    async def write(self, offsets: Mapping[TopicPartition, int], retries: int, *, unchanged: bool = False) -> None:
         await self._kafka.write(offsets, retries)
-        await self._zookeeper.write(offsets, retries)
+        await self._zookeeper.write(offsets, retries, unchanged=unchanged)
 
 
 def storage_of(settings: ConnectorSettings, store: Store, cluster: Callable[[], Cluster]) -> OffsetStorage:
@@ -132,7 +146,7 @@ def storage_of(settings: ConnectorSettings, store: Store, cluster: Callable[[], 
 
 
 class OffsetKeeper:
-    """Reads and commits, one commit at a time, and remembers what is stored: an offset is written once."""
+    """Reads and commits, one commit at a time, and remembers what is stored."""
 
     def __init__(self, storage: OffsetStorage) -> None:
         self.stored: Offsets = {}
@@ -149,16 +163,18 @@ class OffsetKeeper:
         self.stored.update(found)
         return found
 
-    async def commit(self, consumed: Callable[[], Mapping[TopicPartition, int]], retries: int = 0) -> None:
+    async def commit(
+        self, consumed: Callable[[], Mapping[TopicPartition, int]], retries: int = 0, *, unchanged: bool = False
+    ) -> None:
         """Write what `consumed` says when it is this commit's turn: what was given up meanwhile is no longer in it.
 
-        Raises ClientError, KafkaError, StoreError.
+        `unchanged` as for the storage. Raises ClientError, KafkaError, StoreError.
         """
         async with self._turn:
-            changed = {name: offset for name, offset in consumed().items() if self.stored.get(name) != offset}
-            if changed:
-                await self._storage.write(changed, retries)
-                self.stored.update(changed)
+            offsets = consumed()
+            if offsets:
+                await self._storage.write(offsets, retries, unchanged=unchanged)
+                self.stored.update(offsets)
 
 
 NOT_COMMITTED = (ClientError, KafkaError)

@@ -34,7 +34,9 @@ def _in_sync(case: PartitionCase) -> str:
     missing = [case.gone(case.dead)] if case.dead else []
     missing += [f"the log directory of it on broker {one} is offline" for one in case.diskless]
     missing += [f"broker {one} is behind" for one in case.outside_alive]
-    return "; ".join([f"only {braces(case.partition.isr)} of {braces(case.partition.replicas)} are in sync", *missing])
+    return "; ".join(
+        [f"only {braces(sorted(case.partition.isr))} of {braces(case.partition.replicas)} are in sync", *missing]
+    )
 
 
 @row(Weight.DEGRADED, "zookeeper.session.timeout.ms; KafkaController.onBrokerFailure", "start the broker again")
@@ -43,7 +45,7 @@ def follower_dead(case: PartitionCase) -> Told | None:
     dead = [one for one in case.dead if one != case.partition.leader]
     if not case.is_led or not dead or len(case.partition.isr) < case.min_isr:
         return None
-    rule = f"{braces(case.partition.isr)} are in sync and go on"
+    rule = f"{braces(sorted(case.partition.isr))} are in sync and go on"
     left = [noted for one in dead if (noted := case.left_isr(one)) is not None]
     ways = tuple(case.start(one) for one in dead)
     return Told(_under_replicated(case), case.gone(dead), rule, ways, case.since_ms, evidence=tuple(left[-1:]))
@@ -151,7 +153,9 @@ def at_min_isr(case: PartitionCase) -> Told | None:
         return None
     rule = f"min.insync.replicas={case.min_isr}"
     way = WayOut(f"have broker {numbers(case.outside)} back in sync before anything else is stopped")
-    return Told("is one failure away from refusing acks=all", f"{braces(isr)} are in sync", rule, (way,), case.since_ms)
+    return Told(
+        "is one failure away from refusing acks=all", f"{braces(sorted(isr))} are in sync", rule, (way,), case.since_ms
+    )
 
 
 @row(Weight.UNEVEN, "default.replication.factor", "`odradek reassign start T-P=1,2,3`")

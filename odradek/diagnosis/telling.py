@@ -46,7 +46,7 @@ def calm(facts: Facts, subject: Subject) -> str:
         chosen = facts.topics[subject.topic].partitions
         some = chosen.values() if subject.partition is None else [chosen[subject.partition]]
         kept = ", ".join(
-            f"{one.name} led by {one.leader}, in sync {braces(one.isr)}" for one in list(some)[:OTHERS_MAX]
+            f"{one.name} led by {one.leader}, in sync {braces(sorted(one.isr))}" for one in list(some)[:OTHERS_MAX]
         )
         return f"{subject_name(subject)} is well: {kept}"
     if subject.group is not None:

@@ -53,6 +53,7 @@ def test_kafkas_names_and_keywords() -> None:
         ({"rebalance_retries_max": 3}, "did you mean rebalance.max.retries"),
         ({"auto.offset.reset": "earliest"}, "smallest, largest"),
         ({"group_id": "a b"}, "group.id='a b'"),
+        ({"group_id": ".."}, "group.id='..'"),
         ({"consumer_id": "a/b"}, "consumer.id"),
         ({"fetch_wait_max_ms": 31_000}, "socket.timeout.ms=30000"),
         ({"num_consumer_fetchers": 2}, "num.consumer.fetchers must be at most 1"),

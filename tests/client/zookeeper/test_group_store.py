@@ -1,12 +1,13 @@
 """Reading and claiming on the in-memory ZooKeeper."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import ClassVar
 
 import pytest
 
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.group_store import GroupStore
-from odradek.client.zookeeper.offset_storage import OffsetKeeper, ZooKeeperOffsets
+from odradek.client.zookeeper.offset_storage import DualOffsets, OffsetKeeper, ZooKeeperOffsets
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
@@ -153,9 +154,36 @@ def test_offsets_are_plain_numbers_and_written_once() -> None:
         assert await keeper.read([T0]) == {}
         for offset in (5, 5, 7, 7):
             await keeper.commit(lambda offset=offset: {T0: offset})  # type: ignore[misc]
-        assert zookeeper.data(offset_path("g", "t", 0)) == b"7"
-        assert zookeeper.tree.node(offset_path("g", "t", 0)).stat().version == 1
+        path = offset_path("g", "t", 0)
+        assert zookeeper.data(path) == b"7"
+        assert zookeeper.tree.node(path).stat().version == 1
+        await store.set(path, b"9")  # by another member, or a tool
+        await keeper.commit(lambda: {T0: 7}, unchanged=True)
+        assert zookeeper.data(path) == b"7", "the application has asked for that one"
         assert await keeper.read([T0, T1]) == {T0: 7}
+
+    on_zookeeper(test)
+
+
+def test_offsets_that_expire_are_written_again_while_nothing_is_consumed() -> None:
+    """In Kafka they do: of a topic that was quiet for a week a group would lose its place."""
+
+    class Kafka:
+        written: ClassVar[list[int]] = []
+
+        async def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            return dict.fromkeys(partitions, 4)
+
+        async def write(self, offsets: Mapping[TopicPartition, int], retries: int, *, unchanged: bool = False) -> None:
+            self.written += offsets.values()
+
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        keeper = OffsetKeeper(DualOffsets(Kafka(), ZooKeeperOffsets(store, "g")))
+        await keeper.read([T0])
+        await keeper.commit(lambda: {T0: 5})
+        await keeper.commit(lambda: {T0: 5})
+        assert Kafka.written == [5, 5]
+        assert zookeeper.tree.node(offset_path("g", "t", 0)).stat().version == 0
 
     on_zookeeper(test)
 
