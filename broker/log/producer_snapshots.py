@@ -80,6 +80,7 @@ def _decode_entry(
         first_sequence = sequence_after(last_sequence, -offset_delta) if last_sequence >= 0 else -1
         first_offset = last_offset - offset_delta
         producer.remember(RememberedBatch(first_sequence, last_sequence, first_offset, last_offset, timestamp_ms))
+        producer.known_offset = last_offset
     producer.last_timestamp_ms = timestamp_ms
     producer.coordinator_epoch = coordinator_epoch
     producer.transaction_first_offset = transaction_first_offset

@@ -46,6 +46,8 @@ class ProducerEntry:
         "batches",
         "coordinator_epoch",
         "epoch",
+        "known_offset",
+        "known_since_ms",
         "last_timestamp_ms",
         "producer_id",
         "transaction_first_offset",
@@ -58,6 +60,22 @@ class ProducerEntry:
         self.coordinator_epoch = -1
         self.last_timestamp_ms = -1
         self.transaction_first_offset = NO_OFFSET
+        self.known_offset = NO_OFFSET
+        """Last offset of the newest batch when `has_expired` was asked last."""
+        self.known_since_ms = -1
+        """Time of the first such question after that batch, if its timestamp was too old already; else -1."""
+
+    def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
+        """Return whether it has written nothing for that long, by the timestamps of its batches.
+
+        Who writes old timestamps, as when a topic is filled from an archive, always would have: so time counts from the
+        first question after a batch. Kafka forgets such a producer while it writes, and takes repeated batches again.
+        """
+        newest = self.batches[-1].last_offset if self.batches else NO_OFFSET
+        expired = now_ms - self.last_timestamp_ms >= expiration_ms
+        if newest != self.known_offset:
+            self.known_offset, self.known_since_ms = newest, now_ms if expired else -1
+        return expired and (self.known_since_ms < 0 or now_ms - self.known_since_ms >= expiration_ms)
 
     @property
     def last_sequence(self) -> int:
@@ -415,8 +433,7 @@ class ProducerState:
         Source: ProducerStateManager.removeExpiredProducers of Kafka 3.9.
         """
         for producer_id, producer in list(self.producers.items()):
-            idle = now_ms - producer.last_timestamp_ms >= expiration_ms
-            if idle and producer.transaction_first_offset < 0:
+            if producer.has_expired(now_ms, expiration_ms) and producer.transaction_first_offset < 0:
                 del self.producers[producer_id]
         self._refusals.clear()
         for producer_id, guard in list(self._verifying.items()):

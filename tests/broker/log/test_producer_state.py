@@ -110,6 +110,18 @@ def test_expiry_spares_open_transactions() -> None:
     assert set(state.producers) == {PRODUCER}
 
 
+def test_a_producer_of_old_timestamps_is_not_forgotten_while_it_writes() -> None:
+    state = ProducerState()
+    for hour in range(1, 4):
+        write(state, 0, hour)
+        state.expire(1_000_000 + hour, 100)
+        assert judge(state, 0, hour) == DUPLICATE
+    state.expire(1_000_003 + 99, 100)
+    assert judge(state, 0, 3) == DUPLICATE
+    state.expire(1_000_003 + 100, 100)
+    assert not state.producers
+
+
 def test_snapshot_golden_bytes() -> None:
     """Written by hand; Kafka's own snapshots are in test_byte_for_byte.py and test_kafkas_records.py."""
     state = ProducerState(10)

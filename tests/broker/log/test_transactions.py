@@ -203,6 +203,7 @@ def test_transactions_that_ended_are_forgotten_even_when_nobody_reads(role: str)
     leader = log
     if role == "follower":
         leader = open_test_log(make_environment(), clean=True)
+        partition.follow(PartitionView(2, 0, (1, 2), 0, (1, 2)))
     else:
         partition.lead(PartitionView(1, 0, (1,), 0, (1,)), 0.0)
     for sequence in range(20):
