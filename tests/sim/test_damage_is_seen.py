@@ -511,8 +511,9 @@ UNCLEAN = replace(STATE, leader=3, leader_epoch=6, isr=(3,), leader_recovery_sta
         (UNCLEAN, True),
         (replace(UNCLEAN, isr=(3, 0)), False),
         (replace(UNCLEAN, leader_recovery_state=0), False),
+        (replace(UNCLEAN, leader=0, isr=(0,)), False),
     ],
-    ids=["alone, to recover", "with another one", "as if nothing were"],
+    ids=["alone, to recover", "with another one", "as if nothing were", "of one in the ISR"],
 )
 def test_an_unclean_election_where_it_is_allowed(after: PartitionState, right: bool) -> None:
     assert (broken_rule(STATE, after, 3, unclean=True) is None) == right
