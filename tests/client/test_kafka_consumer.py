@@ -49,7 +49,7 @@ T0 = TopicPartition("t", 0)
 NO_STR: Any = None
 NO_INT: Any = "0"
 NAN = float("nan")
-LONG_MS = 10_000
+LONG_MS = 30_000
 NOBODY_LISTENS = "127.0.0.1:1"
 
 

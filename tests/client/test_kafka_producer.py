@@ -22,7 +22,7 @@ from odradek.protocol.messages.produce import (
 from odradek.protocol.records import decode_records
 from odradek.testing.forked import in_a_child
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 @pytest.fixture

@@ -67,11 +67,11 @@ def test_topics_and_partitions(admin: AdminClient) -> None:
 
     wait_until(described, "five partitions with leaders")
     admin.delete_topics([name])[name].result(LONG)
-    wait_until(lambda: name not in admin.list_topics(timeout=10).topics, "the topic is gone")
+    wait_until(lambda: name not in admin.list_topics(timeout=LONG).topics, "the topic is gone")
 
     def gone() -> bool:
         """To delete it while it is being deleted is no mistake."""
-        error = admin.delete_topics([name])[name].exception(30)
+        error = admin.delete_topics([name])[name].exception(LONG)
         return isinstance(error, KafkaException) and error.args[0].name() == "UNKNOWN_TOPIC_OR_PART"
 
     wait_until(gone, "a topic that cannot be deleted a second time")
@@ -80,7 +80,7 @@ def test_topics_and_partitions(admin: AdminClient) -> None:
 def test_validation_alone_creates_nothing(admin: AdminClient) -> None:
     name = "librdkafka-validated"
     admin.create_topics([NewTopic(name, 1, 1)], validate_only=True)[name].result(LONG)
-    assert name not in admin.list_topics(timeout=10).topics
+    assert name not in admin.list_topics(timeout=LONG).topics
 
 
 def _values(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, str]:
@@ -114,7 +114,7 @@ def test_a_live_setting_holds_at_once(admin: AdminClient, cluster: Cluster, new_
     outcomes: list[Any] = []
     producer.produce(name, b"x" * 2000, on_delivery=lambda error, _: outcomes.append(error and error.name()))
     producer.produce(name, b"x" * 100, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(LONG) == 0
     assert outcomes == ["MSG_SIZE_TOO_LARGE"]
 
 
@@ -137,7 +137,7 @@ def test_groups_and_their_offsets(admin: AdminClient, cluster: Cluster, new_topi
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(10):
         producer.produce(topic, str(number), timestamp=FIRST_MS + number)
-    assert producer.flush(30) == 0
+    assert producer.flush(LONG) == 0
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, "enable.auto.commit": False, "client.id": "reader"})
     consumer.subscribe([topic])
@@ -167,7 +167,7 @@ def test_offsets_of_a_partition(admin: AdminClient, cluster: Cluster, new_topic:
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(10):
         producer.produce(topic, str(number), timestamp=FIRST_MS + number)
-    assert producer.flush(30) == 0
+    assert producer.flush(LONG) == 0
     partition = TopicPartition(topic, 0)
 
     def offset(spec: OffsetSpec) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from odradek.testing.foreign.interface import Client
-from odradek.testing.patience import wait_until
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -22,7 +22,7 @@ def write(confluent: Client) -> Callable[[str, int], None]:
         producer = Producer(confluent._settings)  # type: ignore[attr-defined]
         for number in range(count):
             producer.produce(topic, str(number), partition=number % len(PARTITIONS))
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
 
     return write_records
 

@@ -12,7 +12,7 @@ from kafka.errors import LogDirNotFoundError, NoError, UnknownTopicOrPartitionEr
 
 from odradek.cli import main as command_line
 from odradek.testing import Cluster
-from odradek.testing.patience import UNHURRIED, wait_until
+from odradek.testing.patience import PATIENCE_SECONDS, UNHURRIED, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, directories: list[str]) ->
         for number in range(RECORDS):
             producer.produce(TOPIC, VALUE, str(number).encode(), partition=0)
             producer.poll(0)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
         yield cluster
         assert " ERROR " not in log.read_text()
 

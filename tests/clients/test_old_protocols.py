@@ -16,6 +16,7 @@ from odradek.testing import Cluster
 from odradek.testing.foreign.confluent import ConfluentClient
 from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.foreign.kafka_python import KafkaPythonClient
+from odradek.testing.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.cluster
 
@@ -123,7 +124,7 @@ def test_zstd_is_refused_to_the_old(release: str, cluster: Cluster, new_topic: C
     for codec in ("gzip", "zstd"):
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "compression.type": codec})
         producer.produce(topic, b"Odradek " * 100)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
     old = kafka_python(cluster, release)
     assert old.consume(topic, 1)[0].value == b"Odradek " * 100
     with pytest.raises(Exception, match=r"UnsupportedCompression|Error 76|UnsupportedCodec|UNSUPPORTED_COMPRESSION"):

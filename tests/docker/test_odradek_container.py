@@ -6,6 +6,7 @@ from docker.errors import ImageNotFound
 from testcontainers.core.exceptions import ContainerStartException
 
 from odradek.testing import OdradekContainer
+from odradek.testing.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image")]
 
@@ -18,7 +19,7 @@ def test_round_trip() -> None:
         producer = Producer({"bootstrap.servers": kafka.get_bootstrap_server(), "acks": "all"})
         for value in sent:
             producer.produce("letters", value)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
         settings = {"group.id": "readers", "auto.offset.reset": "earliest"}
         consumer = Consumer({"bootstrap.servers": kafka.get_bootstrap_server(), **settings})
         consumer.subscribe(["letters"])

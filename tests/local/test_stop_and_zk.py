@@ -14,6 +14,7 @@ from odradek.cli.main import run
 from odradek.cli.zk import decoded
 from odradek.local.ports import free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.znodes.controller import ControllerRegistration
@@ -30,7 +31,7 @@ def sleeper(directory: Path, name: str) -> subprocess.Popen[bytes]:
 def reap(children: list[subprocess.Popen[bytes]]) -> None:
     """A child of ours stays as a zombie until somebody asks for its code."""
     for child in children:
-        child.wait(10)
+        child.wait(PATIENCE_SECONDS)
 
 
 def test_nothing_to_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

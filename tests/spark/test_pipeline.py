@@ -21,6 +21,7 @@ from odradek.demo.flights import Flight, read_flights
 from odradek.pipeline.flights import DELAYED_FROM_MINUTES, TOTALS
 from odradek.pipeline.result_topic import create_result_topic, read_results, write_results
 from odradek.testing import Cluster
+from odradek.testing.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2700)]
 
@@ -74,7 +75,7 @@ def all_records(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
+    while (message := consumer.poll(PATIENCE_SECONDS)) is not None and message.error() is None:
         value = message.value()
         assert isinstance(value, bytes)
         found.append(json.loads(value))
@@ -230,6 +231,11 @@ def test_a_repeated_micro_batch_is_recognised(spark: SparkSession, cluster: Clus
 def test_an_input_that_is_not_there_is_said_before_spark_starts(cluster: Cluster, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "odradek", "pipeline", "--topic", "nothing", "--bootstrap-server"]
     done = subprocess.run(
-        [*command, cluster.bootstrap], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
+        [*command, cluster.bootstrap],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
     assert done.returncode == 1 and "there is no topic nothing" in done.stderr and done.stderr.count("\n") == 1

@@ -143,7 +143,7 @@ def test_lost_records_are_named(
     produce(cluster, topic, 40, first=10)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for deleted in admin.delete_records([TopicPartition(topic, 0, 30)]).values():
-        deleted.result(30)
+        deleted.result(PATIENCE_SECONDS)
     shutil.copytree(query.checkpoint, tmp_path / "copy")
     with pytest.raises(
         PySparkException, match=rf"data loss: {topic}-0 offsets 10 to 29 \(20\): the log now starts at 30"

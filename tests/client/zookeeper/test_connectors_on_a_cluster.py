@@ -141,7 +141,7 @@ def test_what_is_committed_is_not_read_again(
     (stream,) = moved.create_message_streams({topic: 1})[topic]
     with pytest.raises(ConsumerTimeout, match=r"consumer\.timeout\.ms=700"):
         next(stream)
-    producer.send(topic, value=b"30", partition=0).get(10)
+    producer.send(topic, value=b"30", partition=0).get(PATIENCE_SECONDS)
     assert take(stream, 1) == [30], "a stream can be read on after its timeout"
 
 
@@ -169,15 +169,15 @@ def test_streams_of_a_filter_hear_of_new_topics(
     producer: KafkaProducer, new_topic: Callable[..., str], connect: Callable[..., ConsumerConnector]
 ) -> None:
     first = new_topic("-1", partitions=2)
-    connector = connect("g-filter", consumer_timeout_ms=20_000)
+    connector = connect("g-filter", consumer_timeout_ms=int(PATIENCE_SECONDS * 1000))
     pattern = first.removesuffix("1") + "."
     (stream,) = connector.create_message_streams_by_filter(Whitelist(pattern))
-    producer.send(first, value=b"1", partition=1, key=b"k", timestamp_ms=1_700_000_000_000).get(10)
+    producer.send(first, value=b"1", partition=1, key=b"k", timestamp_ms=1_700_000_000_000).get(PATIENCE_SECONDS)
     message = next(stream)
     assert (message.topic, message.partition, message.offset) == (first, 1, 0)
     assert (message.key, message.value, message.timestamp_ms) == (b"k", b"1", 1_700_000_000_000)
     second = new_topic("-2", partitions=1)
-    producer.send(second, value=b"2", partition=0).get(10)
+    producer.send(second, value=b"2", partition=0).get(PATIENCE_SECONDS)
     assert next(stream).topic == second
     connector.shutdown()
     other = connect("g-filter", consumer_timeout_ms=300)
