@@ -8,6 +8,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from yaml import CSafeLoader as Loader
 
 from odradek.broker.config import load_config
 from odradek.testing.foreign.downloads import DownloadFailed
@@ -57,7 +58,7 @@ def helm() -> Helm:
 def rendered(helm: Helm, folder: Path, values: dict[str, Any], release: str = "odradek") -> list[dict[str, Any]]:
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(values))
-    return [one for one in yaml.safe_load_all(helm.template(CHART, file, release=release)) if one]
+    return [one for one in yaml.load_all(helm.template(CHART, file, release=release), Loader) if one]
 
 
 def of_kind(documents: list[dict[str, Any]], kind: str, name: str = "odradek") -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from yaml import CSafeLoader as Loader
 
 from odradek.broker.config import BrokerConfig, load_config
 
@@ -16,13 +17,13 @@ VERSIONS = ("1.28", "1.37")
 
 def manifests() -> list[dict[str, Any]]:
     kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
-    return [one for name in kustomization["resources"] for one in yaml.safe_load_all((FOLDER / name).read_text())]
+    return [one for name in kustomization["resources"] for one in yaml.load_all((FOLDER / name).read_text(), Loader)]
 
 
 def outside() -> list[dict[str, Any]]:
     """The services of the overlay, and its patch."""
     files = ("services.yaml", "listener.yaml")
-    return [one for name in files for one in yaml.safe_load_all((FOLDER / "outside" / name).read_text())]
+    return [one for name in files for one in yaml.load_all((FOLDER / "outside" / name).read_text(), Loader)]
 
 
 def of_kind(kind: str, name: str) -> dict[str, Any]:
