@@ -401,6 +401,11 @@ class Connection:
         return self._held and self._buffer.end > self._buffer.start
 
     @property
+    def unhandled_bytes(self) -> int:
+        """Bytes that have come in and are not handled."""
+        return self._buffer.end - self._buffer.start
+
+    @property
     def unanswered(self) -> int:
         """Requests under way, or answered behind one that is."""
         return len(self._slots)

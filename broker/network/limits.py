@@ -14,5 +14,7 @@ AUTHENTICATION_MS_MAX = 30_000
 """A client that has not proved who it is for so long is closed, wherever it stands: TLS handshake, SASL, silence."""
 UNAUTHENTICATED_MAX = 1000
 """Connections that are still to prove who they are; of more, the one that has had the longest time is closed."""
+UNAUTHENTICATED_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of requests that are not whole yet, of all those together; of more, whoever has sent the most is closed."""
 BUFFER_REVIEW_MS = 10_000
 """Time between two looks for buffers larger than what their connections have used since; these are given back."""

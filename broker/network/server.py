@@ -12,6 +12,7 @@ from odradek.broker.network.limits import (
     AUTHENTICATION_MS_MAX,
     BUFFER_REVIEW_MS,
     RECEIVE_BUFFER_BYTES,
+    UNAUTHENTICATED_BYTES_MAX,
     UNAUTHENTICATED_MAX,
 )
 from odradek.broker.network.outcomes import Answer, Client, Dispatch
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SECOND_MS = 1000
+FEW_BYTES = 4096
+"""A part of a request so small is counted, but asks for no look at the others."""
 TOO_EARLY_MAX = 1000
 """Connections that wait to be refused; more are refused at once."""
 
@@ -61,6 +64,8 @@ class SocketServer:
         """Entrance that connections have to pass first, where some listener is not PLAINTEXT."""
         self._entering: dict[Client, tuple[Connection, Timer]] = {}
         """Connections that have not passed the entrance yet, the eldest first."""
+        self._entering_bytes: Counter[Connection] = Counter()
+        """Bytes that these have sent and that are not handled."""
         self._network = network
         self._listeners: dict[str, Listener] = {}
         self._connections: dict[Connection, None] = {}
@@ -190,7 +195,18 @@ class SocketServer:
         if len(self._entering) > UNAUTHENTICATED_MAX:
             self._give_up(next(iter(self._entering.values()))[0])
 
+    def _count_bytes(self, connection: Connection) -> None:
+        """Keep all who have not proved who they are from filling the memory together."""
+        counts = self._entering_bytes
+        counts[connection] = connection.unhandled_bytes
+        if counts[connection] > FEW_BYTES and counts.total() > UNAUTHENTICATED_BYTES_MAX:
+            greediest = max(counts, key=counts.__getitem__)
+            del counts[greediest]
+            self.clock.call_soon(lambda: self._give_up(greediest))  # it may be the one that is read from now
+
     def _give_up(self, connection: Connection) -> None:
+        if connection.client not in self._entering:
+            return
         logger.warning("closing the connection with %s: it has not authenticated", connection.client.peer)
         connection.close()
 
@@ -199,6 +215,7 @@ class SocketServer:
         if entering is not None:
             connection, timer = entering
             timer.cancel()
+            self._entering_bytes.pop(connection, None)
             connection.admit(self.settings.socket_request_max_bytes)
 
     def _close_later(self, endpoint: Endpoint, delay_ms: int) -> None:
@@ -271,6 +288,8 @@ class SocketServer:
         if not self._with_own_buffer:
             self.timers.call_later(BUFFER_REVIEW_MS, self._review_buffers)
         self._with_own_buffer.add(connection)
+        if self._entering and connection.client in self._entering:
+            self._count_bytes(connection)
 
     def _review_buffers(self) -> None:
         self._with_own_buffer = {connection for connection in self._with_own_buffer if connection.review_buffer()}

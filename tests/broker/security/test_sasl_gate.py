@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from odradek.broker.config import Given, read_config
+from odradek.broker.network import server
 from odradek.broker.network.entrance import Entrance
 from odradek.broker.network.limits import AUTHENTICATION_MS_MAX
 from odradek.broker.network.outcomes import Client
@@ -368,6 +369,24 @@ def test_a_stranger_may_not_send_much(play: Any) -> None:
         assert await inside.number() == 3
         await harness.settle(200)
         assert not inside.ended, "who is in may send as much as anybody"
+
+    play(scenario)
+
+
+def test_strangers_do_not_fill_the_memory_together(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "UNAUTHENTICATED_BYTES_MAX", 1_000_000)
+
+    async def scenario(harness: Any) -> None:
+        strangers = [await raw(harness) for _ in range(6)]
+        for number, stranger in enumerate(strangers):
+            await stranger.send((500_000).to_bytes(4, "big") + bytes(400_000 - 10_000 * number))
+            await harness.settle(10)
+        assert [one.ended for one in strangers] == [True, True, True, True, False, False], "the greediest has to go"
+        await strangers[4].send(bytes(140_000))
+        inside = await log_in(harness, {"sasl.mechanism": "PLAIN", **ALICE})
+        await inside.send((1_500_000).to_bytes(4, "big") + bytes(1_200_000))
+        await harness.settle(10)
+        assert not inside.ended, "who is in is not counted"
 
     play(scenario)
 
