@@ -68,11 +68,10 @@ class BrokerFile:
         }
 
     def write(self) -> None:
-        """Make the file and the broker's data directory."""
+        """Make the file, which nobody else may read, for its settings may be passwords, and the data directory."""
         (self.directory / "data" / self.name).mkdir(parents=True, exist_ok=True)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lines = [f"{key}={value}\n" for key, value in self.settings().items()]
         self.path.unlink(missing_ok=True)
-        mode = 0o600 if self.security else 0o666
-        with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+        with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.writelines(lines)

@@ -40,6 +40,7 @@ def test_a_brokers_file(tmp_path: Path) -> None:
         1, 9093, 2, "127.0.0.1:2181", tmp_path, {"log.retention.ms": "5", "offsets.topic.replication.factor": "1"}
     )
     broker.write()
+    assert broker.path.stat().st_mode & 0o777 == 0o600, "an override may be a password"
     written = dict(
         line.split("=", 1) for line in (tmp_path / "config" / "broker-1.properties").read_text().splitlines()
     )
