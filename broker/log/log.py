@@ -60,7 +60,7 @@ class Appended(NamedTuple):
 class Log(LocalLog):
     """Log of a partition replica, opened by `recovery.log_opening.open_log`. All offsets are absolute."""
 
-    __slots__ = ("_checkpoints_checked", "_rewrites", "clean_end_offset", "epochs", "producers")
+    __slots__ = ("_is_prepared", "_rewrites", "_unwritten_epoch", "clean_end_offset", "epochs", "producers")
 
     def __init__(
         self,
@@ -79,23 +79,15 @@ class Log(LocalLog):
         recovery_point: int,
     ) -> None:
         super().__init__(
-            environment,
-            directory,
-            topic,
-            partition,
-            config,
-            segments,
-            snapshots,
-            log_start_offset,
-            log_end_offset,
+            environment, directory, topic, partition, config, segments, snapshots, log_start_offset, log_end_offset,
             recovery_point,
-        )
+        )  # fmt: skip
         self.epochs = epochs
         self.producers = producers
         self.clean_end_offset = -1
         """Log end at the last close; -1 when that was not a clean one."""
         self._rewrites = rewriting.needed(config)
-        self._checkpoints_checked = False
+        self._is_prepared = self._unwritten_epoch = False
 
     # appending
 
@@ -192,8 +184,8 @@ class Log(LocalLog):
         if first is not last:
             max_timestamp_ms = max(batch.max_timestamp_ms for batch in batches)
         try:
-            if not self._checkpoints_checked:
-                self.lower_checkpoints()
+            if not self._is_prepared:
+                self.prepare()
             segment = self.segments[-1]
             if segment.is_full(self.config, size, last.last_offset, max_timestamp_ms, self.environment.clock):
                 # at the log end, also when a compacted leader's next batch is further on: after a crash a segment that
@@ -232,11 +224,14 @@ class Log(LocalLog):
                 raise self.give_up_directory(error) from error
         self.producers.complete(completed)
 
-    def lower_checkpoints(self) -> None:
-        """Lower the checkpointed offsets that are above this log's own, before it is written to. Raises OSError."""
+    def prepare(self) -> None:
+        """Before the log is written to: lower the checkpointed offsets that are above its own, and write the leader
+        epoch that has had no record so far. Raises OSError, StorageFailure."""
         claims = Claims(self.topic, self.partition, self.recovery_point, self.log_start_offset, self.cleaned_to)
         self.environment.lower_checkpoints(self.log_directory, claims)
-        self._checkpoints_checked = True
+        if self._unwritten_epoch:
+            self.write_epochs()
+        self._is_prepared = True
 
     def roll(self, first_offset: int = 0) -> Segment:
         """Begin a new segment at the log end, or at `first_offset` if that is further on. Raises OSError."""
@@ -314,7 +309,7 @@ class Log(LocalLog):
             self._went_back_to(0)
             self.recovery_point = offset
             if goes_back:  # a checkpoint with the higher start would hide what the leader has before it
-                self.lower_checkpoints()
+                self.prepare()
         except OSError as error:
             raise self.give_up_directory(error) from error
         self.producers = ProducerState(offset)
@@ -324,7 +319,7 @@ class Log(LocalLog):
     def _went_back_to(self, offset: int) -> None:
         """Note that nothing from `offset` on is on the disk any more, also if a flush that runs believes otherwise."""
         self.history_changes += 1
-        self._checkpoints_checked = False
+        self._is_prepared = False
         self.lowest_end = min(self.lowest_end, offset)
         if self.recovery_point > offset or self.cleaned_to > offset:
             self.recovery_point = min(self.recovery_point, offset)
@@ -350,9 +345,14 @@ class Log(LocalLog):
         return self.epochs.latest
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note that the leader epoch `epoch` begins at `start_offset`. Raises StorageFailure."""
+        """Note that the leader epoch `epoch` begins at `start_offset`. Raises StorageFailure.
+
+        At the log end it is written with its first record: a start takes no notice of one that has none."""
         if self.epochs.assign(epoch, start_offset):
-            self.write_epochs()
+            if start_offset == self.log_end_offset:
+                self._unwritten_epoch, self._is_prepared = True, False
+            else:
+                self.write_epochs()
 
     def _forget_epochs(self) -> None:
         """Forget all leader epochs after a message of format 0 or 1, which has none: histories can not be compared.
@@ -365,6 +365,7 @@ class Log(LocalLog):
 
     def write_epochs(self) -> None:
         """Write the leader epochs to their file, which is synced with the next flush. Raises StorageFailure."""
+        self._unwritten_epoch = False
         try:
             self.epoch_file.write(self.epochs.entries())
         except OSError as error:
@@ -410,11 +411,10 @@ class Log(LocalLog):
         self.end_close(flush)
 
     def begin_close(self) -> Flush | None:
-        """Write what is only in memory; return what is to be synced next, None if the log is closed by now.
-
-        Raises StorageFailure."""
-        if self.log_end_offset == self.clean_end_offset and not self.history_changes and not self.epoch_file.unsynced:
-            self.abandon()  # as it was opened after the last clean shutdown
+        """Write what is only in memory; return what to sync, None if it is closed by now. Raises StorageFailure."""
+        unchanged = self.log_end_offset == self.clean_end_offset and not self.history_changes
+        if not self.log_end_offset or (unchanged and not self.epoch_file.unsynced):
+            self.abandon()  # it has never held a record, or is as it was opened after the last clean shutdown
             return None
         try:
             self.producers.map_end_offset = self.log_end_offset

@@ -230,7 +230,7 @@ class LogManager:
         sync_removals(self._environment)
         try:
             log = open_log(self._environment, path, *key, self.config_of(key[0]), clean=True)
-            log.lower_checkpoints()
+            log.prepare()
             if topic_id != ZERO_UUID:
                 self._write_topic_id(log, topic_id)
         except OSError:

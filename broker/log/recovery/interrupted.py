@@ -40,8 +40,9 @@ def finish_interrupted_changes(environment: LogEnvironment, directory: str) -> l
     for name in swapped:
         logger.info("%s/%s: taking the compacted segment", directory, name)
         files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
-    if gone or swapped:
-        files.sync_directory(directory)
+    if not gone and not swapped:
+        return names
+    files.sync_directory(directory)
     return files.list_directory(directory)
 
 

@@ -47,7 +47,7 @@ def open_log(
     environment.files.make_directory(directory)
     names = finish_interrupted_changes(environment, directory)
     segments = _load_segments(environment, directory, config, names)
-    epochs, epochs_in_file = _load_epochs(environment, directory, bool(segments))
+    epochs, epochs_in_file = _load_epochs(environment, directory, any(segment.size_bytes for segment in segments))
     doubtful = None if clean or validated else _number_of(segments, recovery_point)
     if doubtful is None and segments and not _readable_to_the_end(segments[-1]):
         doubtful = len(segments) - 1
@@ -149,15 +149,15 @@ def _load_segments(environment: LogEnvironment, directory: str, config: LogConfi
 
 
 def _load_epochs(
-    environment: LogEnvironment, directory: str, has_segments: bool
+    environment: LogEnvironment, directory: str, has_data: bool
 ) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
     """Load them, and what the file says: None when it was lost: torn by a crash, empty or missing beside data."""
     try:
         data = environment.files.read(f"{directory}/{LEADER_EPOCHS}")
         epochs = LeaderEpochs(decode_epochs(data))
-        return epochs, epochs.entries() if data or not has_segments else None
+        return epochs, epochs.entries() if data or not has_data else None
     except FileNotFoundError:
-        return LeaderEpochs(), None if has_segments else []
+        return LeaderEpochs(), None if has_data else []
     except CorruptFile as error:
         logger.warning("%s/%s: %s; it is made anew from the batches", directory, LEADER_EPOCHS, error)
         return LeaderEpochs(), None

@@ -84,6 +84,20 @@ def test_the_file_holds_the_batch_with_offset_and_epoch() -> None:
     assert (log.latest_epoch, log.end_offset_for_epoch(3)) == (4, (3, 2))
 
 
+def test_an_epoch_is_written_with_its_first_record() -> None:
+    files = SimulatedFiles()
+    log = new_log(files=files)
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    log.assign_epoch(3, 0)
+    assert not files.exists(path)
+    log.append_as_leader(make_batch([b"a", b"b"]), 3)
+    assert files.read(path) == b"0\n1\n3 0\n"
+    log.assign_epoch(5, 2)
+    assert (files.read(path), log.end_offset_for_epoch(3)) == (b"0\n1\n3 0\n", (3, 2))
+    log.append_as_follower(make_batch([b"c"], base_offset=2, epoch=5))
+    assert files.read(path) == b"0\n2\n3 0\n5 2\n"
+
+
 def test_several_batches_at_once_get_consecutive_offsets() -> None:
     log = new_log()
     appended = log.append_as_leader(make_batch([b"a", b"b"]) + make_batch([b"c"]), 0)

@@ -59,6 +59,25 @@ def test_after_a_clean_shutdown_a_power_failure_takes_nothing(seed: int, deaf: b
     assert all(len(log.active.time_index) == 1 for log in again.all_logs())
 
 
+def test_a_log_that_never_held_a_record_is_closed_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    files = SimulatedFiles(1, clock.now_ms)
+    logs = start(files, clock, InlineBackground())
+    for partition in range(PARTITIONS):
+        logs.get_or_create("t", partition, is_new=True).assign_epoch(3, 0)
+    synced: list[str] = []
+    sync, sync_directory = SimulatedFile.sync, SimulatedFiles.sync_directory
+    monkeypatch.setattr(SimulatedFile, "sync", lambda file: (synced.append(file.path), sync(file)))
+    monkeypatch.setattr(
+        SimulatedFiles, "sync_directory", lambda self, path: (synced.append(path), sync_directory(self, path))
+    )
+    logs.close()
+    assert synced and not [path for path in synced if "/t-" in path]
+    files.crash()
+    again = start(files, clock, InlineBackground())
+    assert [(log.log_end_offset, log.clean_end_offset) for log in again.all_logs()] == [(0, 0)] * PARTITIONS
+
+
 def test_a_directory_that_cannot_be_synced_gets_no_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock()
     files = SimulatedFiles(1, clock.now_ms)
