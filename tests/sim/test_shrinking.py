@@ -9,7 +9,7 @@ from dataclasses import replace
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.simulation.history import Violation
 from odradek.testing.simulation.occurrences import Occurrence
-from odradek.testing.simulation.run import Plan, Report, simulate
+from odradek.testing.simulation.run import OPTIONAL_CLIENTS, Plan, Report, simulate
 from odradek.testing.simulation.shrinking import shrink, timeline
 
 LINES = [
@@ -33,7 +33,7 @@ def test_faults_and_clients_that_are_not_needed_go() -> None:
     smallest = shrink(Plan(1), lambda plan: needs({2, 5}, "group", plan), lambda text: None)
     assert smallest is not None
     assert [one.number for one in smallest.plan.occurrences or ()] == [2, 5]
-    assert smallest.plan.without == {"transactions", "producer-1"}
+    assert smallest.plan.without == set(OPTIONAL_CLIENTS) - {"group"}
 
 
 def test_a_run_that_passes_cannot_be_shrunk() -> None:
