@@ -5,6 +5,7 @@ so that a producer that was interrupted by a restart is known by all of its last
 """
 
 import logging
+from collections.abc import Container
 
 from odradek.broker.log.batches import iterate_of_producers
 from odradek.broker.log.errors import CorruptFile
@@ -20,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 RECALL_BYTES = 1024 * 1024
 """Bytes of a log's end that are looked at for batches that a snapshot does not name."""
+LARGE_BATCHES_MAX = 64
+RECALL_BYTES_OF_LARGE = 16 * RECALL_BYTES
+"""Bytes that are looked at when at least half of `RECALL_BYTES` are so few batches of producers: that is as quick."""
 RECALL_AGE_MS = 10 * 60 * 1000
 """Into a log that was written to before that nobody repeats anything (delivery.timeout.ms is 2 minutes by default)."""
 
@@ -89,12 +93,10 @@ def _recall_batches(state: ProducerState, segments: list[Segment], now_ms: int) 
     waiting = {producer_id: producer for producer_id, producer in state.producers.items() if len(producer.batches) == 1}
     if not waiting:
         return
-    earlier = ProducerState()
     try:
-        for segment, begin, end in _lately_written(segments, state.map_end_offset, now_ms):
-            for batch in iterate_of_producers(segment.file, begin, end):
-                if batch.producer_id in waiting and not batch.is_control:
-                    earlier.append(batch, b"")
+        earlier, are_large = _last_batches(segments, waiting, state.map_end_offset, now_ms, RECALL_BYTES)
+        if are_large:
+            earlier, _ = _last_batches(segments, waiting, state.map_end_offset, now_ms, RECALL_BYTES_OF_LARGE)
     except CorruptBatch as bad:  # old damage: whoever reads there is told; the snapshot does for the producers
         logger.warning("%s: %s; earlier batches of its producers are not known", segments[-1].path(""), bad)
         return
@@ -104,10 +106,25 @@ def _recall_batches(state: ProducerState, segments: list[Segment], now_ms: int) 
             producer.batches[:] = found.batches
 
 
-def _lately_written(segments: list[Segment], end_offset: int, now_ms: int) -> list[tuple[Segment, int, int]]:
+def _last_batches(
+    segments: list[Segment], wanted: Container[int], end_offset: int, now_ms: int, size_bytes: int
+) -> tuple[ProducerState, bool]:
+    """Return what the last bytes before `end_offset` tell of the `wanted` producers, and whether batches are large."""
+    found, count, their_bytes = ProducerState(), 0, 0
+    for segment, begin, end in _lately_written(segments, end_offset, now_ms, size_bytes):
+        for batch in iterate_of_producers(segment.file, begin, end):
+            count, their_bytes = count + 1, their_bytes + batch.size_bytes
+            if batch.producer_id in wanted and not batch.is_control:
+                found.append(batch, b"")
+    return found, count <= LARGE_BATCHES_MAX and their_bytes >= RECALL_BYTES // 2
+
+
+def _lately_written(
+    segments: list[Segment], end_offset: int, now_ms: int, size_bytes: int
+) -> list[tuple[Segment, int, int]]:
     """Return the last bytes before `end_offset`, in order: segments with the positions where to begin and to end."""
     found: list[tuple[Segment, int, int]] = []
-    left = RECALL_BYTES
+    left = size_bytes
     for segment in reversed(segments):
         if segment.base_offset >= end_offset or not segment.size_bytes:
             continue

@@ -258,3 +258,23 @@ def test_a_log_that_is_gone_has_verified_nothing() -> None:
     assert guard is not None
     log.abandon()
     assert not log.is_verified(7, guard)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_large_batches_are_known_again_after_a_clean_restart(others: int) -> None:
+    """Five of the largest that librdkafka makes are five megabytes; another producer's may lie between them."""
+    files, value = SimulatedFiles(now_ms=ManualClock().now_ms), bytes(1_000_000)
+    log = open_test_log(make_environment(files), LogConfig(), clean=True)
+    batches = []
+    for sequence in range(IN_FLIGHT + 1):
+        for producer in range(PRODUCER, PRODUCER + 1 + others):
+            batches.append(
+                bytes(make_batch([value], producer_id=producer, sequence=sequence, timestamp_ms=time_of(sequence)))
+            )
+            log.append_as_leader(bytearray(batches[-1]), 0)
+    log.close()
+    log = open_test_log(make_environment(files), LogConfig(), clean=True)
+    end = log.log_end_offset
+    for batch in batches[-IN_FLIGHT * (1 + others) :]:
+        assert log.append_as_leader(bytearray(batch), 0).duplicate
+    assert log.log_end_offset == end
