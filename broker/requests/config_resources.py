@@ -16,6 +16,7 @@ from odradek.broker.settings.checks import check_live_change
 from odradek.broker.settings.definition import BadValue, UpdateMode
 from odradek.broker.settings.topic_overrides import validate_topic_config
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.security.errors import BadSecuritySetting
 from odradek.zk_schema.entity_settings import change_entity, stored_settings
 from odradek.zk_schema.store import StoreError
 from odradek.zk_schema.znodes.configs import BROKERS, DEFAULT_ENTITY, TOPICS
@@ -144,7 +145,7 @@ async def replace_settings(
         else:
             _check_broker_settings(broker, name, settings)
             settings = _with_passwords_closed(broker, name, settings)
-    except BadValue as error:
+    except (BadValue, BadSecuritySetting) as error:
         resource = f"ConfigResource(type={ResourceType(kind).name}, name='{name}')"
         code = ErrorCode.INVALID_CONFIG if kind == ResourceType.TOPIC else ErrorCode.INVALID_REQUEST
         raise refuse(code, f"Invalid config value for resource {resource}: {error}") from None
@@ -162,8 +163,8 @@ def _with_passwords_closed(broker: Services, name: str, settings: Mapping[str, s
 
 
 def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, str]) -> None:
-    """Check a broker's new settings; unknown names are let through. Raises BadValue, or KafkaError INVALID_REQUEST:
-    Kafka's own code here (KAFKA-13609)."""
+    """Check a broker's new settings; unknown names are let through. Raises BadValue, BadSecuritySetting for keys that
+    cannot be read, or KafkaError INVALID_REQUEST: Kafka's own code here (KAFKA-13609)."""
     known = {one: setting for one in settings if (setting := known_setting(one)) is not None}
     _refuse_some(
         "Cannot update these configs dynamically", (one for one, setting in known.items() if not setting.changes_live)
@@ -190,6 +191,20 @@ def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, s
         changed = broker.config.with_dynamic(settings, layers.dynamic_broker)
     check_live_change(layers, changed.layers)
     _check_listeners(broker.config, changed)
+    if any(one.live == "tls" and layers.given(key) != changed.layers.given(key) for key, one in known.items()):
+        _check_keys(changed)
+
+
+def _check_keys(config: BrokerConfig) -> None:
+    """Read the keys and certificates of all listeners, as they are to be. Raises BadSecuritySetting."""
+    protected = [one for one in config.listeners if one.protocol in ("SSL", "SASL_SSL")]
+    if not protected:
+        return
+    from odradek.broker.security.listener_security import TlsListener
+    from odradek.broker.security.listener_security import settings_of as settings_of_listener
+
+    for listener in protected:
+        TlsListener(settings_of_listener(config, listener.name))
 
 
 def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:

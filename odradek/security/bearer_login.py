@@ -36,7 +36,7 @@ def bearer_login(look: Look, jaas: JaasEntry | None) -> Login:
     if provider is not None:
         if not callable(getattr(provider, "token", None)):
             raise BadSecuritySetting("sasl.oauth.token.provider", "has no method token()")
-        return Login("OAUTHBEARER", lambda _: BearerClient(str(provider.token()), extensions), blocks=True)
+        return Login("OAUTHBEARER", lambda _: BearerClient(_checked(provider.token()), extensions), blocks=True)
     if endpoint is not None:
         return Login("OAUTHBEARER", lambda _: BearerClient(_fetch(look, endpoint, options), extensions), blocks=True)
     claims = {
@@ -100,8 +100,8 @@ def _from_issuer(look: Look, endpoint: str, options: dict[str, str]) -> str:
     return _checked(token)
 
 
-def _checked(token: str) -> str:
+def _checked(token: Any) -> str:
     """Return the token. Raises AuthenticationFailed for one that could end the message that it stands in."""
-    if not token or any(not 0x21 <= ord(letter) <= 0x7E for letter in token):
+    if not isinstance(token, str) or not token or any(not 0x21 <= ord(letter) <= 0x7E for letter in token):
         raise AuthenticationFailed("what came by is no token")
     return token

@@ -195,6 +195,11 @@ def test_a_listener_with_tls_is_added_and_its_key_is_kept_encrypted() -> None:
         await store.start(1000)
         data, _ = await store.get("/config/brokers/0")
         assert b"86400000" in data and b"encryptedPassword" in data and b"PRIVATE" not in data
+        for unreadable in ("rubbish", "secret".join(pair.key_pem().decode().splitlines(True)[::2])):
+            with pytest.raises(KafkaError, match=r"INVALID_REQUEST.*ssl\.keystore\.key: no private key") as refused:
+                await broker.alter(listener_name_safe_ssl_keystore_key=unreadable)
+            assert "secret" not in str(refused.value) and "rubbish" not in str(refused.value)
+        assert (await store.get("/config/brokers/0"))[0] == data, "the next start would have had no keys"
         security = ClientSecurity.read("SSL", look.get)
         network = SecureNetwork(broker.cluster.network.host("client"), broker.clock, security)
         for life in range(2):

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -70,3 +71,10 @@ def test_the_secret_does_not_go_where_an_issuer_sends_us(issuer: str) -> None:
         login(f"{issuer}/moved")
     assert [path for path, *_ in Issuer.asked] == ["/moved"]
     assert "my secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("token", [None, "", b"abc", "abc\x01auth=Bearer another", "with blank"])
+def test_what_an_application_gives_must_be_a_token(token: Any) -> None:
+    look = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauth.token.provider": SimpleNamespace(token=lambda: token)}
+    with pytest.raises(AuthenticationFailed, match="what came by is no token"):
+        read_login(look.get).new("broker")
