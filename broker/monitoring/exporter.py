@@ -36,7 +36,7 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 JSON: Final = "application/json"
 REQUEST_BYTES_MAX: Final = 8192
 CONNECTIONS_MAX: Final = 16
-"""Further ones are closed at once."""
+"""A further one takes the place of the oldest that has asked nothing yet, or is closed: probes must come through."""
 IDLE_MS: Final = 30_000.0
 """Whoever sends no request, or takes no byte of the answer, for so long is gone."""
 PIECES_PER_LOOK: Final = 32
@@ -49,7 +49,8 @@ class Exporter:
     def __init__(self, network: Network, clock: Clock, tasks: Tasks) -> None:
         self._network, self._clock, self._tasks = network, clock, tasks
         self._listener: Listener | None = None
-        self._open: set[_Exchange] = set()
+        self._open: dict[_Exchange, None] = {}
+        """As they came."""
         self._broker: Observed | None = None
 
     def listen(self, host: str, port: int) -> int:
@@ -73,9 +74,12 @@ class Exporter:
 
     def _accepted(self, endpoint: Endpoint) -> None:
         if len(self._open) >= CONNECTIONS_MAX:
-            endpoint.close()
-            return
-        self._open.add(_Exchange(endpoint, self._clock, self._asked, self._open.discard))
+            silent = next((one for one in self._open if not one.has_asked), None)
+            if silent is None:
+                endpoint.close()
+                return
+            silent.close()
+        self._open[_Exchange(endpoint, self._clock, self._asked, lambda one: self._open.pop(one, None))] = None
 
     def _asked(self, exchange: "_Exchange", target: str) -> None:
         self._tasks.spawn("metrics", lambda: self._answer(exchange, target), OnDeath.REPORT)
@@ -157,6 +161,8 @@ class _Exchange:
         closed: Callable[["_Exchange"], object],
     ) -> None:
         self._endpoint, self._clock, self._asked, self._closed = endpoint, clock, asked, closed
+        self.has_asked = False
+        """The whole request has come."""
         self._received = bytearray()
         self._unsent = memoryview(b"")
         self._head_only = False
@@ -199,6 +205,7 @@ class _Exchange:
             self._take(bytes(self._received).partition(b"\r\n")[0].decode("latin-1").split(" "))
 
     def _take(self, words: list[str]) -> None:
+        self.has_asked = True
         if len(words) != 3 or words[0] not in ("GET", "HEAD") or not words[2].startswith("HTTP/1."):
             self.answer(400, TEXT, b"GET or HEAD, please\n")
             return

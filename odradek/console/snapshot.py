@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from odradek.client.metadata import Node, PartitionInfo, TopicInfo
+from odradek.client.metadata import Node, TopicInfo
 from odradek.protocol.primitives import ZERO_UUID
 
 NO_BROKER = -1
@@ -54,11 +54,6 @@ class BrokerProcess(NamedTuple):
     """For people."""
     actions: Sequence[str]
     """What can be done to it now."""
-
-
-def is_under_replicated(partition: PartitionInfo) -> bool:
-    """Tell whether a replica is not in sync."""
-    return len(partition.isr) < len(partition.replicas)
 
 
 def cluster_model(snapshot: Snapshot, processes: Iterable[BrokerProcess] = ()) -> Model:

@@ -151,7 +151,6 @@ class Facts:
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     groups: Mapping[str, GroupFacts] = field(default_factory=dict)
     journals: Mapping[int, JournalFacts] = field(default_factory=dict)
-    saw_zookeeper: bool = False
     unknown: tuple[str, ...] = ()
     """Sentences about what could not be learned, and why."""
     broker_files: Mapping[int, str] = field(default_factory=dict)

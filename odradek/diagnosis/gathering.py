@@ -114,7 +114,6 @@ class Gathering:
             topics=topics,
             groups=groups,
             journals=await self._journals(brokers),
-            saw_zookeeper=seen is not None,
             unknown=tuple(dict.fromkeys([*self._unknown, *([] if seen is None else seen.unreadable)])),
             broker_files=broker_files or {},
         )

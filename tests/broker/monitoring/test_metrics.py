@@ -38,6 +38,7 @@ from odradek.testing.way_through import (
     produce_request,
 )
 from odradek.world.durations import Durations
+from odradek.world.network import Endpoint
 
 # Names that public dashboards query, as data: nothing else of them is here. Left out is what Kubernetes tells.
 
@@ -266,15 +267,23 @@ def test_other_paths_and_other_words_are_refused() -> None:
     play(scene, brokers=1)
 
 
-def test_who_connects_and_says_nothing_takes_no_place_for_ever() -> None:
+def test_who_connects_and_says_nothing_keeps_no_probe_out() -> None:
+    """A broker whose /live is not answered is killed by Kubernetes."""
+
     async def scene(cluster: EmbeddedCluster) -> None:
         host = cluster.network.host("idle")
-        for _ in range(CONNECTIONS_MAX):
-            await host.connect("broker-0", METRICS_PORT)
+        silent = [await host.connect("broker-0", METRICS_PORT) for _ in range(CONNECTIONS_MAX)]
         await asyncio.sleep(1)
-        assert (await get(cluster, cluster.brokers[0], "/metrics"))[0] == ""
+        assert (await get(cluster, cluster.brokers[0], "/live"))[0] == "HTTP/1.1 200 OK"
+        assert [_is_closed(one) for one in silent] == [True] + [False] * (CONNECTIONS_MAX - 1)
         await asyncio.sleep(31)
-        assert (await get(cluster, cluster.brokers[0], "/metrics"))[0] == "HTTP/1.1 200 OK"
+        assert all(_is_closed(one) for one in silent)
+
+    def _is_closed(endpoint: Endpoint) -> bool:
+        try:
+            return endpoint.receive_into(memoryview(bytearray(1))) == 0
+        except BlockingIOError:
+            return False
 
     play(scene, brokers=1)
 
