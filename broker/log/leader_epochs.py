@@ -101,15 +101,20 @@ class LeaderEpochs:
 class EpochFile:
     """A partition's `leader-epoch-checkpoint`. Written at each change, synced with the next flush of the log."""
 
-    __slots__ = ("_files", "_waiting", "path", "unsynced", "written")
+    __slots__ = ("_directory", "_files", "_waiting", "unsynced", "written")
 
     def __init__(self, files: Files, directory: str) -> None:
-        self.path = f"{directory}/{LEADER_EPOCHS}"
+        self._directory = directory
         self.unsynced = False
         self.written = 0
         """Count of how often it was written."""
         self._files = files
         self._waiting: bytes | None = None
+
+    @property
+    def path(self) -> str:
+        """Return where the file is."""
+        return f"{self._directory}/{LEADER_EPOCHS}"
 
     @property
     def waits_for_room(self) -> bool:
@@ -145,4 +150,4 @@ class EpochFile:
 
     def moved_to(self, directory: str) -> None:
         """Take the new name of the log's directory."""
-        self.path = f"{directory}/{LEADER_EPOCHS}"
+        self._directory = directory

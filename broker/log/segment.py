@@ -46,8 +46,8 @@ class Segment:
 
     __slots__ = (
         "_begins_with_messages", "_bytes_since_index_entry", "_file", "_files", "_index_interval_bytes", "_largest",
-        "_offset_index", "_preallocated", "_prefix", "_time_index", "base_offset", "created_ms", "first_timestamp_ms",
-        "largest_is_confirmed", "roll_jitter_ms", "size_bytes", "transactions",
+        "_offset_index", "_preallocated", "_prefix", "_time_index", "_transactions", "base_offset", "created_ms",
+        "first_timestamp_ms", "largest_is_confirmed", "roll_jitter_ms", "size_bytes",
     )  # fmt: skip
 
     def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
@@ -57,7 +57,7 @@ class Segment:
         self.roll_jitter_ms = 0
         self._files = files
         self._prefix = f"{directory}/{base_offset:020d}"
-        self.transactions = TransactionIndex(files, self.path(TRANSACTION_INDEX))
+        self._transactions: TransactionIndex | None = None
         self._index_interval_bytes = config.index_interval_bytes
         self.created_ms = created_ms
         self._preallocated = config.preallocate
@@ -76,7 +76,7 @@ class Segment:
     def moved_to(self, directory: str) -> None:
         """The directory was renamed; open files stay open."""
         self._prefix = f"{directory}/{self.base_offset:020d}"
-        self.transactions = TransactionIndex(self._files, self.path(TRANSACTION_INDEX))
+        self._transactions = None
 
     def load_size(self) -> None:
         """Take the file as it is on the disk, indexes to be loaded when needed."""
@@ -340,6 +340,13 @@ class Segment:
 
     # transactions
 
+    @property
+    def transactions(self) -> TransactionIndex:
+        """Index of its aborted transactions, made when it is first needed: most segments have none."""
+        if self._transactions is None:
+            self._transactions = TransactionIndex(self._files, self.path(TRANSACTION_INDEX))
+        return self._transactions
+
     def aborted_transactions(self) -> list[AbortedTransaction]:
         """Return those whose marker lies in this segment. Raises CorruptFile."""
         return self.transactions.entries()
@@ -378,8 +385,7 @@ class Segment:
     def release(self) -> None:
         """Give up the descriptor and the indexes; whoever still sends from the file keeps it."""
         self._file = None
-        self._offset_index = self._time_index = None
-        self.transactions.release()
+        self._offset_index = self._time_index = self._transactions = None
 
     def close_file(self) -> None:
         """Give up the descriptor until somebody needs it again: a log that rests takes none."""

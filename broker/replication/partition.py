@@ -8,6 +8,7 @@ znode: which ISR). A request that carries an older one changes nothing.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from odradek.broker.log.local_log import LogSlice
@@ -21,6 +22,7 @@ from odradek.world.files import Buffer
 
 NO_LEADER = -1
 NO_EPOCH = -1
+BROKER_SETS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,12 @@ class PartitionView:
     replicas: tuple[int, ...]
     recovering: bool = False
     """The election was unclean, and no leader since has said that the partition has recovered (KIP-704)."""
+
+
+@lru_cache(BROKER_SETS_MAX)
+def broker_set(brokers: tuple[int, ...]) -> frozenset[int]:
+    """Return the set of these brokers, the same one each time: partitions are many, and different ISRs few."""
+    return frozenset(brokers)
 
 
 class FollowerSession(Protocol):
@@ -186,7 +194,7 @@ class Partition:
         self.leader, self.leader_epoch = view.leader, view.leader_epoch
         self.partition_epoch = view.partition_epoch
         self.replicas = view.replicas
-        self.committed_isr = frozenset(view.isr)
+        self.committed_isr = broker_set(view.isr)
 
     def check_leadership(self, current_leader_epoch: int = NO_EPOCH, *, or_follower: bool = False) -> ErrorCode:
         """Return why a client that names `current_leader_epoch` (-1: none) cannot be served here; NONE if it can.
@@ -414,7 +422,7 @@ class Partition:
         """
         if self.pending_isr is not pending or partition_epoch < self.partition_epoch:
             return False
-        self.committed_isr = frozenset(isr)
+        self.committed_isr = broker_set(tuple(isr))
         self.partition_epoch = partition_epoch
         self.pending_isr = None
         return self.advance_high_watermark()
