@@ -249,13 +249,16 @@ def nothing_is_left_to_others(request: pytest.FixtureRequest) -> Iterator[None]:
         assert not foreign, f"clients that nobody closed: {foreign}"
         return
     threads, shared = set(threading.enumerate()), what_is_shared()
+    known = set(logging.Logger.manager.loggerDict)
     yield
     left = [one for one in threading.enumerate() if one not in threads and not one.name.startswith(ASYNCIOS_OWN)]
     for thread in left:
         thread.join(ENDING_SECONDS)
     assert not (running := [thread.name for thread in left if thread.is_alive()]), f"threads that go on: {running}"
     now = what_is_shared()
-    assert not (changed := sorted(name for name in {*now, *shared} if now.get(name) != shared.get(name))), changed
+    imported = {f"logger: {name}" for name in logging.Logger.manager.loggerDict if name not in known}
+    changed = sorted(name for name in {*now, *shared} - imported if now.get(name) != shared.get(name))
+    assert not changed, f"changed for the tests after it: {changed}"
 
 
 def what_is_shared() -> dict[str, object]:
