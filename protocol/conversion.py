@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from odradek.protocol import compression
-from odradek.protocol.message_set import LegacyMessage, add_records, down_convert, read_message
+from odradek.protocol.message_set import LegacyMessage, add_records, down_convert_in_steps, read_message
 from odradek.protocol.primitives import Buffer
 from odradek.protocol.record_batch import (
     CODEC_MASK,
@@ -25,6 +25,8 @@ from odradek.protocol.record_batch import (
     read_header,
 )
 from odradek.protocol.records import Columns, decode_records, encode_batch
+from odradek.protocol.records_in_steps import decode_in_steps, encode_in_steps
+from odradek.protocol.steps import STEP_RECORDS, Steps, at_once
 
 RUN_BYTES: Final = 64 * 1024
 """Size up to which single messages become one batch."""
@@ -49,7 +51,7 @@ def records_of(batch: Buffer) -> Columns:
     if entry is None or entry.magic == MAGIC_V2:
         return decode_records(batch)
     columns = Columns([], [], [], [])
-    add_records(columns, read_message(batch, 0, entry.size_bytes))
+    at_once(add_records(columns, read_message(batch, 0, entry.size_bytes)))
     return columns
 
 
@@ -57,8 +59,14 @@ def records_of(batch: Buffer) -> Columns:
 
 
 def to_batches(records: Buffer, *, compressed: bool) -> Iterator[Buffer]:
+    """Do what `batches_in_steps` does, without a pause."""
+    return (piece for piece in batches_in_steps(records, compressed=compressed) if piece is not None)
+
+
+def batches_in_steps(records: Buffer, *, compressed: bool) -> Iterator[Buffer | None]:
     """Record batches with all that is in `records`, those that are there already as they are. A cut-off end is left.
 
+    None comes where a pause may be made, as one batch may take long.
     `compressed`: a batch from a wrapper gets the wrapper's codec. Neighbours that are not compressed share a batch.
     There are no leader epochs in old formats, so such batches have none (-1), and no timestamps in magic 0 (-1).
     Raises CorruptBatch, also for a wrong checksum.
@@ -71,21 +79,23 @@ def to_batches(records: Buffer, *, compressed: bool) -> Iterator[Buffer]:
             if entry.magic != MAGIC_V2:
                 message = read_message(records, entry.position, entry.size_bytes)
             if run and (message is None or run_bytes >= RUN_BYTES or not _same_batch(run, message)):
-                yield _batch(run, compression.NONE)
+                yield (yield from _batch(run, compression.NONE))
                 run, run_bytes = [], 0
             if message is None:
                 yield memoryview(records)[entry.position : entry.position + entry.size_bytes]
             elif message.codec != compression.NONE:
-                yield _batch([message], message.codec if compressed else compression.NONE)
+                yield (yield from _batch([message], message.codec if compressed else compression.NONE))
             else:
                 run.append(message)
                 run_bytes += message.size_bytes
+                if len(run) % STEP_RECORDS == 0:
+                    yield None
     except CorruptBatch:
         if run:  # what is good comes first
-            yield _batch(run, compression.NONE)
+            yield (yield from _batch(run, compression.NONE))
         raise
     if run:
-        yield _batch(run, compression.NONE)
+        yield (yield from _batch(run, compression.NONE))
 
 
 def _same_batch(run: list[LegacyMessage], message: LegacyMessage) -> bool:
@@ -100,15 +110,16 @@ def _same_batch(run: list[LegacyMessage], message: LegacyMessage) -> bool:
     )
 
 
-def _batch(run: list[LegacyMessage], codec: int) -> bytearray:
+def _batch(run: list[LegacyMessage], codec: int) -> Steps[bytearray]:
     columns = Columns([], [], [], [])
     for message in run:
-        add_records(columns, message)
+        yield from add_records(columns, message)
     offsets = columns.offsets
     if any(one >= following for one, following in pairwise(offsets)):
         raise CorruptBatch(run[0].position, f"offsets do not rise: {offsets[:10]}")
     if offsets[-1] - offsets[0] > MAX_INT32:
         raise CorruptBatch(run[0].position, f"offsets from {offsets[0]} to {offsets[-1]} in one message")
+    section = yield from encode_in_steps(columns, [offset - offsets[0] for offset in offsets], codec)
     return encode_batch(
         offsets[0],
         columns.timestamps,
@@ -117,15 +128,17 @@ def _batch(run: list[LegacyMessage], codec: int) -> bytearray:
         offsets=offsets,
         codec=codec,
         log_append_time_ms=run[0].timestamp if run[0].is_log_append_time else None,
+        section=section,
     )
 
 
 # ---- downwards
 
 
-def to_messages(records: Buffer, magic: int, from_offset: int) -> Iterator[Buffer]:
+def messages_in_steps(records: Buffer, magic: int, from_offset: int) -> Iterator[Buffer | None]:
     """Messages of at most `magic` (0 or 1) with what such a reader can have, older ones as they are.
 
+    None comes where a pause may be made, as one batch may take long.
     Headers, control batches, producer ids and epochs are dropped. A compressed batch stays one wrapper; of others the
     records before `from_offset`, which is where the reader wants to begin, are left out: without wrapper each would be
     a message of its own, and librdkafka relies on their absence. Raises CorruptBatch, and UnknownCodec for zstd.
@@ -134,25 +147,26 @@ def to_messages(records: Buffer, magic: int, from_offset: int) -> Iterator[Buffe
         if entry.magic <= magic:
             yield memoryview(records)[entry.position : entry.position + entry.size_bytes]
         elif entry.magic == MAGIC_V2:
-            yield _messages_of_batch(records, entry, magic, from_offset)
+            yield (yield from _messages_of_batch(records, entry, magic, from_offset))
         else:
             message = read_message(records, entry.position, entry.size_bytes)
             columns = Columns([], [], [], [])
-            add_records(columns, message)
-            yield down_convert(columns, magic, message.codec)
+            yield from add_records(columns, message)
+            yield (yield from down_convert_in_steps(columns, magic, message.codec))
 
 
-def _messages_of_batch(records: Buffer, entry: Entry, magic: int, from_offset: int) -> bytes:
+def _messages_of_batch(records: Buffer, entry: Entry, magic: int, from_offset: int) -> Steps[bytes]:
     header = read_header(records, entry.position)
     if header.is_control:
         return b""
     if header.attributes & CODEC_MASK == compression.ZSTD:
         raise compression.UnknownCodec("zstd does not exist in message sets")
     check_crc(records, entry.position, header)
-    columns = decode_records(records, entry.position)
+    columns = yield from decode_in_steps(records, entry.position, header, compression.MAX_DECOMPRESSED_BYTES)
     if header.codec == compression.NONE:
         columns = _from_offset(columns, from_offset)
-    return down_convert(columns, magic, header.codec, log_append_time=header.is_log_append_time)
+    steps = down_convert_in_steps(columns, magic, header.codec, log_append_time=header.is_log_append_time)
+    return (yield from steps)
 
 
 def _from_offset(columns: Columns, offset: int) -> Columns:

@@ -27,6 +27,7 @@ from odradek.protocol.record_batch import (
     entries,
 )
 from odradek.protocol.records import Columns
+from odradek.protocol.steps import STEP_RECORDS, Steps, at_once
 
 MAGIC_V0: Final = 0
 MAGIC_V1: Final = 1
@@ -118,17 +119,19 @@ def up_convert(
     columns = Columns([], [], [], [])
     room = decompressed_limit
     for message in messages(message_set, allow_partial_tail=allow_partial_tail):
-        room -= add_records(columns, message, room)
+        room -= at_once(add_records(columns, message, room))
     return columns
 
 
-def add_records(columns: Columns, message: LegacyMessage, limit: int = compression.MAX_DECOMPRESSED_BYTES) -> int:
-    """Add the records of one message, opened if it is a wrapper; the size that it decompressed to, else 0.
+def add_records(
+    columns: Columns, message: LegacyMessage, limit: int = compression.MAX_DECOMPRESSED_BYTES
+) -> Steps[int]:
+    """Add the records of one message, opened if it is a wrapper; return the size that it decompressed to, else 0.
 
     Raises CorruptBatch.
     """
     if message.codec != compression.NONE:
-        return _open_wrapper(columns, message, limit)
+        return (yield from _open_wrapper(columns, message, limit))
     value = None if message.value is None else bytes(message.value)
     _add(columns, message.offset, message.timestamp, message.key, value)
     return 0
@@ -141,21 +144,29 @@ def _add(columns: Columns, offset: int, timestamp: int, key: bytes | None, value
     columns.values.append(value)
 
 
-def _open_wrapper(columns: Columns, wrapper: LegacyMessage, limit: int) -> int:
+def _open_wrapper(columns: Columns, wrapper: LegacyMessage, limit: int) -> Steps[int]:
     """Add what is in a compressed message; the size it decompressed to."""
     if wrapper.value is None or wrapper.codec > compression.LZ4:
         raise InvalidWrapper(wrapper.position, f"compressed message of codec {wrapper.codec}, value {wrapper.value!r}")
+    inner: list[LegacyMessage] = []
     try:
-        content = compression.decompress(wrapper.codec, wrapper.value, limit, lenient_lz4=wrapper.magic == MAGIC_V0)
-        inner = list(messages(content))
+        content = yield from compression.decompress_in_steps(
+            wrapper.codec, wrapper.value, limit, lenient_lz4=wrapper.magic == MAGIC_V0
+        )
+        for message in messages(content):
+            inner.append(message)
+            if len(inner) % STEP_RECORDS == 0:
+                yield
     except (CorruptBatch, compression.BadCompression) as reason:
         raise CorruptBatch(wrapper.position, f"compressed messages: {reason}") from None
     if not inner:
         raise InvalidWrapper(wrapper.position, "compressed message with nothing in it")
     base = _first_offset(wrapper, inner[-1].offset)
-    if base + max(message.offset for message in inner) > MAX_INT64:
-        raise InvalidWrapper(wrapper.position, f"offsets that go beyond {MAX_INT64}")
-    for message in inner:
+    for index, message in enumerate(inner):
+        if index % STEP_RECORDS == 0:
+            yield
+        if base + message.offset > MAX_INT64:
+            raise InvalidWrapper(wrapper.position, f"offsets that go beyond {MAX_INT64}")
         if message.codec != compression.NONE:
             raise InvalidWrapper(wrapper.position, "a compressed message in a compressed message")
         take_wrapper_time = wrapper.is_log_append_time and message.magic == MAGIC_V1
@@ -203,6 +214,13 @@ def down_convert(
     log_append_time: bool = False,
     level: int | None = None,
 ) -> bytes:
+    """Do what `down_convert_in_steps` does, at once."""
+    return at_once(down_convert_in_steps(columns, magic, codec, log_append_time=log_append_time, level=level))
+
+
+def down_convert_in_steps(
+    columns: Columns, magic: int, codec: int, *, log_append_time: bool = False, level: int | None = None
+) -> Steps[bytes]:
     """Return a message set of these records, in one wrapper unless `codec` is NONE. What a format lacks is dropped.
 
     `log_append_time`: the timestamps are the broker's. Control records must not be among them: old formats have none.
@@ -215,12 +233,14 @@ def down_convert(
     time_bit = LOG_APPEND_TIME_BIT if log_append_time and magic == MAGIC_V1 else 0
     base = columns.offsets[0] if magic == MAGIC_V1 and codec != compression.NONE else 0
     out = bytearray()
-    for offset, timestamp, key, value in zip(
-        columns.offsets, columns.timestamps, columns.keys, columns.values, strict=True
+    for index, (offset, timestamp, key, value) in enumerate(
+        zip(columns.offsets, columns.timestamps, columns.keys, columns.values, strict=True)
     ):
+        if index % STEP_RECORDS == 0:
+            yield
         out += encode_message(magic, offset - base, timestamp, key, value, time_bit)
     if codec == compression.NONE:
         return bytes(out)
-    content = compression.compress(codec, out, level=level, broken_lz4_checksum=magic == MAGIC_V0)
+    content = yield from compression.compress_in_steps(codec, out, level=level, for_magic_0=magic == MAGIC_V0)
     last = columns.offsets[-1]
     return bytes(encode_message(magic, last, max(columns.timestamps), None, content, codec | time_bit))

@@ -160,12 +160,14 @@ def encode_batch(
     partition_leader_epoch: int = NO_LEADER_EPOCH,
     log_append_time_ms: int | None = None,
     delete_horizon_ms: int | None = None,
+    section: bytes | None = None,
 ) -> bytearray:
     """Encode one batch of at least one record.
 
     `headers`, or the same as Columns has it in `raw_headers`. `offsets`: where they are not base_offset, base_offset
     + 1, …; `last_offset`: where it is not the last record's (both: compaction keeps a batch's span and leaves gaps).
-    `log_append_time_ms`: makes it a batch of LogAppendTime. `delete_horizon_ms`: compaction's.
+    `log_append_time_ms`: makes it a batch of LogAppendTime. `delete_horizon_ms`: compaction's. `section`: these records
+    as they stand in the batch, from `encode_in_steps`.
     """
     count = len(timestamps)
     assert count > 0 and len(keys) == count and len(values) == count, (count, len(keys), len(values))
@@ -173,7 +175,10 @@ def encode_batch(
         raw_headers = [encode_headers(one) for one in headers]
     base_timestamp = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
     deltas = range(count) if offsets is None else [offset - base_offset for offset in offsets]
-    section = _encode_section(deltas, timestamps, base_timestamp, keys, values, raw_headers)
+    if section is None:
+        section = encode_section(deltas, timestamps, base_timestamp, keys, values, raw_headers)
+        if codec != compression.NONE:
+            section = compression.compress(codec, section, level=level)
     header = BatchHeader(
         base_offset,
         0,
@@ -189,10 +194,10 @@ def encode_batch(
         base_sequence,
         count,
     )
-    return assemble(header, section if codec == compression.NONE else compression.compress(codec, section, level=level))
+    return assemble(header, section)
 
 
-def _encode_section(
+def encode_section(
     deltas: Sequence[int],
     timestamps: Sequence[int],
     base_timestamp: int,
@@ -284,14 +289,19 @@ def decode_records(
     return columns
 
 
+def stored_section(batch: Buffer, at: int, header: BatchHeader) -> memoryview:
+    """The records of the batch at `at` as they stand in it. Raises CorruptBatch when it is cut off."""
+    size = header.size_bytes
+    if len(batch) - at < size:
+        raise CorruptBatch(at, f"{size} bytes announced, {len(batch) - at} there")
+    return memoryview(batch)[at + HEADER_BYTES : at + size]
+
+
 def section_of(
     batch: Buffer, at: int, header: BatchHeader, decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES
 ) -> bytes:
     """The records of the batch at `at`, uncompressed. Raises CorruptBatch when it is cut off or does not decompress."""
-    size = header.size_bytes
-    if len(batch) - at < size:
-        raise CorruptBatch(at, f"{size} bytes announced, {len(batch) - at} there")
-    section = memoryview(batch)[at + HEADER_BYTES : at + size]
+    section = stored_section(batch, at, header)
     if header.codec == compression.NONE:
         return bytes(section)
     try:

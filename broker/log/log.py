@@ -60,7 +60,7 @@ class Appended(NamedTuple):
 class Log(LocalLog):
     """Log of a partition replica, opened by `recovery.log_opening.open_log`. All offsets are absolute."""
 
-    __slots__ = ("_is_prepared", "_rewrites", "_unwritten_epoch", "clean_end_offset", "epochs", "producers")
+    __slots__ = ("_is_prepared", "_unwritten_epoch", "clean_end_offset", "epochs", "producers", "rewrites")
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Log(LocalLog):
         self.producers = producers
         self.clean_end_offset = -1
         """Log end at the last close; -1 when that was not a clean one."""
-        self._rewrites = rewriting.needed(config)
+        self.rewrites = rewriting.needed(config)  # True if the topic has rules that look at records
         self._is_prepared = self._unwritten_epoch = False
 
     # appending
@@ -102,7 +102,7 @@ class Log(LocalLog):
         """Give offsets to whole v2 batches and write them with one call, all or none. `records` is patched in place.
 
         `guard`: from `begin_verification`, for a client's batch that may begin a transaction; None when there is none.
-        Raises KafkaError, nothing written: what `checked_fields`, `ProducerState.check_batch` and `rewriting.rewrite`
+        Raises KafkaError, nothing written: what `checked_fields`, `ProducerState.check_batch` and `rewriting.apply`
         raise, RECORD_LIST_TOO_LARGE when they exceed `segment.bytes`, KAFKA_STORAGE_ERROR when the disk is full.
         Raises StorageFailure.
         """
@@ -110,9 +110,9 @@ class Log(LocalLog):
         view = memoryview(records)
         from_client = origin is Origin.CLIENT
         append_time_ms = -1
-        if self._rewrites:
+        if self.rewrites:
             name = f"{self.topic}-{self.partition}"
-            view, append_time_ms = rewriting.rewrite(config, name, view, self.environment.clock.now_ms())
+            view, append_time_ms = rewriting.apply(config, name, records, self.environment.clock.now_ms())
         first_offset = next_offset = self.log_end_offset
         batches: list[Batch] = []
         at, end = 0, len(view)
@@ -437,4 +437,4 @@ class Log(LocalLog):
     def configure(self, config: LogConfig) -> None:
         """Obey other settings of the topic from now on."""
         self.config = config
-        self._rewrites = rewriting.needed(config)
+        self.rewrites = rewriting.needed(config)

@@ -9,24 +9,32 @@ from typing import NamedTuple
 from odradek.broker.settings.topic_settings import CREATE_TIME, LOG_APPEND_TIME, NO_LIMIT_MS, LogConfig
 from odradek.protocol.compression import codec_number
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.primitives import Buffer
 from odradek.protocol.record_batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
     HEADER_BYTES,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     BatchHeader,
     BatchTooLarge,
     CorruptBatch,
+    batches,
     check_crc,
     read_header,
     set_log_append_time,
 )
-from odradek.protocol.records import Columns, decode_records, encode_batch
+from odradek.protocol.records import Columns, encode_batch
+from odradek.protocol.records_in_steps import decode_in_steps, encode_in_steps
+from odradek.protocol.steps import STEP_RECORDS, Steps, at_once
 
 PRODUCER = "producer"
 EXPANSION_MAX = 16
-"""A batch whose records are looked at may decompress to so many times `max.message.bytes`: a bomb of a kilobyte would
-otherwise keep the loop busy for seconds, and its records a hundred times its memory. Kafka takes it. The answer is
-MESSAGE_TOO_LARGE: to that producers send the records again in smaller batches."""
+"""A batch whose records are looked at may decompress to so many times `max.message.bytes`: the records of a bomb of a
+kilobyte would otherwise take thousands of times its memory. Kafka takes it. The answer is MESSAGE_TOO_LARGE: to that
+producers send the records again in smaller batches."""
+BYTES_AT_ONCE = 4096
+"""A batch of no more bytes is gone through in a millisecond or two, unless it is compressed."""
 RECORD_ERRORS_MAX = 10_000
 """Bad records of one batch that an answer names one by one; a compressed batch of a megabyte can hold millions."""
 RECORD_ERRORS_TOLD = 3
@@ -76,15 +84,40 @@ def needed(config: LogConfig) -> bool:
     )
 
 
-def rewrite(config: LogConfig, partition: str, records: memoryview, now_ms: int) -> tuple[memoryview, int]:
+class Rewritten(bytearray):
+    """Batches as the rules of `config` want them, but for the time of the append."""
+
+    config: LogConfig
+
+
+def takes_long(records: Buffer) -> bool:
+    """Tell whether `rewrite` may need more than a moment for this batch."""
+    return len(records) > BYTES_AT_ONCE or records[ATTRIBUTES_AT + 1] & CODEC_MASK != 0
+
+
+def apply(config: LogConfig, partition: str, records: memoryview | bytearray, now_ms: int) -> tuple[memoryview, int]:
     """Return the batches as this topic has them, and the log append time given to them or -1.
+
+    What `rewrite` has done before, under the same settings, is not done again. Raises what that raises.
+    """
+    done = isinstance(records, Rewritten) and records.config is config
+    view = memoryview(records if done else at_once(rewrite(config, partition, memoryview(records), now_ms)))
+    if config.message_timestamp_type != LOG_APPEND_TIME:
+        return view, -1
+    for at, _ in batches(view):
+        set_log_append_time(view, at, now_ms)
+    return view, now_ms
+
+
+def rewrite(config: LogConfig, partition: str, records: memoryview, now_ms: int) -> Steps[Rewritten]:
+    """Return the batches as this topic has them, for `apply`.
 
     `partition`: `topic-0`, for the texts of errors. Raises BadRecords; KafkaError INVALID_TIMESTAMP for a batch of
     LogAppendTime, CORRUPT_MESSAGE for a damaged one, MESSAGE_TOO_LARGE for one that is too large or decompresses to too
     much. The checks of headers come after this, on the result.
     """
-    append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
-    parts: list[memoryview | bytearray] = []
+    result = Rewritten()
+    result.config = config
     at = 0
     try:
         while at < len(records):
@@ -95,48 +128,50 @@ def rewrite(config: LogConfig, partition: str, records: memoryview, now_ms: int)
                     ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes, max.message.bytes is {config.max_message_bytes}"
                 )
             check_crc(records, at, header)
-            parts.append(_rewrite_batch(config, partition, records[at : at + size], header, now_ms, append_time_ms))
+            result += yield from _rewrite_batch(config, partition, records[at : at + size], header, now_ms)
             at += size
     except BatchTooLarge as large:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(large)) from None
     except CorruptBatch as bad:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(bad)) from None
-    return memoryview(parts[0] if len(parts) == 1 else bytearray(b"".join(parts))), append_time_ms
-
-
-def _rewrite_batch(
-    config: LogConfig, partition: str, batch: memoryview, header: BatchHeader, now_ms: int, append_time_ms: int
-) -> memoryview | bytearray:
-    recompress = config.compression_type != PRODUCER and codec_number(config.compression_type) != header.codec
-    looks = append_time_ms < 0 and (
-        config.message_timestamp_after_max_ms != NO_LIMIT_MS or config.message_timestamp_before_max_ms != NO_LIMIT_MS
-    )
-    result: memoryview | bytearray = batch
-    if (recompress or looks or config.compacts) and not header.is_control and len(batch) > HEADER_BYTES:
-        if header.is_log_append_time and append_time_ms < 0:
-            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
-        records = decode_records(batch, decompressed_limit=EXPANSION_MAX * config.max_message_bytes)
-        _check_records(config, partition, records, now_ms, looks)
-        if recompress:
-            result = _recompress(config, header, records)
-    if append_time_ms >= 0:
-        set_log_append_time(result, 0, append_time_ms)
     return result
 
 
-def _check_records(config: LogConfig, partition: str, records: Columns, now_ms: int, check_timestamps: bool) -> None:
+def _rewrite_batch(
+    config: LogConfig, partition: str, batch: memoryview, header: BatchHeader, now_ms: int
+) -> Steps[memoryview | bytearray]:
+    recompress = config.compression_type != PRODUCER and codec_number(config.compression_type) != header.codec
+    times_are_its_own = config.message_timestamp_type == CREATE_TIME
+    looks = times_are_its_own and (
+        config.message_timestamp_after_max_ms != NO_LIMIT_MS or config.message_timestamp_before_max_ms != NO_LIMIT_MS
+    )
+    if not (recompress or looks or config.compacts) or header.is_control or len(batch) == HEADER_BYTES:
+        return batch
+    if header.is_log_append_time and times_are_its_own:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
+    records = yield from decode_in_steps(batch, 0, header, EXPANSION_MAX * config.max_message_bytes)
+    yield from _check_records(config, partition, records, now_ms, looks)
+    if recompress:
+        return (yield from _recompress(config, header, records))
+    return batch
+
+
+def _check_records(
+    config: LogConfig, partition: str, records: Columns, now_ms: int, check_timestamps: bool
+) -> Steps[None]:
     """Look at every record, so that the answer can name all that are bad. Raises BadRecords."""
     earliest, latest = now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms
+    times = records.timestamps
     keyless = config.compacts and None in records.keys
-    untimely = check_timestamps and any(
-        not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP for timestamp in records.timestamps
-    )
+    untimely = check_timestamps and len(times) > 0 and not earliest <= min(times) <= max(times) <= latest
     if not keyless and not untimely:
         return
     errors: list[RecordError] = []
     count = 0
     bad_timestamp = False
-    for index, (key, timestamp) in enumerate(zip(records.keys, records.timestamps, strict=True)):
+    for index, (key, timestamp) in enumerate(zip(records.keys, times, strict=True)):
+        if index % STEP_RECORDS == 0:
+            yield
         if keyless and key is None:
             message = f"Compacted topic cannot accept message without key in topic partition {partition}."
         elif untimely and not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
@@ -150,18 +185,21 @@ def _check_records(config: LogConfig, partition: str, records: Columns, now_ms: 
         count += 1
         if len(errors) < RECORD_ERRORS_MAX:
             errors.append(RecordError(index, message))
-    raise BadRecords(errors, count, bad_timestamp)
+    if count:
+        raise BadRecords(errors, count, bad_timestamp)
 
 
-def _recompress(config: LogConfig, header: BatchHeader, records: Columns) -> bytearray:
+def _recompress(config: LogConfig, header: BatchHeader, records: Columns) -> Steps[bytearray]:
+    codec = codec_number(config.compression_type)
+    section = yield from encode_in_steps(records, range(len(records)), codec, config.compression_level)
     return encode_batch(
         header.base_offset,
         records.timestamps,
         records.keys,
         records.values,
         raw_headers=records.raw_headers,
-        codec=codec_number(config.compression_type),
-        level=config.compression_level,
+        codec=codec,
+        section=section,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,

@@ -20,7 +20,7 @@ from odradek.broker.network.boundary import Boundary
 from odradek.broker.network.buffers import Output, ReceiveBuffer
 from odradek.broker.network.guarded import Forgettable, Guarded
 from odradek.broker.network.limits import LONG_WAIT_MS, READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX, UNSENT_BYTES_MAX
-from odradek.broker.network.outcomes import Client, Deferred, Dispatch, Reply, Silent, Wait
+from odradek.broker.network.outcomes import Client, Deferred, Dispatch, Reply, Settled, Wait
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
 from odradek.protocol.fields import Message
@@ -108,6 +108,12 @@ class Slots:
             self.filled_bytes += slot.size_bytes
         elif not slot.overtaken:
             self._waiting += 1
+
+    def let_overtake(self, slot: Slot) -> None:
+        """Let requests that came later than one of them be handled before it is answered."""
+        if slot.parts is None and not slot.overtaken:
+            slot.overtaken = True
+            self._waiting -= 1
 
     def fill(self, slot: Slot, parts: list[Part]) -> None:
         """Take the frame of the answer of one of them."""
@@ -271,10 +277,6 @@ class Connection:
             slot = Slot(None, True, self._answered, watch)
             slot.fill(answer)
             self._slots.add(slot)
-        elif isinstance(answer.outcome, Silent):
-            self._closing = self._closing or answer.outcome.close
-            if throttle_ms := answer.outcome.throttle_ms:
-                self._throttle = self._host.timers.extend(self._throttle, throttle_ms, self._end_throttle)
         else:
             self._defer(answer, watch)
         self._slots.take_ready(self._push)
@@ -283,35 +285,41 @@ class Connection:
         outcome = deferred.outcome
         slot = Slot(deferred, isinstance(outcome, Wait) and outcome.overtaken, self._answered, watch)
         self._slots.add(slot)
-        if isinstance(outcome, Reply):
-            self._finish(slot, outcome)
-        elif isinstance(outcome, Wait):
-            operation, keys = outcome.start(slot.answer), outcome.keys
-            if outcome.reads:
-                guarded: Guarded = Forgettable(operation, self._boundary, self)
-                keys = keys if outcome.timeout_ms <= LONG_WAIT_MS else [*keys, self]
-            else:
-                guarded = Guarded(operation, self._boundary)
-            self._host.purgatory.watch(guarded, keys, outcome.timeout_ms, tried=outcome.tried)
+        if isinstance(outcome, Coroutine):
+            self._host.run(self._settle_later(slot, outcome))
         else:
-            assert isinstance(outcome, Coroutine), outcome
-            self._host.run(self._finish_later(slot, outcome))
+            self._settle(slot, outcome)
 
-    async def _finish_later(self, slot: Slot, outcome: Coroutine[Any, Any, Reply]) -> None:
+    async def _settle_later(self, slot: Slot, outcome: Coroutine[Any, Any, Settled]) -> None:
         with self._boundary:
-            self._finish(slot, await outcome)
+            self._settle(slot, await outcome)
 
-    def _finish(self, slot: Slot, reply: Reply) -> None:
-        self._answered(slot, reply.response, reply.throttle_ms)
-        self._closing = self._closing or reply.close
+    def _settle(self, slot: Slot, outcome: Settled) -> None:
+        if isinstance(outcome, Wait):
+            self._wait(slot, outcome)
+        else:
+            response = outcome.response if isinstance(outcome, Reply) else None
+            self._answered(slot, response, outcome.throttle_ms)
+            self._closing = self._closing or outcome.close
 
-    def _answered(self, slot: Slot, response: Message, throttle_ms: int) -> None:
-        """Take a handler's answer, which comes at once, or later from anywhere on the loop."""
+    def _wait(self, slot: Slot, wait: Wait) -> None:
+        operation, keys = wait.start(slot.answer), wait.keys
+        guarded = Guarded(operation, self._boundary)
+        if wait.reads:
+            guarded = Forgettable(operation, self._boundary, self)
+            keys = keys if wait.timeout_ms <= LONG_WAIT_MS else [*keys, self]
+        self._host.purgatory.watch(guarded, keys, wait.timeout_ms, tried=wait.tried)
+        if wait.overtaken and not slot.overtaken and not self._closed:
+            self._slots.let_overtake(slot)
+            self._host.clock.call_soon(self._continue)
+
+    def _answered(self, slot: Slot, response: Message | None, throttle_ms: int) -> None:
+        """Take a handler's answer, which comes at once, or later from anywhere on the loop. None: there is none."""
         if self._closed:
             return
         with self._boundary:
             assert slot.deferred is not None, "a request was answered twice"
-            self._slots.fill(slot, slot.deferred.answer(response))
+            self._slots.fill(slot, [] if response is None else slot.deferred.answer(response))
             if slot.watch is not None:
                 slot.watch.answered(self._perf_counter(), throttle_ms)
             if throttle_ms > 0:

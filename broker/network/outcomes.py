@@ -84,7 +84,8 @@ class Silent(NamedTuple):
 # Whatever the outcome, the memoryviews in a request (`records`) are parts of the connection's receive buffer: they are
 # valid, and writable, until `handle` has returned. What an operation or a coroutine needs of them later it must copy
 # out in `handle` itself. All other values of a request are its own.
-Outcome = Reply | Wait | Silent | Coroutine[Any, Any, Reply]
+Settled = Reply | Wait | Silent
+Outcome = Settled | Coroutine[Any, Any, Settled]
 
 
 class Client:

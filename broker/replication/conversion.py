@@ -10,29 +10,43 @@ answers (from version 12) librdkafka 2.5.0 to 2.15.0 takes their keys and values
 (librdkafka#5504); aiokafka 0.14, which fetches with version 4, refuses the lz4 of magic 0; kafka-python needs one more
 package for it; others know batches alone. Batches all of them read.
 
-Messages lie only in segments that an older Kafka has begun. A conversion keeps the loop busy, so an answer with one
-ends after CONVERTED_BYTES_MAX, or CONVERSION_MS_MAX for a partition, of which the reader notices nothing: it asks for
-the rest. One wrapper, though, is converted whole: with 1 MB of small records in it that takes some 50 ms.
+Messages lie only in segments that an older Kafka has begun. A conversion is long work: it is done in steps, and begun
+when there is enough for an answer; that ends after CONVERTED_BYTES_MAX, of which the reader notices nothing: it asks
+for the rest. One batch, though, is converted whole.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from odradek.broker.log.local_log import LogSlice, slice_of
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.compression import UnknownCodec
-from odradek.protocol.conversion import end_offset, to_batches, to_messages
+from odradek.protocol.conversion import batches_in_steps, end_offset, messages_in_steps
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.protocol.message_set import MAGIC_V0, MAGIC_V1
 from odradek.protocol.messages.fetch import FIRST_VERSION_WITH_TIMESTAMPS, LAST_VERSION_WITH_HARD_LIMIT
 from odradek.protocol.primitives import Buffer
 from odradek.protocol.record_batch import MAGIC_AT, MAGIC_V2
+from odradek.protocol.steps import Steps
 from odradek.world.files import FileRange
 
 CONVERTED_BYTES_MAX = 256 * 1024
 """Limit of one answer; the first batch of a partition is converted whole even if it is larger."""
-CONVERSION_MS_MAX = 10.0
 SKIPPED_BYTES_MAX = 16 * 1024 * 1024
 """Limit for what an old reader cannot be given (markers of transactions) and is passed over in one answer."""
+
+
+class Unconverted:
+    """Records of a partition, read and not converted yet; as long as they are in the log."""
+
+    __slots__ = ("convert", "data")
+
+    def __init__(self, data: bytes, convert: Callable[[], Steps[bytes]]) -> None:
+        self.data = data
+        self.convert = convert
+        """Begins the conversion. Raises KafkaError."""
+
+    def __len__(self) -> int:
+        return len(self.data)
 
 
 def needs_batches(partition: Partition, found: LogSlice, *, as_follower: bool) -> bool:
@@ -50,33 +64,40 @@ def needs_batches(partition: Partition, found: LogSlice, *, as_follower: bool) -
     return len(head) > MAGIC_AT and head[MAGIC_AT] < MAGIC_V2
 
 
-def as_batches(partition: Partition, found: LogSlice) -> bytes:
-    """Record batches with what was found. Raises KafkaError: CORRUPT_MESSAGE; StorageFailure."""
+def as_batches(partition: Partition, found: LogSlice) -> Unconverted:
+    """Record batches with what was found. Raises StorageFailure; the conversion KafkaError: CORRUPT_MESSAGE."""
     data = _bytes_of(partition, found)
-    return _gathered(partition, to_batches(data, compressed=True), CONVERTED_BYTES_MAX)
+    return Unconverted(data, lambda: _gathered(batches_in_steps(data, compressed=True), CONVERTED_BYTES_MAX))
 
 
 def as_messages(
     partition: Partition, found: LogSlice, offset: int, max_bytes: int, version: int, *, to_the_end: bool
-) -> bytes:
+) -> Unconverted:
     """Messages of old formats with what was found from `offset` on, or behind it, where nothing of it is left.
 
-    So a reader gets past control batches, of which it never hears. Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE when
-    what comes next is compressed with zstd, CORRUPT_MESSAGE; StorageFailure.
+    So a reader gets past control batches, of which it never hears. Raises StorageFailure; the conversion that too, and
+    KafkaError: UNSUPPORTED_COMPRESSION_TYPE when what comes next is compressed with zstd, CORRUPT_MESSAGE.
     """
+    data = _bytes_of(partition, found)
+    return Unconverted(data, lambda: _messages(partition, data, offset, max_bytes, version, to_the_end))
+
+
+def _messages(
+    partition: Partition, data: bytes, offset: int, max_bytes: int, version: int, to_the_end: bool
+) -> Steps[bytes]:
     magic = MAGIC_V0 if version < FIRST_VERSION_WITH_TIMESTAMPS else MAGIC_V1
     position, skipped = offset, 0
     while True:
-        data = _bytes_of(partition, found)
-        messages = _gathered(partition, to_messages(data, magic, offset), max_bytes)
+        messages = yield from _gathered(messages_in_steps(data, magic, offset), max_bytes)
         if messages:
             return messages[:max_bytes] if version <= LAST_VERSION_WITH_HARD_LIMIT else messages
         following = _end_offset(data, position)
         skipped += len(data)
-        if following == position or skipped > SKIPPED_BYTES_MAX:
+        if following == position or skipped > SKIPPED_BYTES_MAX or partition.log.closed:
             return b""
         position = following
         found = partition.read(position, CONVERTED_BYTES_MAX, to_the_end=to_the_end, whole_first_batch=True)
+        data = _bytes_of(partition, found)
 
 
 def _bytes_of(partition: Partition, found: LogSlice) -> bytes:
@@ -93,18 +114,17 @@ def _bytes_of(partition: Partition, found: LogSlice) -> bytes:
         raise partition.log.give_up_directory(error) from error
 
 
-def _gathered(partition: Partition, pieces: Iterator[Buffer], max_bytes: int) -> bytes:
-    """Gather as many as the limits allow, at least one. What cannot be converted is an error when it comes first."""
+def _gathered(pieces: Iterator[Buffer | None], max_bytes: int) -> Steps[bytes]:
+    """Gather as many as the limit allows, at least one. What cannot be converted is an error when it comes first."""
     gathered = bytearray()
-    clock = partition.log.environment.clock
-    end_ms = clock.monotonic_ms() + CONVERSION_MS_MAX
     try:
         for piece in pieces:
+            yield
+            if piece is None:
+                continue
             if gathered and len(gathered) + len(piece) > max_bytes:
                 break
             gathered += piece
-            if gathered and clock.monotonic_ms() >= end_ms:
-                break
     except UnknownCodec as refused:
         if not gathered:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(refused)) from refused

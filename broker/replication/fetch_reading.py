@@ -8,10 +8,11 @@ high watermark has moved, so that those can serve what is new.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.broker.log.local_log import LogSlice
 from odradek.broker.replication import conversion
+from odradek.broker.replication.conversion import Unconverted
 from odradek.broker.replication.fetch_sessions import CachedPartition, OpenedFetch
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -31,6 +32,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
 )
 from odradek.protocol.primitives import ZERO_UUID, Records
+from odradek.protocol.steps import Steps
 from odradek.world.files import FileRange
 
 CONSUMER = -1
@@ -76,6 +78,15 @@ class PartitionsRead(NamedTuple):
     segment: to be answered at once."""
     failed: bool = False
     """Some partition has an error."""
+    unconverted: bool = False
+    """Some records are in a format that the reader does not know: `converted` is to come before the answer."""
+
+    def ends(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return by partition what a reader may have read up to."""
+        return {
+            (wanted.topic, wanted.index): (answer.high_watermark, answer.last_stable_offset)
+            for wanted, answer in self.answers
+        }
 
 
 def read_partitions(
@@ -93,7 +104,7 @@ def read_partitions(
     """
     answers = []
     as_follower = parameters.as_follower
-    total, left, urgent, failed = 0, parameters.max_bytes, False, False
+    total, left, urgent, failed, unconverted = 0, parameters.max_bytes, False, False, False
     first = True
     for wanted in opened.partitions:
         if may_read is None or may_read(wanted):
@@ -107,15 +118,17 @@ def read_partitions(
         if answer.diverging_epoch is not None:
             urgent = True
             continue
-        assert answer.records is not None
-        size = len(answer.records)
+        records: Any = answer.records
+        size = len(records)
         if size:
             # when what is over the limit is cut in the end, every partition gives a whole batch to be converted
             first = parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
             total += size
             left = max(left - size, 0)
-            if not first and not isinstance(answer.records, FileRange):
-                left = min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0))
+            if isinstance(records, Unconverted):
+                unconverted = True
+                if not first:
+                    left = min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0))
         elif parameters.rack:
             urgent = urgent or answer.preferred_read_replica != LEADER
         if as_follower:
@@ -127,7 +140,25 @@ def read_partitions(
         urgent, failed = urgent or refused, failed or refused
     if total < parameters.min_bytes and not urgent:
         urgent = any(answer.records and _is_behind(replicas, wanted, parameters) for wanted, answer in answers)
-    return PartitionsRead(answers, total, urgent, failed)
+    return PartitionsRead(answers, total, urgent, failed, unconverted)
+
+
+def converted(read: PartitionsRead, replicas: ReplicaManager, parameters: FetchParameters) -> Steps[PartitionsRead]:
+    """Convert what the reader does not know. A conversion that fails is an error of its partition."""
+    answers, failed = [], read.failed
+    for wanted, answer in read.answers:
+        records: Any = answer.records
+        if isinstance(records, Unconverted):
+            try:
+                answer.records = yield from records.convert()
+            except KafkaError as refused:
+                failed = True
+                answer = _refused_read(
+                    replicas.partitions.get((wanted.topic, wanted.index)), wanted, refused, parameters
+                )
+        answers.append((wanted, answer))
+    total = sum(len(answer.records or b"") for _, answer in answers)
+    return PartitionsRead(answers, total, read.urgent or failed, failed)
 
 
 def _is_behind(replicas: ReplicaManager, wanted: CachedPartition, parameters: FetchParameters) -> bool:
@@ -178,11 +209,19 @@ def _read_one(
                 return answer
         records, aborted = _records(partition, wanted, parameters, min(wanted.max_bytes, left), whole_first_batch)
     except KafkaError as refused:
-        partition.counters.failed_fetch_requests += refused.code not in NO_FAILURES_OF_BROKER
-        return _refusal(wanted, _for_stray(refused.code, partition, replica_id), version, partition)
+        return _refused_read(partition, wanted, refused, parameters)
     if replica_id >= 0 and replica_id not in partition.committed_isr and replicas.serving.holds_back(partition):
         records = b""
     return _answer(partition, records, aborted=aborted)
+
+
+def _refused_read(
+    partition: Partition | None, wanted: CachedPartition, refused: KafkaError, parameters: FetchParameters
+) -> PartitionData:
+    if partition is None:
+        return _refusal(wanted, refused.code, parameters.version)
+    partition.counters.failed_fetch_requests += refused.code not in NO_FAILURES_OF_BROKER
+    return _refusal(wanted, _for_stray(refused.code, partition, parameters.replica_id), parameters.version, partition)
 
 
 def _for_stray(error: ErrorCode, partition: Partition, replica_id: int) -> ErrorCode:
@@ -195,7 +234,7 @@ def _for_stray(error: ErrorCode, partition: Partition, replica_id: int) -> Error
 
 def _records(
     partition: Partition, wanted: CachedPartition, parameters: FetchParameters, max_bytes: int, whole_first_batch: bool
-) -> tuple[FileRange | bytes, list[AbortedTransaction] | None]:
+) -> tuple[FileRange | bytes | Unconverted, list[AbortedTransaction] | None]:
     """Read in a format that the reader knows; and which transactions in it were aborted. Raises KafkaError."""
     offset, committed = wanted.fetch_offset, parameters.committed
     as_follower = parameters.as_follower
@@ -221,7 +260,7 @@ def _aborted(partition: Partition, offset: int, found: LogSlice) -> list[Aborted
 
 def _answer(
     partition: Partition,
-    records: Records,
+    records: Records | Unconverted,
     diverging: EpochEndOffset | None = None,
     aborted: list[AbortedTransaction] | None = None,
 ) -> PartitionData:

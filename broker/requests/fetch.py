@@ -3,7 +3,7 @@
 Waits until `min_bytes` are there, an answer must be given at once (an error, a diverging epoch), or `max_wait_ms` are
 over. Sessions (KIP-227) from version 7, topic ids from 13. A follower's fetch also tells how far it has come, which
 moves the high watermark and the ISR. Records are ranges of files, sent with sendfile; for versions 0 to 3 they are read
-and converted to message sets (`message.downconversion.enable`). zstd is refused below version 10.
+and converted to message sets (`message.downconversion.enable`), in slices of time. zstd is refused below version 10.
 
 A read_committed consumer (version 4 on) is given nothing at or after the last stable offset, and the aborted
 transactions in what it is given, so that it can leave their records out.
@@ -17,7 +17,7 @@ The first fetch of a follower's session is answered at once: it names thousands 
 them whenever one of them changes. Those that follow look at what has changed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from odradek.broker.metrics.request_metrics import FETCH_CONSUMER, FETCH_FOLLOWER
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Wait
@@ -26,6 +26,7 @@ from odradek.broker.replication.fetch_reading import (
     DelayedFetch,
     FetchParameters,
     PartitionsRead,
+    converted,
     read_partitions,
 )
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession, OpenedFetch, replica_of
@@ -39,18 +40,20 @@ from odradek.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from odradek.world.time_slices import TimeSlice, run_in_slices
 
 REQUEST = FetchRequest
 VERSIONS = (0, 17)
 
 READ_COMMITTED = 1
+MayRead = Callable[[CachedPartition], bool] | None
 
 
 def handle(
     broker: Services,
     request: FetchRequest,
     context: RequestContext,
-    may_read: Callable[[CachedPartition], bool] | None = None,
+    may_read: MayRead = None,
 ) -> Outcome:
     """Answer a Fetch; partitions that `may_read` denies with TOPIC_AUTHORIZATION_FAILED."""
     version = context.api_version
@@ -67,16 +70,57 @@ def handle(
     begins = parameters.as_follower and opened.session is not None and not opened.incremental
     enough = read.urgent or read.total_bytes >= parameters.min_bytes or nothing_asked or begins
     if enough or parameters.max_wait_ms <= 0:
+        if read.unconverted:
+            return _convert(broker, opened, parameters, read, context, may_read)
         return Reply(_response(broker, opened, parameters, read, context))
+    return _wait(broker, opened, parameters, context, may_read)
+
+
+def _wait(
+    broker: Services,
+    opened: OpenedFetch,
+    parameters: FetchParameters,
+    context: RequestContext,
+    may_read: MayRead,
+    passed: PartitionsRead | None = None,
+) -> Wait:
+    """Wait for enough. `passed`: what was read in vain, since nothing in it can be given to the reader."""
+    ends = None if passed is None else passed.ends()
+
+    def read() -> PartitionsRead:
+        found = read_partitions(broker.replicas, opened, parameters, may_read, arrived=False)
+        return found if ends is None or found.ends() != ends else found._replace(total_bytes=0)
 
     def start(respond: Respond) -> DelayedFetch:
-        return DelayedFetch(
-            lambda: read_partitions(broker.replicas, opened, parameters, may_read, arrived=False),
-            parameters.min_bytes,
-            lambda read: respond(_response(broker, opened, parameters, read, context)),
-        )
+        def done(read: PartitionsRead) -> None:
+            if read.unconverted:
+                run_in_slices(broker.clock, convert(read), lambda: True, at_once=True)
+            else:
+                respond(_response(broker, opened, parameters, read, context))
 
-    return Wait(start, _keys(broker, opened, parameters), parameters.max_wait_ms, tried=True, reads=True)
+        def convert(read: PartitionsRead) -> Iterator[None]:
+            known = yield from converted(read, broker.replicas, parameters)
+            respond(_response(broker, opened, parameters, known, context))
+
+        return DelayedFetch(read, parameters.min_bytes, done)
+
+    tried = passed is None
+    return Wait(start, _keys(broker, opened, parameters), parameters.max_wait_ms, tried=tried, reads=True)
+
+
+async def _convert(
+    broker: Services,
+    opened: OpenedFetch,
+    parameters: FetchParameters,
+    read: PartitionsRead,
+    context: RequestContext,
+    may_read: MayRead,
+) -> Reply | Wait:
+    """Answer with what was read as the reader knows it; wait when that is nothing, as of markers of transactions."""
+    known = await TimeSlice(broker.clock).result(converted(read, broker.replicas, parameters))
+    if known.urgent or known.total_bytes >= parameters.min_bytes or parameters.max_wait_ms <= 0:
+        return Reply(_response(broker, opened, parameters, known, context))
+    return _wait(broker, opened, parameters, context, may_read, known)
 
 
 def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchParameters:

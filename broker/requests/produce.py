@@ -7,22 +7,29 @@ taken up meanwhile. One entry in the answer for each partition asked, in the ord
 The topics of the coordinators are written by coordinators alone: clients are told INVALID_TOPIC_EXCEPTION, save the one
 whose id is that of Kafka's own administration (ReplicaManager.appendToLocalLog of Kafka 3.9).
 
-Versions 0 to 2 carry message sets, which are converted on append. A batch of a transaction is taken only with a
-transactional id, and the first one when its coordinator says that the transaction has begun: see
-transactions/transaction_verification.py. With acks=0 nobody is asked, and no transaction begins.
+Versions 0 to 2 carry message sets, which are converted on append. That may take seconds, as may the rules of topics
+that look at each record, and thousands of partitions: such a request is taken in slices of time, a batch appended when
+it is ready, and the connection's next request waits until all are.
+
+A batch of a transaction is taken only with a transactional id, and the first one when its coordinator says that the
+transaction has begun: see transactions/transaction_verification.py. With acks=0 nobody is asked, and no transaction
+begins.
 """
 
-import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
 from struct import Struct
+from typing import NamedTuple
 
 from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
+from odradek.broker.log.log import Log
 from odradek.broker.log.producer_sequences import RefusedLikewise
 from odradek.broker.log.producer_state import UNGUARDED
-from odradek.broker.log.rewriting import BadRecords
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Silent, Wait
+from odradek.broker.log.rewriting import BadRecords, Rewritten, rewrite, takes_long
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Settled, Silent, Wait
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
-from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, to_batch
+from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, is_batch, to_batch
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, Verdicts, first_batches
 from odradek.protocol.compression import ZSTD
@@ -50,6 +57,8 @@ from odradek.protocol.record_batch import (
     MAGIC_V2,
     TRANSACTIONAL_BIT,
 )
+from odradek.protocol.steps import Steps
+from odradek.world.time_slices import TimeSlice
 
 REQUEST = ProduceRequest
 VERSIONS = (0, 11)
@@ -62,6 +71,9 @@ FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER_HINT = 10
 FIRST_VERSION_WITH_ABORTABLE = 11
 LENGTH = Struct(">i")
+Awaited = tuple[PartitionProduceResponse, AwaitedAppend]
+AT_ONCE = 100
+"""Topics of a request, and partitions of a topic, that are written to without a pause."""
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 PASSING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR})
 """Refusals after which a producer sends the same batch again."""
@@ -76,6 +88,18 @@ NO_FAILURES_OF_BROKER = frozenset(
 """Refusals that Kafka does not count as failed requests: the client is wrong, or a disk, which is counted elsewhere."""
 
 
+class Slow(NamedTuple):
+    """Records that are not appended at once, and the place of the answer to them."""
+
+    topic: str
+    data: PartitionProduceData
+    """Its records are a copy: they outlive the call that handles the request."""
+    answers: list[PartitionProduceResponse]
+    position: int
+    log: Log | None
+    """Log whose topic's rules they must meet first."""
+
+
 def handle(broker: Services, request: ProduceRequest, context: RequestContext) -> Outcome:
     acks = request.acks
     if acks not in (ALL, 0, 1):
@@ -88,7 +112,7 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
         if unverified:
             _keep_records(request)
             return _append_verified(broker, request, context, unverified)
-    return _append(broker, request, context, {})
+    return _append(broker, request, context, {}, [])
 
 
 def _keep_records(request: ProduceRequest) -> None:
@@ -101,42 +125,65 @@ def _keep_records(request: ProduceRequest) -> None:
 
 async def _append_verified(
     broker: Services, request: ProduceRequest, context: RequestContext, unverified: list[Unverified]
-) -> Reply:
-    """Ask the coordinators whether the transactions are open, then append, and wait until the append is answered.
+) -> Settled:
+    """Ask the coordinators whether the transactions are open, then append.
 
     Where a coordinator cannot say it now the answer is NOT_ENOUGH_REPLICAS: every producer sends that again. Where the
-    partition is no part of the transaction it is TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE.
+    partition is no part of the transaction it is TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE. What they
+    say holds until something is awaited, and so whatever takes long comes before.
     """
+    refused: Verdicts = {}
+    await TimeSlice(broker.clock).finish(_make_ready(broker, request, context, refused))
     verdicts = await broker.transaction_verification.verify(request.transactional_id or "", unverified)
     for at, verdict in verdicts.items():
         if verdict in RETRIED:
             verdicts[at] = ErrorCode.NOT_ENOUGH_REPLICAS
         elif verdict is ErrorCode.TRANSACTION_ABORTABLE and context.api_version < FIRST_VERSION_WITH_ABORTABLE:
             verdicts[at] = ErrorCode.INVALID_TXN_STATE
-    outcome = _append(broker, request, context, verdicts)
-    if isinstance(outcome, Reply):
-        return outcome
-    answered = asyncio.get_running_loop().create_future()
-    assert isinstance(outcome, Wait)
-    operation = outcome.start(lambda response, throttle_ms=0: answered.set_result(response))
-    broker.replicas.purgatory.watch(operation, outcome.keys, outcome.timeout_ms)
-    return Reply(await answered)
+    outcome = _append(broker, request, context, verdicts | refused, None)
+    assert not isinstance(outcome, Coroutine)
+    return outcome
 
 
 def _append(
-    broker: Services, request: ProduceRequest, context: RequestContext, verdicts: Verdicts
-) -> Reply | Silent | Wait:
-    """Append, and answer when `acks` are met. `verdicts` are of the partitions where a transaction may begin."""
-    acks = request.acks
-    awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]] = []
-    failed = False
-    topics = []
+    broker: Services, request: ProduceRequest, context: RequestContext, verdicts: Verdicts, slow: list[Slow] | None
+) -> Outcome:
+    """Append, and answer when `acks` are met. `verdicts` are of the partitions where a transaction may begin.
+
+    `slow` takes what is done in slices; None: nothing is.
+    """
+    awaited: list[Awaited] = []
+    failed: list[ErrorCode] = []
+    topics: list[TopicProduceResponse] = []
     for topic in request.topic_data:
-        answers = _append_topic(broker, request, topic, context, verdicts, awaited)
-        failed = failed or any(answer.error_code for answer in answers)
+        if slow is not None and (len(topics) >= AT_ONCE or len(topic.partition_data) > AT_ONCE):
+            answers = _put_off(topic, slow)
+        else:
+            answers = _append_topic(broker, request, topic, context, verdicts, awaited, failed, slow)
         topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
-    if acks == 0:
-        return Silent(close=failed)
+    if slow:
+        turn, steps = TimeSlice(broker.clock), _append_slow(broker, request, context, slow, awaited, failed)
+        if not turn.advance(steps):
+            return _later(turn.finish(steps), partial(_answer, broker, request, context, topics, awaited, failed))
+    return _answer(broker, request, context, topics, awaited, failed)
+
+
+async def _later(work: Awaitable[None], answer: Callable[[], Settled]) -> Settled:
+    await work
+    return answer()
+
+
+def _answer(
+    broker: Services,
+    request: ProduceRequest,
+    context: RequestContext,
+    topics: list[TopicProduceResponse],
+    awaited: list[Awaited],
+    failed: list[ErrorCode],
+) -> Settled:
+    """Answer when `acks` are met, as everything is appended or refused."""
+    if request.acks == 0:
+        return Silent(close=bool(failed))
     response = ProduceResponse(responses=topics)
     if failed:
         broker.request_metrics.failed("Produce", response)
@@ -160,15 +207,85 @@ def _append(
     return Wait(start, keys, request.timeout_ms, overtaken=True)
 
 
+def _put_off(topic: TopicProduceData, slow: list[Slow]) -> list[PartitionProduceResponse]:
+    """Have all partitions of a topic written to in slices; their answers will take the places of those returned."""
+    answers: list[PartitionProduceResponse] = []
+    for data in topic.partition_data:
+        answers.append(PartitionProduceResponse(index=data.index))
+        slow.append(_slow(topic.name, data, answers, None))
+    return answers
+
+
+def _slow(topic: str, data: PartitionProduceData, answers: list[PartitionProduceResponse], log: Log | None) -> Slow:
+    """Keep what the last one of the answers is to."""
+    records = None if data.records is None else bytearray(data.records)
+    return Slow(topic, PartitionProduceData(index=data.index, records=records), answers, len(answers) - 1, log)
+
+
+def _is_long(records: Records) -> bool:
+    return records is not None and not isinstance(records, Rewritten) and takes_long(records)
+
+
+def _ready(one: Slow, version: int) -> Steps[Records]:
+    """Make of records what can be appended. Raises KafkaError."""
+    records = one.data.records
+    if version < FIRST_PRODUCE_VERSION_WITH_BATCHES and not is_batch(records):
+        return (yield from to_batch(records))
+    if one.log is not None and records is not None:
+        log, now_ms = one.log, one.log.environment.clock.now_ms()
+        return (yield from rewrite(log.config, f"{log.topic}-{log.partition}", memoryview(records), now_ms))
+    return records
+
+
+def _append_slow(
+    broker: Services,
+    request: ProduceRequest,
+    context: RequestContext,
+    slow: list[Slow],
+    awaited: list[Awaited],
+    failed: list[ErrorCode],
+) -> Iterator[None]:
+    """Append one after another what takes long, in steps, and put the answers into their places."""
+    for place in slow:
+        again = [place]
+        while again:
+            one, verdicts = again.pop(), Verdicts()
+            try:
+                one.data.records = yield from _ready(one, context.api_version)
+            except KafkaError as error:
+                verdicts[one.topic, one.data.index] = error
+            topic = TopicProduceData(name=one.topic, partition_data=[one.data])
+            (answer,) = _append_topic(broker, request, topic, context, verdicts, awaited, failed, again)
+        place.answers[place.position] = answer
+        yield
+
+
+def _make_ready(
+    broker: Services, request: ProduceRequest, context: RequestContext, refused: Verdicts
+) -> Iterator[None]:
+    """Do in steps what takes long before records are appended; `refused` takes those that must not be."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            partition = broker.replicas.partitions.get((topic.name, data.index))
+            try:
+                _check(data.records, context.api_version, True)
+                if partition is not None and partition.log.rewrites and _is_long(data.records):
+                    data.records = yield from _ready(Slow(topic.name, data, [], 0, partition.log), context.api_version)
+            except KafkaError as error:
+                refused[topic.name, data.index] = error
+
+
 def _append_topic(
     broker: Services,
     request: ProduceRequest,
     topic: TopicProduceData,
     context: RequestContext,
     verdicts: Verdicts,
-    awaited: list[tuple[PartitionProduceResponse, AwaitedAppend]],
+    awaited: list[Awaited],
+    failed: list[ErrorCode],
+    slow: list[Slow] | None,
 ) -> list[PartitionProduceResponse]:
-    answers = []
+    answers: list[PartitionProduceResponse] = []
     acks, in_transaction, version = request.acks, request.transactional_id is not None, context.api_version
     verified = not in_transaction or not broker.config.transaction_partition_verification_enable
     guard = UNGUARDED if verified else None
@@ -181,19 +298,29 @@ def _append_topic(
             if forbidden:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {topic.name}")
             partition.counters.produce_requests += 1
-            records = data.records
-            if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
-                records = to_batch(records)
-            _check(records, version, in_transaction)
             given = guard
             if verdicts:
                 verdict = verdicts.get((topic.name, data.index), guard)
                 if isinstance(verdict, ErrorCode):
                     raise KafkaError(verdict, "the coordinator knows of no such transaction")
+                if isinstance(verdict, KafkaError):
+                    raise verdict
                 given = verdict
+            records = data.records
+            if version >= FIRST_PRODUCE_VERSION_WITH_BATCHES or is_batch(records):
+                _check(records, version, in_transaction)
+            elif slow is not None:
+                partition.counters.produce_requests -= 1  # counted when it is taken up again
+                slow.append(_slow(topic.name, data, answers, None))
+                continue
+            if partition.log.rewrites and slow is not None and _is_long(records):
+                partition.counters.produce_requests -= 1
+                slow.append(_slow(topic.name, data, answers, partition.log))
+                continue
             appended = broker.replicas.append(partition, records, acks, guard=given)
         except BadRecords as error:
             partition.counters.failed_produce_requests += 1
+            failed.append(error.code)
             _fail(answer, error.code, error.message, version)
             answer.log_start_offset = partition.log.log_start_offset
             answer.record_errors = [
@@ -203,6 +330,7 @@ def _append_topic(
             continue
         except KafkaError as error:
             _note_failure(broker, topic.name, data, error)
+            failed.append(error.code)
             _fail(answer, error.code, error.message, version)
             continue
         if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:

@@ -13,7 +13,7 @@ Source: KafkaApis, ClientRequestQuotaManager and RequestHandlerHelper of Kafka 3
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Silent, Wait
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Settled, Silent
 from odradek.broker.quotas.client_quotas import ClientQuotas, QuotaType
 from odradek.broker.replication.fetch_sessions import replica_of
 from odradek.protocol.fields import Message
@@ -97,14 +97,16 @@ class Throttled:
                 response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
             return throttle_ms
 
-        if isinstance(outcome, Reply):
-            return outcome._replace(throttle_ms=max(outcome.throttle_ms, throttle_of(outcome.response)))
-        if isinstance(outcome, Wait):
-            return _waiting(outcome, throttle_of)
-        return _later(outcome, throttle_of)
+        if isinstance(outcome, tuple):  # is quicker than to ask whether it is a Coroutine
+            return _settled(outcome, throttle_of, bytes_ms)
+        return _later(outcome, throttle_of, bytes_ms)
 
 
-def _waiting(outcome: Wait, throttle_of: Callable[[Message], int]) -> Wait:
+def _settled(outcome: Settled, throttle_of: Callable[[Message], int], bytes_ms: int) -> Settled:
+    if isinstance(outcome, Silent):
+        return outcome._replace(throttle_ms=bytes_ms)
+    if isinstance(outcome, Reply):
+        return outcome._replace(throttle_ms=max(outcome.throttle_ms, throttle_of(outcome.response)))
     start = outcome.start
 
     def start_throttled(respond: Respond) -> Any:
@@ -116,9 +118,10 @@ def _waiting(outcome: Wait, throttle_of: Callable[[Message], int]) -> Wait:
     return outcome._replace(start=start_throttled)
 
 
-async def _later(outcome: Coroutine[Any, Any, Reply], throttle_of: Callable[[Message], int]) -> Reply:
-    reply = await outcome
-    return reply._replace(throttle_ms=max(reply.throttle_ms, throttle_of(reply.response)))
+async def _later(
+    outcome: Coroutine[Any, Any, Settled], throttle_of: Callable[[Message], int], bytes_ms: int
+) -> Settled:
+    return _settled(await outcome, throttle_of, bytes_ms)
 
 
 def _percent(processor_ms: float) -> float:

@@ -60,7 +60,7 @@ RETRIED = frozenset(
 TxnOffsetCommit."""
 
 Errors = dict[TopicPartition, ErrorCode]
-Verdicts = dict[TopicPartition, ErrorCode | VerificationGuard]
+Verdicts = dict[TopicPartition, ErrorCode | KafkaError | VerificationGuard]
 """Verdict on each partition: the guard to append with, or the error for which it must not be written to."""
 
 

@@ -1,9 +1,12 @@
 """Long work on the loop, cut into slices of time so that requests are served in between."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeVar
 
 from odradek.world.clock import Clock
+
+T = TypeVar("T")
 
 SLICE_MS = 5.0
 """How long such work may hold the loop before others get their turn."""
@@ -20,6 +23,25 @@ class TimeSlice:
     def is_over(self) -> bool:
         """Tell whether it is time to let others run."""
         return self._clock.monotonic_ms() >= self._end_ms
+
+    def advance(self, steps: Iterator[None]) -> bool:
+        """Advance by at least a step, and for as long as the slice lasts. True when that was to the end."""
+        return all(not self.is_over for _ in steps)
+
+    async def finish(self, steps: Iterator[None]) -> None:
+        """Advance to the end, and let others run whenever a slice is over."""
+        while not self.advance(steps):
+            await self.pause_if_over()
+
+    async def result(self, steps: Generator[None, None, T]) -> T:
+        """Advance to the end as `finish` does, and return what the generator returns."""
+        results: list[T] = []
+
+        def kept() -> Iterator[None]:
+            results.append((yield from steps))
+
+        await self.finish(kept())
+        return results[0]
 
     async def pause_if_over(self) -> bool:
         """Let others run if it is time, and begin the next slice.
@@ -44,11 +66,8 @@ def run_in_slices(
     def one_slice() -> None:
         if not still_wanted():
             return
-        turn = TimeSlice(clock)
-        for _ in steps:
-            if turn.is_over:
-                clock.call_soon(one_slice)
-                return
+        if not TimeSlice(clock).advance(steps):
+            clock.call_soon(one_slice)
 
     if at_once:
         one_slice()

@@ -10,7 +10,7 @@ from kafka.record import MemoryRecords
 from odradek.protocol import compression
 from odradek.protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, UnknownCodec
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
-from odradek.protocol.conversion import RUN_BYTES, end_offset, has_messages, records_of, to_batches, to_messages
+from odradek.protocol.conversion import RUN_BYTES, end_offset, has_messages, messages_in_steps, records_of, to_batches
 from odradek.protocol.message_set import down_convert, encode_message, messages, up_convert
 from odradek.protocol.record_batch import LOG_APPEND_TIME_BIT, CorruptBatch, batches, entries
 from odradek.protocol.records import Columns, decode_records, encode_batch
@@ -43,7 +43,7 @@ def up(data: bytes, *, compressed: bool = True) -> bytes:
 
 
 def down(data: bytes, magic: int, from_offset: int = 0) -> bytes:
-    return b"".join(to_messages(data, magic, from_offset))
+    return b"".join(piece for piece in messages_in_steps(data, magic, from_offset) if piece is not None)
 
 
 small = st.none() | st.binary(max_size=12)
@@ -227,7 +227,8 @@ def test_an_old_reader_gets_records_alone() -> None:
 
 def test_zstd_is_found_where_it_begins() -> None:
     good = encode_batch(0, [TIME], [None], [b"a"], codec=SNAPPY)
-    pieces = to_messages(bytes(good + encode_batch(1, [TIME], [None], [b"b"], codec=ZSTD)), 1, 0)
+    data = bytes(good + encode_batch(1, [TIME], [None], [b"b"], codec=ZSTD))
+    pieces = (piece for piece in messages_in_steps(data, 1, 0) if piece is not None)
     assert up_convert(next(pieces)).values == [b"a"]
     with pytest.raises(UnknownCodec):
         next(pieces)

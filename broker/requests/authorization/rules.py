@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Silent, Wait
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Settled, Silent
 from odradek.broker.security.acls import CLUSTER_NAME, AclOperation
 from odradek.broker.security.rights import Rights
 from odradek.broker.services import Services
@@ -56,29 +56,31 @@ class Rule(Protocol):
 def answered(outcome: Outcome, change: Callable[[Any], None], *, failed: bool = False) -> Outcome:
     """Change the response before it is sent, now or later. `failed`: it tells of an error, which a request that gets no
     answer learns of by the end of its connection."""
+    if isinstance(outcome, tuple):  # is quicker than to ask whether it is a Coroutine
+        return _changed(outcome, change, failed)
+    return _later(outcome, change, failed)
+
+
+def _changed(outcome: Settled, change: Callable[[Any], None], failed: bool) -> Settled:
     if isinstance(outcome, Reply):
         change(outcome.response)
         return outcome
     if isinstance(outcome, Silent):
         return Silent(close=True) if failed else outcome
-    if isinstance(outcome, Wait):
-        start = outcome.start
+    start = outcome.start
 
-        def start_changed(respond: Respond) -> Any:
-            def changed(response: Message, throttle_ms: int = 0) -> None:
-                change(response)
-                respond(response, throttle_ms)
+    def start_changed(respond: Respond) -> Any:
+        def changed(response: Message, throttle_ms: int = 0) -> None:
+            change(response)
+            respond(response, throttle_ms)
 
-            return start(changed)
+        return start(changed)
 
-        return outcome._replace(start=start_changed)
-    return _later(outcome, change)
+    return outcome._replace(start=start_changed)
 
 
-async def _later(outcome: Coroutine[Any, Any, Reply], change: Callable[[Any], None]) -> Reply:
-    reply = await outcome
-    change(reply.response)
-    return reply
+async def _later(outcome: Coroutine[Any, Any, Settled], change: Callable[[Any], None], failed: bool) -> Settled:
+    return _changed(await outcome, change, failed)
 
 
 def refused(asked: Asked, refusal: Refusal, error: ErrorCode) -> Outcome:

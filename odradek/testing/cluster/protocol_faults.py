@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Silent, Wait
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Settled, Silent, Wait
 from odradek.broker.requests.registry import HANDLERS
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -113,8 +113,11 @@ class ActiveFault:
             return outcome
         return self._later(services, context, begun(services, outcome))
 
-    async def _later(self, services: Services, context: RequestContext, answered: Coroutine[Any, Any, Reply]) -> Reply:
-        return await self.treat(services, context, await answered)
+    async def _later(
+        self, services: Services, context: RequestContext, answered: Coroutine[Any, Any, Reply | Silent]
+    ) -> Reply | Silent:
+        outcome = await answered
+        return outcome if isinstance(outcome, Silent) else await self.treat(services, context, outcome)
 
     async def treat(self, services: Services, context: RequestContext, reply: Reply) -> Reply:
         """Return what becomes of the answer, when it is known."""
@@ -124,7 +127,7 @@ class ActiveFault:
         """Let go of what the fault holds back, when it is cleared; most faults hold nothing."""
 
 
-def begun(services: Services, outcome: Reply | Wait | Coroutine[Any, Any, Reply]) -> Coroutine[Any, Any, Reply]:
+def begun(services: Services, outcome: Outcome) -> Coroutine[Any, Any, Reply | Silent]:
     """Return the answer of an outcome, which begins now: what it needs of the request is not there later."""
     if isinstance(outcome, Wait):
         answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -136,13 +139,17 @@ def begun(services: Services, outcome: Reply | Wait | Coroutine[Any, Any, Reply]
         operation = outcome.start(respond)
         services.replicas.purgatory.watch(operation, outcome.keys, outcome.timeout_ms)
         return _result(answered)
-    if isinstance(outcome, Reply):
-        return _same(outcome)
+    if isinstance(outcome, Coroutine):
+        return _settled(services, outcome)
+    return _same(outcome)
+
+
+async def _settled(services: Services, outcome: Coroutine[Any, Any, Settled]) -> Reply | Silent:
+    return await begun(services, await outcome)
+
+
+async def _same(outcome: Reply | Silent) -> Reply | Silent:
     return outcome
-
-
-async def _same(reply: Reply) -> Reply:
-    return reply
 
 
 async def _result(answered: "asyncio.Future[Reply]") -> Reply:
@@ -209,8 +216,9 @@ class Refuse(ActiveFault):
         return response
 
 
-async def _merged(answered: Coroutine[Any, Any, Reply], refused: Message, version: int) -> Reply:
+async def _merged(answered: Coroutine[Any, Any, Reply | Silent], refused: Message, version: int) -> Reply:
     reply = await answered
+    assert isinstance(reply, Reply), "who is not answered is not refused"
     merge(reply.response, refused, version)
     return reply
 

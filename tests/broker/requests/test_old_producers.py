@@ -2,18 +2,24 @@
 
 import pytest
 
-from odradek.broker.requests.old_formats import DECOMPRESSED_BYTES_MAX, to_batch
+from odradek.broker.requests.old_formats import DECOMPRESSED_BYTES_MAX
+from odradek.broker.requests.old_formats import to_batch as batch_in_steps
 from odradek.protocol import compression
 from odradek.protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.message_set import down_convert, encode_message
 from odradek.protocol.record_batch import BatchHeader, batches, read_header, set_base_offset, set_leader_epoch
 from odradek.protocol.records import Columns, decode_records
+from odradek.protocol.steps import at_once
 from odradek.testing.old_segments import GOLDEN
 
 TIME = 1_400_000_000_000
 COLUMNS = Columns([0, 1, 2], [TIME + 5, TIME + 9, TIME], [b"a", None, b"c"], [b"one" * 20, None, b"three" * 20])
 SENT = [(magic, codec) for magic in (0, 0, 0, 1, 1) for codec in (NONE, GZIP, SNAPPY, LZ4)]
+
+
+def to_batch(records: bytes | bytearray | None) -> bytearray:
+    return at_once(batch_in_steps(records))
 
 
 def comparable(header: BatchHeader) -> BatchHeader:

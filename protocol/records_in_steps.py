@@ -1,0 +1,93 @@
+"""The records of a batch that may have very many of them, taken apart and put together in steps.
+
+A batch of a megabyte can hold a hundred thousand records, and a compressed one millions: whoever has others to serve
+goes through them with these, the others with records.py.
+"""
+
+from collections.abc import Sequence
+
+from odradek.protocol import compression
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.primitives import SIGNED, Buffer
+from odradek.protocol.record_batch import BatchHeader, BatchTooLarge, CorruptBatch
+from odradek.protocol.records import (
+    NO_HEADERS,
+    Columns,
+    decode_section,
+    encode_section,
+    read_wide,
+    stored_section,
+)
+from odradek.protocol.steps import STEP_RECORDS, Steps
+
+
+def decode_in_steps(batch: Buffer, at: int, header: BatchHeader, decompressed_limit: int) -> Steps[Columns]:
+    """Return the records of the batch at `at`, as `decode_records` does. Raises CorruptBatch."""
+    stored = stored_section(batch, at, header)
+    columns = Columns([], [], [], [])
+    try:
+        section = yield from compression.decompress_in_steps(header.codec, stored, decompressed_limit)
+        position, left = 0, header.record_count
+        while left > STEP_RECORDS:
+            end = _end_of(section, position, STEP_RECORDS)
+            _decode(columns, section[position:end], STEP_RECORDS, header)
+            position, left = end, left - STEP_RECORDS
+            yield
+        _decode(columns, section[position:], left, header)
+    except compression.DecompressesTooLarge as error:
+        raise BatchTooLarge(at, f"records: {error}") from None
+    except (IndexError, MalformedMessage) as error:
+        raise CorruptBatch(at, f"records: {error}") from None
+    if header.is_log_append_time:
+        columns.timestamps = [header.max_timestamp] * len(columns)
+    return columns
+
+
+def _end_of(section: bytes, at: int, count: int) -> int:
+    """Return the position behind so many records. Raises IndexError, MalformedMessage."""
+    for _ in range(count):
+        number = section[at]
+        number, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(section, at, number)
+        if number < 0:
+            raise MalformedMessage(f"a record of {number} bytes")
+        at += number
+    return at
+
+
+def _decode(columns: Columns, section: bytes, count: int, header: BatchHeader) -> None:
+    """Add the records that fill a part of the section."""
+    some = decode_section(section, count, header.base_offset, header.base_timestamp)
+    if some.raw_headers is not None and columns.raw_headers is None:
+        columns.raw_headers = [NO_HEADERS] * len(columns)
+    if columns.raw_headers is not None:
+        columns.raw_headers += some.raw_headers or [NO_HEADERS] * len(some)
+    columns.offsets += some.offsets
+    columns.timestamps += some.timestamps
+    columns.keys += some.keys
+    columns.values += some.values
+
+
+def encode_in_steps(columns: Columns, deltas: Sequence[int], codec: int, level: int | None = None) -> Steps[bytes]:
+    """Return records as they stand in a batch, compressed: `encode_batch` makes the batch of them.
+
+    `deltas`: their offsets, from the batch's base offset on.
+    """
+    parts: list[bytes] = []
+    raw = columns.raw_headers
+    for first in range(0, len(columns), STEP_RECORDS):
+        step = slice(first, first + STEP_RECORDS)
+        parts.append(
+            encode_section(
+                deltas[step],
+                columns.timestamps[step],
+                columns.timestamps[0],
+                columns.keys[step],
+                columns.values[step],
+                None if raw is None else raw[step],
+            )
+        )
+        yield
+    section = b"".join(parts)
+    if codec == compression.NONE:
+        return section
+    return (yield from compression.compress_in_steps(codec, section, level=level))
