@@ -31,6 +31,9 @@ HEADER = struct.Struct(">hhih")
 SIZE = struct.Struct(">i")
 REPEATED = {message.API_KEY: message for message in (AlterPartitionRequest, LeaderAndIsrRequest, UpdateMetadataRequest)}
 KEPT = 300
+STALL_S = (0.3, 4.0)
+"""Shorter than anybody waits for an answer: else what was held back would come after what was sent again, by which
+Kafka, too, makes replicas of a topic that was deleted meanwhile."""
 LINGER_S = 5.0
 """How long the connection of a repeated request stays open."""
 
@@ -104,7 +107,7 @@ class RepeatedRequests:
         way = self._ways[kind][hosts]
         self._history.note(f"stalled: requests {kind} of {hosts[0]} to {hosts[1]}")
         way.stall()
-        await asyncio.sleep(self._random.uniform(0.3, 12.0))
+        await asyncio.sleep(self._random.uniform(*STALL_S))
         self._history.note(f"go on: requests {kind} of {hosts[0]} to {hosts[1]}")
         way.go_on()
 

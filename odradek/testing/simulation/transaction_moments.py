@@ -70,7 +70,7 @@ class TransactionMoments(Director):
             self.note(f"{cast.topic}-{cast.index}: {deaf[0].host} does not hear of its next leader")
             way.stall()
             await self.others.administrator.give_the_lead_to_the_next((cast.topic, cast.index))
-            await asyncio.sleep(self.random.uniform(1.0, 5.0))
+            await asyncio.sleep(self.random.uniform(1.0, 4.0))
             way.go_on()
 
 
