@@ -65,8 +65,8 @@ providers._get_local_constants = lambda: providers._local_constants
 """Hypothesis mixes numbers and texts from the source of all imported modules into its examples: which, depends on what
 ran before in this process. And reading a thousand files takes seconds."""
 OWN_LOGGERS = ("odradek", "kafka.", "state.change.logger")
-ASYNCIOS_OWN = "waitpid-"
-"""Threads that wait for a child process and say nothing: of a fixture of the folder, it may be."""
+SILENT = ("waitpid-", "login_")
+"""Threads that only wait: for a child process (asyncio's), or for the next login of this process's clients."""
 KAFKA_PYTHONS = "kafka-io-"
 """Threads of kafka-python's clients, which no fixture keeps from one module to the next."""
 ENDING_SECONDS = 60.0
@@ -251,7 +251,7 @@ def nothing_is_left_to_others(request: pytest.FixtureRequest) -> Iterator[None]:
     threads, shared = set(threading.enumerate()), what_is_shared()
     known = set(logging.Logger.manager.loggerDict)
     yield
-    left = [one for one in threading.enumerate() if one not in threads and not one.name.startswith(ASYNCIOS_OWN)]
+    left = [one for one in threading.enumerate() if one not in threads and not one.name.startswith(SILENT)]
     for thread in left:
         thread.join(ENDING_SECONDS)
     assert not (running := [thread.name for thread in left if thread.is_alive()]), f"threads that go on: {running}"

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import heapq
 from collections import deque
 from collections.abc import Callable
@@ -61,6 +62,21 @@ class ProcessLoop(asyncio.BaseEventLoop):
             process.tasks[task] = None
             task.add_done_callback(lambda ended: process.tasks.pop(ended, None))
         return task
+
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """Close a generator that nobody iterates any more: one of a killed process here and now, as its tasks were.
+
+        asyncio would make a task of it, which a killed process does not carry out, and wait for it in the end.
+        """
+        process = PROCESS.get()
+        if process is None or not process.dead:
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
+            return
+        self._asyncgens.discard(agen)  # type: ignore[attr-defined]
+        with contextlib.suppress(
+            StopIteration, RuntimeError
+        ):  # it would await on its way out: there is nothing to wait for
+            agen.aclose().send(None)
 
     def _hold_back(self) -> None:
         """Give what is ready or due to the processes that stand still; called in each turn before anything is run."""

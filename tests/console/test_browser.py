@@ -278,6 +278,7 @@ def test_dark_and_light_and_the_help(browser: Browser, hostile: Cluster) -> None
         for scheme in ("light", "dark"):
             with tab(browser, url, color_scheme=scheme) as page:
                 papers.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+                page.locator(".figures").wait_for()  # its programs run, and hear keys
                 page.keyboard.press("?")
                 expect(page.locator("#help")).to_be_visible()
                 page.keyboard.press("Escape")

@@ -1,6 +1,7 @@
 """A process that is suspended and goes on (SIGSTOP, SIGCONT), and one that is killed meanwhile."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -59,6 +60,37 @@ def test_a_process_that_is_killed_while_it_stands_still_does_nothing_more() -> N
         assert not done
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_generator_of_a_killed_process_ends_with_it(waits: bool) -> None:
+    """asyncio would make a task of its end: one that is never carried out, and that a closing loop waits for."""
+    ended: list[str] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            ended.append("numbers")
+            if waits:
+                await asyncio.sleep(1)
+
+    async def work() -> None:
+        async for _ in numbers():
+            await asyncio.sleep(3_600)
+
+    async def main(_: VirtualClock) -> int:
+        process = VirtualProcess("one")
+        running = asyncio.ensure_future(process.run(work()))
+        await asyncio.sleep(1)
+        process.kill()
+        with pytest.raises(ProcessKilled):
+            await running
+        await asyncio.sleep(10)
+        return len(asyncio.all_tasks())
+
+    assert run_virtual(main) == 1 and ended == ["numbers"]
 
 
 def test_the_machine_of_a_suspended_process_takes_connections_and_bytes() -> None:
