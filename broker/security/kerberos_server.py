@@ -2,8 +2,8 @@
 
     ticket → (the broker's proof, if asked for) → the layers on offer: none → the choice, and on whose behalf
 
-Whoever the ticket names comes in, whatever the last message says of somebody else, as in Kafka. An exchange reads the
-key table and notes the ticket, so that nobody else can come in with its copy; it asks no key distribution center.
+Whoever the ticket names comes in, whatever the last message says of somebody else. An exchange reads the key table and
+notes the ticket, so that nobody else can come in with its copy; it asks no key distribution center.
 Sources: SaslServerAuthenticator, SaslServerCallbackHandler and KerberosError of Kafka 3.9.
 """
 
