@@ -303,13 +303,15 @@ def judged(rows: Sequence[Row], answers: Path) -> int:
             share = 100 * sum(row.processor[:BROKERS]) / row.seconds
             goal("idle, three brokers, of one core", share, IDLE_PERCENT_GOAL, "%")
             goal("memory of three brokers", sum(row.memory_mb), MEMORY_MB_GOAL, "MB")
+    all_waits: list[float] = []
     for row in rows:
-        waits = blocked_ms(answers, row.began, row.ended)
+        waits = [] if row.name == "idle" else blocked_ms(answers, row.began, row.ended)  # the probe stood still then
+        all_waits += waits
         if waits:
             p999 = waits[int(len(waits) * 0.999)]
             print(f"{row.name:20} loop: p50 {statistics.median(waits):5.1f}, p99 {waits[int(len(waits) * 0.99)]:6.1f}, "
                   f"p99.9 {p999:6.1f}, longest {waits[-1]:6.1f} ms of {len(waits)}")  # fmt: skip
-    goal("loop blocked, p99.9 of all", _p999(blocked_ms(answers, rows[0].began, rows[-1].ended)), BLOCKED_MS_GOAL, "ms")
+    goal("loop blocked, p99.9 of all", _p999(sorted(all_waits)), BLOCKED_MS_GOAL, "ms")
     return missed
 
 
