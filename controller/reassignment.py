@@ -78,13 +78,11 @@ def _refusal(active: ActiveController, partition: TopicPartition, target: Sequen
 
 def _loss(active: ActiveController, partition: TopicPartition, target: Sequence[int]) -> Outcome | None:
     """Refuse to delete the last replicas in sync, which a move under way has added (KRaft refuses that too)."""
-    kept, isr = (
-        active.state.assignment(partition).reassigned_to(target).replicas,
-        active.state.leader_and_isr[partition].isr,
-    )
-    if set(kept) & set(isr):
+    current = active.state.leader_and_isr.get(partition)
+    kept = active.state.assignment(partition).reassigned_to(target).replicas
+    if current is None or set(kept) & set(current.isr):
         return None
-    return _invalid(f"Records would be lost: of the replicas {list(kept)} none is in sync, only {list(isr)}.")
+    return _invalid(f"Records would be lost: of the replicas {list(kept)} none is in sync, only {list(current.isr)}.")
 
 
 def _invalid(why: str) -> Outcome:

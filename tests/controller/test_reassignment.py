@@ -91,6 +91,19 @@ def test_the_last_replica_in_sync_is_not_deleted_by_going_back(play: Play) -> No
     play(scenario)
 
 
+def test_a_cancellation_for_a_partition_that_has_lost_its_state_is_refused(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1])
+        await cluster.active.alter_reassignments({T0: [2]})
+        await cluster.settle()
+        del cluster.active.state.leader_and_isr[T0]
+        code, _ = (await cluster.active.alter_reassignments({T0: None}))[T0]
+        assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    play(scenario)
+
+
 def test_a_move_asked_for_by_znode(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
