@@ -1,8 +1,9 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata, applied: an old epoch changes nothing.
 
 Three fences, in this order: the broker epoch (the request is meant for this registration of ours), the controller epoch
-(its sender is not deposed), and per partition the leader epoch. Requests for replicas are applied one after the other,
-each to its end: one that has lost its connection must not go on amid those that its sender sent after it.
+(its sender is not deposed), and per partition the leader epoch, also that of replicas deleted here. Requests for
+replicas are applied one after the other, each to its end: one that has lost its connection must not go on amid those
+that its sender sent after it.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from odradek.world.clock import Clock
 state_change = logging.getLogger("state.change.logger")
 
 NO_BROKER_EPOCH = -1
+DELETED_REMEMBERED_MAX = 10_000
 
 
 class Fetchers(Protocol):
@@ -61,6 +63,36 @@ class StoppedReplica(NamedTuple):
     delete: bool
 
 
+class DeletedReplicas:
+    """Leader epochs that replicas had when they were deleted here, the last DELETED_REMEMBERED_MAX of them.
+
+    A LeaderAndIsr that comes late, from before the deletion, would make an empty replica, which might even lead. The
+    leader epoch of a partition only grows as long as its topic has the same id; a topic made again under an old name
+    has another. Without ids (LeaderAndIsr before version 5) nothing is remembered and nothing refused. A restart needs
+    no memory: requests for an earlier life of the broker carry its earlier broker epoch.
+    """
+
+    def __init__(self) -> None:
+        self._leader_epochs: dict[tuple[bytes, int], int] = {}
+
+    def note(self, topic_id: bytes, index: int, leader_epoch: int) -> None:
+        """Remember that the replica has been deleted in this leader epoch."""
+        if topic_id == ZERO_UUID:
+            return
+        self.forget(topic_id, index)
+        self._leader_epochs[topic_id, index] = leader_epoch
+        if len(self._leader_epochs) > DELETED_REMEMBERED_MAX:
+            del self._leader_epochs[next(iter(self._leader_epochs))]
+
+    def forget(self, topic_id: bytes, index: int) -> None:
+        """Take note that the replica is here again."""
+        self._leader_epochs.pop((topic_id, index), None)
+
+    def deleted_after(self, topic_id: bytes, index: int, leader_epoch: int) -> bool:
+        """Tell whether the replica has been deleted in a later leader epoch than this."""
+        return leader_epoch < self._leader_epochs.get((topic_id, index), leader_epoch)
+
+
 class ControllerRequests:
     """Requests of controllers, fenced by their epochs and carried out on this broker's replicas."""
 
@@ -83,6 +115,7 @@ class ControllerRequests:
         self._checkpointed = high_watermarks
         self._undeleted: set[tuple[str, int]] = set()
         """Replicas whose logs are to be deleted and lie in a directory that has failed."""
+        self._deleted = DeletedReplicas()
         self.in_turn = asyncio.Lock()
         """Held by the LeaderAndIsr or StopReplica that is being applied; the others wait in their order."""
         self.topics_deleted: Callable[[Collection[str]], object] = lambda topics: None
@@ -109,6 +142,8 @@ class ControllerRequests:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if (topic, state.partition_index) in self._undeleted:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._deleted.deleted_after(topic_id, state.partition_index, state.leader_epoch):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         try:
             partition = self._partition(topic, state.partition_index, topic_id, is_new=state.is_new)
         except KafkaError as error:
@@ -148,6 +183,7 @@ class ControllerRequests:
                 self._replicas.traffic.of_topic(topic),
             )  # fmt: skip
             self._replicas.partitions[(topic, index)] = partition
+            self._deleted.forget(topic_id, index)
             self._replicas.moves.resume(partition)
         if topic_id != ZERO_UUID:
             if partition.topic_id not in (ZERO_UUID, topic_id):
@@ -218,6 +254,7 @@ class ControllerRequests:
         error = ErrorCode.NONE
         if stopped.delete:
             del self._replicas.partitions[key]
+            self._deleted.note(partition.topic_id, index, max(partition.leader_epoch, stopped.leader_epoch))
             if all(other != topic for other, _ in self._replicas.partitions):
                 self._replicas.traffic.forget_topic(topic)
             self._replicas.moves.forget(topic, index)

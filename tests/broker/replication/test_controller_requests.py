@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from odradek.broker.network.outcomes import Reply, RequestContext
-from odradek.broker.replication.controller_requests import StoppedReplica
+from odradek.broker.replication.controller_requests import DELETED_REMEMBERED_MAX, DeletedReplicas, StoppedReplica
 from odradek.broker.requests import leader_and_isr, stop_replica
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -20,6 +20,7 @@ from odradek.protocol.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
+from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
@@ -136,6 +137,53 @@ def test_a_deletion_waits_for_the_end_of_what_the_controller_said_before() -> No
         assert not [log for log in services.logs.all_logs() if log.topic == "many"]
 
     with_broker(scenario)
+
+
+def state(index: int, leader_epoch: int) -> LeaderAndIsrPartitionState:
+    return LeaderAndIsrPartitionState(
+        partition_index=index, leader=0, leader_epoch=leader_epoch, isr=[0], partition_epoch=1, replicas=[0]
+    )
+
+
+def test_a_replica_that_was_moved_away_is_not_made_anew_by_what_the_controller_said_before() -> None:
+    """A LeaderAndIsr of leader epoch 7 came once more after the deletion in epoch 9: the broker led an empty log."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        requests, topic_id = services.controller_requests, b"m" * 16
+        assert requests.apply("moved", topic_id, state(0, 7)) is ErrorCode.NONE
+        assert requests.stop(StoppedReplica("moved", 0, 9, delete=True)) is ErrorCode.NONE
+        for leader_epoch in (7, 8):
+            assert requests.apply("moved", topic_id, state(0, leader_epoch)) is ErrorCode.STALE_CONTROLLER_EPOCH
+        assert services.logs.get("moved", 0) is None and ("moved", 0) not in services.replicas.partitions
+        assert requests.apply("moved", topic_id, state(1, 7)) is ErrorCode.NONE, "another partition"
+        assert requests.apply("moved", topic_id, state(0, 10)) is ErrorCode.NONE, "it has come back"
+        assert requests.stop(StoppedReplica("moved", 0, 10, delete=False)) is ErrorCode.NONE
+        assert requests.apply("moved", topic_id, state(0, 11)) is ErrorCode.NONE, "it was stopped and is still there"
+
+    with_broker(scenario)
+
+
+def test_a_topic_made_again_under_its_old_name_begins_at_the_first_leader_epoch() -> None:
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        requests = services.controller_requests
+        for former, later in ((b"a" * 16, b"b" * 16), (ZERO_UUID, ZERO_UUID)):
+            assert requests.apply("again", former, state(0, 5)) is ErrorCode.NONE
+            assert requests.stop(StoppedReplica("again", 0, -2, delete=True)) is ErrorCode.NONE
+            assert requests.apply("again", later, state(0, 0)) is ErrorCode.NONE
+            assert requests.stop(StoppedReplica("again", 0, -2, delete=True)) is ErrorCode.NONE
+        assert requests.apply("again", b"a" * 16, state(0, 5)) is ErrorCode.NONE, "its deletion was called off"
+        assert requests.stop(StoppedReplica("again", 0, -2, delete=True)) is ErrorCode.NONE
+        assert requests.apply("again", b"a" * 16, state(0, 4)) is ErrorCode.STALE_CONTROLLER_EPOCH
+
+    with_broker(scenario)
+
+
+def test_no_more_than_a_number_of_deleted_replicas_is_remembered() -> None:
+    deleted, topic_id = DeletedReplicas(), b"m" * 16
+    for index in range(DELETED_REMEMBERED_MAX + 1):
+        deleted.note(topic_id, index, 3)
+    assert not deleted.deleted_after(topic_id, 0, 2) and deleted.deleted_after(topic_id, 1, 2)
+    assert not deleted.deleted_after(topic_id, 1, 3)
 
 
 async def _answer(outcome: object) -> Reply:
