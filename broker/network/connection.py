@@ -319,7 +319,7 @@ class Connection:
             return
         with self._boundary:
             assert slot.deferred is not None, "a request was answered twice"
-            self._slots.fill(slot, [] if response is None else slot.deferred.answer(response))
+            self._slots.fill(slot, slot.deferred.answer(response))
             if slot.watch is not None:
                 slot.watch.answered(self._perf_counter(), throttle_ms)
             if throttle_ms > 0:

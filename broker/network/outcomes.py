@@ -118,8 +118,8 @@ class Deferred(Protocol):
     @property
     def outcome(self) -> Outcome: ...
 
-    def answer(self, response: Message) -> list[Part]:
-        """Encode the response: the whole frame of the answer."""
+    def answer(self, response: Message | None) -> list[Part]:
+        """Encode the response: the whole frame of the answer, nothing if there is none. Called once, at the end."""
 
 
 Answer = list[Part] | Deferred | None

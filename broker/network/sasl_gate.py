@@ -68,7 +68,7 @@ class _LateAnswer:
         await sleep(clock, delay_ms)
         return Reply(SaslAuthenticateResponse(), close=True)
 
-    def answer(self, response: Message) -> list[Part]:
+    def answer(self, response: Message | None) -> list[Part]:
         """Return the same parts whatever `response` is."""
         return self._parts
 

@@ -80,9 +80,9 @@ class RoutedOutcome:
         self._route = route
         self._correlation_id = correlation_id
 
-    def answer(self, response: Message) -> list[Part]:
-        """Encode the whole frame of the response."""
-        return self._route.answer(self._correlation_id, response)
+    def answer(self, response: Message | None) -> list[Part]:
+        """Encode the whole frame of the response, if there is one."""
+        return [] if response is None else self._route.answer(self._correlation_id, response)
 
 
 class Dispatcher:

@@ -6,7 +6,7 @@ versions 8 and 9): the local log start, and none. After a change of leader the e
 has reached the new epoch, so that it never goes back (KAFKA-7703): OFFSET_NOT_AVAILABLE, below version 5
 LEADER_NOT_AVAILABLE. For a read_committed consumer (version 2 on) a partition ends at the last stable offset. A
 debugging consumer (replica id -2) is answered by followers, too, and with the log end. Version 0 answers a list of
-offsets, newest first.
+offsets, newest first. A request for very many partitions is answered in slices of time.
 """
 
 from collections import Counter
@@ -23,6 +23,8 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.protocol.steps import Steps
+from odradek.world.time_slices import in_slices
 
 REQUEST = ListOffsetsRequest
 VERSIONS = (0, 9)
@@ -37,21 +39,24 @@ NOTHING = (-1, -1, -1)
 
 
 def handle(broker: Services, request: ListOffsetsRequest, context: RequestContext) -> Outcome:
-    version = context.api_version
+    return in_slices(broker.clock, _answer(broker, request, context.api_version))
+
+
+def _answer(broker: Services, request: ListOffsetsRequest, version: int) -> Steps[Reply]:
+    """Look the partitions up one after another; each search by time may have to read from a file."""
     times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
-
-    def answer(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-        if version and times[topic, asked.partition_index] > 1:
-            return ListOffsetsPartitionResponse(
-                partition_index=asked.partition_index, error_code=ErrorCode.INVALID_REQUEST
-            )
-        return _partition(broker, topic, asked, request, version)
-
-    topics = [
-        ListOffsetsTopicResponse(name=topic.name, partitions=[answer(topic.name, asked) for asked in topic.partitions])
-        for topic in request.topics
-    ]
-    return Reply(ListOffsetsResponse(topics=topics))
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answers: list[ListOffsetsPartitionResponse] = []
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        for asked in topic.partitions:
+            if version and times[topic.name, asked.partition_index] > 1:
+                index, error = asked.partition_index, ErrorCode.INVALID_REQUEST
+                answers.append(ListOffsetsPartitionResponse(partition_index=index, error_code=error))
+            else:
+                answers.append(_partition(broker, topic.name, asked, request, version))
+            yield
+    return Reply(response)
 
 
 def _partition(

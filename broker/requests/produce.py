@@ -16,15 +16,14 @@ transaction has begun: see transactions/transaction_verification.py. With acks=0
 begins.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from functools import partial
+from collections.abc import Coroutine, Iterator
 from struct import Struct
 from typing import NamedTuple
 
 from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.log.log import Log
 from odradek.broker.log.producer_sequences import RefusedLikewise
-from odradek.broker.log.producer_state import UNGUARDED
+from odradek.broker.log.producer_state import UNGUARDED, VerificationGuard
 from odradek.broker.log.rewriting import BadRecords, Rewritten, rewrite, takes_long
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Settled, Silent, Wait
 from odradek.broker.replication.partition import Partition
@@ -58,7 +57,7 @@ from odradek.protocol.record_batch import (
     TRANSACTIONAL_BIT,
 )
 from odradek.protocol.steps import Steps
-from odradek.world.time_slices import TimeSlice
+from odradek.world.time_slices import TimeSlice, in_slices
 
 REQUEST = ProduceRequest
 VERSIONS = (0, 11)
@@ -162,15 +161,8 @@ def _append(
             answers = _append_topic(broker, request, topic, context, verdicts, awaited, failed, slow)
         topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
     if slow:
-        turn, steps = TimeSlice(broker.clock), _append_slow(broker, request, context, slow, awaited, failed)
-        if not turn.advance(steps):
-            return _later(turn.finish(steps), partial(_answer, broker, request, context, topics, awaited, failed))
+        return in_slices(broker.clock, _append_slow(broker, request, context, slow, topics, awaited, failed))
     return _answer(broker, request, context, topics, awaited, failed)
-
-
-async def _later(work: Awaitable[None], answer: Callable[[], Settled]) -> Settled:
-    await work
-    return answer()
 
 
 def _answer(
@@ -242,10 +234,11 @@ def _append_slow(
     request: ProduceRequest,
     context: RequestContext,
     slow: list[Slow],
+    topics: list[TopicProduceResponse],
     awaited: list[Awaited],
     failed: list[ErrorCode],
-) -> Iterator[None]:
-    """Append one after another what takes long, in steps, and put the answers into their places."""
+) -> Steps[Settled]:
+    """Append one after another what takes long, put the answers into their places in `topics`, and answer."""
     for place in slow:
         again = [place]
         while again:
@@ -258,6 +251,7 @@ def _append_slow(
             (answer,) = _append_topic(broker, request, topic, context, verdicts, awaited, failed, again)
         place.answers[place.position] = answer
         yield
+    return _answer(broker, request, context, topics, awaited, failed)
 
 
 def _make_ready(
@@ -293,45 +287,28 @@ def _append_topic(
     for data in topic.partition_data:
         answer = PartitionProduceResponse(index=data.index)
         answers.append(answer)
+        appending = False
         try:
             partition = broker.replicas.led(topic.name, data.index)
             if forbidden:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {topic.name}")
             partition.counters.produce_requests += 1
-            given = guard
-            if verdicts:
-                verdict = verdicts.get((topic.name, data.index), guard)
-                if isinstance(verdict, ErrorCode):
-                    raise KafkaError(verdict, "the coordinator knows of no such transaction")
-                if isinstance(verdict, KafkaError):
-                    raise verdict
-                given = verdict
+            given = _guard(verdicts, topic.name, data.index, guard) if verdicts else guard
             records = data.records
-            if version >= FIRST_PRODUCE_VERSION_WITH_BATCHES or is_batch(records):
+            old_format = version < FIRST_PRODUCE_VERSION_WITH_BATCHES and not is_batch(records)
+            if not old_format:
                 _check(records, version, in_transaction)
-            elif slow is not None:
+            if slow is not None and (old_format or (partition.log.rewrites and _is_long(records))):
                 partition.counters.produce_requests -= 1  # counted when it is taken up again
-                slow.append(_slow(topic.name, data, answers, None))
+                slow.append(_slow(topic.name, data, answers, None if old_format else partition.log))
                 continue
-            if partition.log.rewrites and slow is not None and _is_long(records):
-                partition.counters.produce_requests -= 1
-                slow.append(_slow(topic.name, data, answers, partition.log))
-                continue
+            appending = True
             appended = broker.replicas.append(partition, records, acks, guard=given)
-        except BadRecords as error:
-            partition.counters.failed_produce_requests += 1
-            failed.append(error.code)
-            _fail(answer, error.code, error.message, version)
-            answer.log_start_offset = partition.log.log_start_offset
-            answer.record_errors = [
-                BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
-                for one in error.record_errors
-            ]
-            continue
         except KafkaError as error:
-            _note_failure(broker, topic.name, data, error)
             failed.append(error.code)
-            _fail(answer, error.code, error.message, version)
+            # what was found out when the records were made ready is an error of appending them
+            appending = appending or verdicts.get((topic.name, data.index)) is error
+            _refuse(broker, topic.name, data, answer, error, version, appending=appending)
             continue
         if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
             converted = appended.last_offset - appended.first_offset + 1
@@ -344,20 +321,51 @@ def _append_topic(
     return answers
 
 
-def _note_failure(broker: Services, topic: str, data: PartitionProduceData, error: KafkaError) -> None:
-    """Count a refusal against its topic, if that is here, and remember one that will pass.
+def _guard(verdicts: Verdicts, topic: str, index: int, default: VerificationGuard | None) -> VerificationGuard | None:
+    """Return what to append with. Raises KafkaError if the verdict is that nothing is to be appended."""
+    verdict = verdicts.get((topic, index), default)
+    if isinstance(verdict, ErrorCode):
+        raise KafkaError(verdict, "the coordinator knows of no such transaction")
+    if isinstance(verdict, KafkaError):
+        raise verdict
+    return verdict
 
-    Source of the counts: ReplicaManager.appendToLocalLog.
+
+def _refuse(
+    broker: Services,
+    topic: str,
+    data: PartitionProduceData,
+    answer: PartitionProduceResponse,
+    error: KafkaError,
+    version: int,
+    *,
+    appending: bool,
+) -> None:
+    """Answer with an error, count it against the topic, if that is here, and remember one that will pass.
+
+    Source of the counts, and of when the log's start is told: ReplicaManager.appendToLocalLog of Kafka 3.9.
     """
+    code = error.code
+    not_known = code is ErrorCode.KAFKA_STORAGE_ERROR and version <= LAST_VERSION_WITHOUT_STORAGE_ERROR
+    answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if not_known else code
+    answer.error_message = error.message
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
     partition = broker.replicas.partitions.get((topic, data.index))
     if partition is None:
         return
-    if error.code in PASSING and not isinstance(error, RefusedLikewise):
-        partition.log.producers.note_refusal(data.records, error.code)
-    if error.code in TOO_LARGE:
+    if code in PASSING and not isinstance(error, RefusedLikewise):
+        partition.log.producers.note_refusal(data.records, code)
+    if code in TOO_LARGE:
         partition.counters.bytes_rejected += len(data.records or b"")
-    elif error.code not in NO_FAILURES_OF_BROKER:
+    elif code not in NO_FAILURES_OF_BROKER:
         partition.counters.failed_produce_requests += 1
+        if appending:
+            answer.log_start_offset = partition.log.log_start_offset
+    if isinstance(error, BadRecords):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
+            for one in error.record_errors
+        ]
 
 
 def _check(records: Records, version: int, in_transaction: bool) -> None:
@@ -375,13 +383,6 @@ def _check(records: Records, version: int, in_transaction: bool) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if attributes & CODEC_MASK == ZSTD and version < FIRST_VERSION_WITH_ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs a produce request of version 7 or later")
-
-
-def _fail(answer: PartitionProduceResponse, error: ErrorCode, message: str | None = None, version: int = 11) -> None:
-    if error is ErrorCode.KAFKA_STORAGE_ERROR and version <= LAST_VERSION_WITHOUT_STORAGE_ERROR:
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    answer.error_code, answer.error_message = error, message
-    answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = -1, -1, -1
 
 
 def _point_to_leaders(broker: Services, response: ProduceResponse, context: RequestContext) -> None:

@@ -75,7 +75,7 @@ class _LoggedLater:
     def outcome(self) -> Outcome:
         return self._deferred.outcome
 
-    def answer(self, response: Message) -> list[Part]:
+    def answer(self, response: Message | None) -> list[Part]:
         parts = self._deferred.answer(response)
         self._log._answered(self._facts, self._began_s, parts)
         return parts

@@ -2,7 +2,8 @@
 
 The answer is sent at once and names the time; then the connection is not read for so long. A Produce counts by the size
 of the request, a consumer's Fetch by the records of the answer, everything by the time that the loop spends on decoding
-and handling it: a quota of 100 is the whole loop. Requests of brokers and the controller are free.
+and handling it, in however many slices: a quota of 100 is the whole loop. Requests of brokers and the controller are
+free.
 
 Kafka answers a Fetch that is over its quota without records and lets the client fetch them after the pause; here they
 come before it. The rate is the same, and a fetch session loses no news.
@@ -10,7 +11,8 @@ come before it. The rate is the same, and a fetch session loses no news.
 Source: KafkaApis, ClientRequestQuotaManager and RequestHandlerHelper of Kafka 3.9.
 """
 
-from collections.abc import Callable, Coroutine
+import types
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Settled, Silent
@@ -78,17 +80,30 @@ class Throttled:
     def _use(self, kind: QuotaType, context: RequestContext, value: float) -> int:
         return self._quotas.use(kind, context.principal.name, context.client_id, value)
 
-    def _time_used(self, context: RequestContext) -> int:
-        """Count the time since the request came; how long the client is to wait for it, at most one window."""
-        throttle_ms = self._use(QuotaType.REQUEST, context, _percent(self._processor_ms() - self._began_ms))
+    def _time_used(self, context: RequestContext, used_ms: float) -> int:
+        """Count the time that a request took; how long the client is to wait for it, at most one window."""
+        throttle_ms = self._use(QuotaType.REQUEST, context, _percent(used_ms))
         return min(throttle_ms, round(self._quotas.windows.length_ms))
 
     def _after(self, outcome: Outcome, context: RequestContext, bytes_ms: int = 0, *, sized: bool = False) -> Outcome:
         """Have the client wait after the answer. `sized`: by the size of that, too."""
-        if isinstance(outcome, Silent):
-            self._time_used(context)  # which it need not wait for, as in Kafka: nobody would tell it
+        used_ms = self._processor_ms() - self._began_ms
+        if isinstance(outcome, tuple):  # is quicker than to ask whether it is a Coroutine
+            return self._settled(outcome, context, used_ms, bytes_ms, sized)
+        return self._later(outcome, context, used_ms, bytes_ms, sized)
+
+    async def _later(
+        self, outcome: Coroutine[Any, Any, Settled], context: RequestContext, used_ms: float, bytes_ms: int, sized: bool
+    ) -> Settled:
+        settled, later_ms = await _measured(outcome, self._processor_ms)
+        return self._settled(settled, context, used_ms + later_ms, bytes_ms, sized)
+
+    def _settled(
+        self, outcome: Settled, context: RequestContext, used_ms: float, bytes_ms: int, sized: bool
+    ) -> Settled:
+        time_ms = self._time_used(context, used_ms)
+        if isinstance(outcome, Silent):  # need not wait for the time it took, as in Kafka: nobody would tell it
             return outcome._replace(throttle_ms=bytes_ms)
-        time_ms = self._time_used(context)
 
         def throttle_of(response: Message) -> int:
             of_answer_ms = self._use(QuotaType.FETCH, context, _size(response)) if sized else 0
@@ -97,31 +112,40 @@ class Throttled:
                 response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
             return throttle_ms
 
-        if isinstance(outcome, tuple):  # is quicker than to ask whether it is a Coroutine
-            return _settled(outcome, throttle_of, bytes_ms)
-        return _later(outcome, throttle_of, bytes_ms)
+        if isinstance(outcome, Reply):
+            return outcome._replace(throttle_ms=max(outcome.throttle_ms, throttle_of(outcome.response)))
+        start = outcome.start
+
+        def start_throttled(respond: Respond) -> Any:
+            def throttled(response: Message, throttle_ms: int = 0) -> None:
+                respond(response, max(throttle_ms, throttle_of(response)))
+
+            return start(throttled)
+
+        return outcome._replace(start=start_throttled)
 
 
-def _settled(outcome: Settled, throttle_of: Callable[[Message], int], bytes_ms: int) -> Settled:
-    if isinstance(outcome, Silent):
-        return outcome._replace(throttle_ms=bytes_ms)
-    if isinstance(outcome, Reply):
-        return outcome._replace(throttle_ms=max(outcome.throttle_ms, throttle_of(outcome.response)))
-    start = outcome.start
-
-    def start_throttled(respond: Respond) -> Any:
-        def throttled(response: Message, throttle_ms: int = 0) -> None:
-            respond(response, max(throttle_ms, throttle_of(response)))
-
-        return start(throttled)
-
-    return outcome._replace(start=start_throttled)
-
-
-async def _later(
-    outcome: Coroutine[Any, Any, Settled], throttle_of: Callable[[Message], int], bytes_ms: int
-) -> Settled:
-    return _settled(await outcome, throttle_of, bytes_ms)
+@types.coroutine
+def _measured(
+    outcome: Coroutine[Any, Any, Settled], processor_ms: Callable[[], float]
+) -> Generator[Any, Any, tuple[Settled, float]]:
+    """Wait for an outcome, and measure how long the loop works on it, without what it does for others meanwhile."""
+    used_ms, sent = 0.0, None
+    step: Callable[[Any], Any] = outcome.send
+    while True:
+        began_ms = processor_ms()
+        try:
+            awaited = step(sent)
+        except StopIteration as end:
+            return end.value, used_ms + processor_ms() - began_ms
+        used_ms += processor_ms() - began_ms
+        try:
+            sent, step = (yield awaited), outcome.send
+        except GeneratorExit:
+            outcome.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - is the affair of the outcome, as with a plain await
+            sent, step = error, outcome.throw
 
 
 def _percent(processor_ms: float) -> float:

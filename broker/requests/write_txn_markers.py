@@ -4,7 +4,8 @@ A marker is appended to each partition, with acks=all, and answered when every r
 partition had data of the transaction or not, and as often as it is asked. An epoch older than the producer's is
 INVALID_PRODUCER_EPOCH, a coordinator epoch older than in its last marker TRANSACTION_COORDINATOR_FENCED;
 what is not led here NOT_LEADER_OR_FOLLOWER, and the coordinator asks elsewhere. A marker in `__consumer_offsets` makes
-the offsets of its transaction visible; while their groups are being loaded it is NOT_LEADER_OR_FOLLOWER too.
+the offsets of its transaction visible; while their groups are being loaded it is NOT_LEADER_OR_FOLLOWER too. Markers
+for very many partitions are appended in slices of time.
 
 Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
 """
@@ -27,6 +28,8 @@ from odradek.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from odradek.protocol.steps import Steps
+from odradek.world.time_slices import in_slices
 
 REQUEST = WriteTxnMarkersRequest
 VERSIONS = (0, 1)
@@ -42,13 +45,21 @@ class Written(NamedTuple):
 
 
 def handle(broker: Services, request: WriteTxnMarkersRequest, context: RequestContext) -> Outcome:
+    return in_slices(broker.clock, _append(broker, request))
+
+
+def _append(broker: Services, request: WriteTxnMarkersRequest) -> Steps[Reply | Wait]:
+    """Append one marker after another, and then wait for all."""
     written: list[Written] = []
     results: dict[int, WritableTxnMarkerResult] = {}
     for marker in request.markers:
         result = results.setdefault(marker.producer_id, WritableTxnMarkerResult(producer_id=marker.producer_id))
         for topic in marker.topics:
-            partitions = [_write(broker, marker, topic.name, index, written) for index in topic.partition_indexes]
-            result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+            answers: list[WritableTxnMarkerPartitionResult] = []
+            result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
+            for index in topic.partition_indexes:
+                answers.append(_write(broker, marker, topic.name, index, written))
+                yield
     response = WriteTxnMarkersResponse(markers=list(results.values()))
     if not written:
         return Reply(response)

@@ -1,8 +1,8 @@
 """Long work on the loop, cut into slices of time so that requests are served in between."""
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from typing import Any, TypeVar
 
 from odradek.world.clock import Clock
 
@@ -53,6 +53,22 @@ class TimeSlice:
         await asyncio.sleep(0)
         self._end_ms = self._clock.monotonic_ms() + SLICE_MS
         return True
+
+
+def in_slices(clock: Clock, steps: Generator[None, None, T]) -> T | Coroutine[Any, Any, T]:
+    """Advance `steps` for one slice: its result if that was to the end, else a coroutine that goes on and returns it.
+
+    What the steps read after a pause may have changed since.
+    """
+    turn = TimeSlice(clock)
+    try:
+        next(steps)
+        while not turn.is_over:
+            next(steps)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    return turn.result(steps)
 
 
 def run_in_slices(

@@ -43,7 +43,7 @@ class _NotedLater:
     def outcome(self) -> Outcome:
         return self._deferred.outcome
 
-    def answer(self, response: Message) -> list[Part]:
+    def answer(self, response: Message | None) -> list[Part]:
         parts = self._deferred.answer(response)
         self._trace.answered(self._note, parts)
         return parts

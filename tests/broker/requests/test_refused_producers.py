@@ -84,3 +84,27 @@ def test_a_batch_that_was_written_before_it_was_refused_is_known_again() -> None
         assert [await send(sequence) for sequence in (1, 2, 3, 4)] == [1, 2, 3, 4]
 
     with_producer(scenario)
+
+
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [(OUT_OF_ORDER, True), (ErrorCode.INVALID_PRODUCER_EPOCH, True), (NOT_ENOUGH_REPLICAS, True), (NOT_LEADER, False)],
+)
+def test_the_start_of_the_log_is_told_with_what_kafka_tells_it(cause: ErrorCode, told: bool) -> None:
+    """To a producer that the log has forgotten since (KIP-360): ReplicaManager.appendToLocalLog."""
+
+    async def scenario(client: Client) -> None:
+        await client.create()
+        partition = client.cluster.brokers[0].server.services.replicas.partitions[TOPIC, 0]
+        for value in (b"a", b"b"):
+            await client.produce(value, producer_id=7, producer_epoch=3, base_sequence=int(value == b"b"))
+        partition.log.advance_log_start_offset(2)
+        if cause in (NOT_LEADER, NOT_ENOUGH_REPLICAS):
+            refuse(partition, cause)
+        epoch = 2 if cause is ErrorCode.INVALID_PRODUCER_EPOCH else 3
+        answer = await client.produce(b"c", producer_id=7, producer_epoch=epoch, base_sequence=9)
+        assert answer.error_code == cause
+        assert (answer.base_offset, answer.log_append_time_ms) == (-1, -1)
+        assert answer.log_start_offset == (2 if told else -1)
+
+    with_broker(scenario)

@@ -1,6 +1,8 @@
 """Produce requests that take long are served in slices: others are served in between, and nothing changes its order."""
 
 import asyncio
+import json
+import logging
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -31,6 +33,7 @@ from odradek.world.time_slices import TimeSlice
 
 MANY = 5 * STEP_RECORDS
 SETTLED_S = 5.0
+REQUEST_LOG = "kafka.request.logger"
 TRANSACTION = 1
 T0 = 1_700_000_000_000
 Scenario = Callable[[EmbeddedCluster], Awaitable[None]]
@@ -129,8 +132,10 @@ def test_a_batch_is_refused_whole() -> None:
     with_topic(scenario, cleanup_policy="compact")
 
 
-def test_without_an_answer() -> None:
-    """acks=0: the next request waits all the same, and after a refusal the connection closes."""
+def test_without_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """acks=0: the next request waits all the same, and after a refusal the connection closes. The request log says when
+    each was done."""
+    caplog.set_level(logging.DEBUG, logger=REQUEST_LOG)
 
     async def scenario(cluster: EmbeddedCluster) -> None:
         endpoint = await cluster.network.host("client").connect("broker-0", cluster.port)
@@ -156,6 +161,9 @@ def test_without_an_answer() -> None:
         send(produce(messages(MANY)[:-1], 0), 3)
         await arrived.wait()
         assert not received, "closed"
+        lines = [record.getMessage() for record in caplog.records if record.name == REQUEST_LOG]
+        told = [json.loads(line.partition(":")[2]) for line in lines if "Produce" in line]
+        assert [(one["correlationId"], one["responseBytes"] > 0) for one in told] == [(1, False), (2, True), (3, False)]
 
     with_topic(scenario)
 
