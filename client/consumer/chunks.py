@@ -117,7 +117,9 @@ class Chunk:
     def damaged(self, header: BatchHeader, error: MalformedMessage) -> CorruptRecords:
         """Return what to raise for a batch that does not decode."""
         where = f"{self.topic_partition} at offset {header.base_offset}"
-        return CorruptRecords(f"{where}: damaged records: {error}; seek beyond it to go on (CORRUPT_MESSAGE)")
+        said = CorruptRecords(f"{where}: damaged records: {error}; seek beyond it to go on (CORRUPT_MESSAGE)")
+        said.__cause__ = error  # mypyc passes over the `from` of a raise
+        return said
 
     def _control(self, position: int, header: BatchHeader, aborted_producers: set[int]) -> None:
         if not self._read_committed or header.record_count == 0:  # emptied by compaction

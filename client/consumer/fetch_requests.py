@@ -92,6 +92,7 @@ def plan_fetches(
             continue
         reader = state.reader(info.leader, now_ms, view.nodes)
         if may_ask(reader):
+            state.look_at(view.topics[topic_partition.topic].topic_id)
             asked = Asked(state.fetch_offset, state.version, state.fetch_epoch, info.leader_epoch)
             by_node.setdefault(reader, {})[topic_partition] = asked
     most_bytes = settings.fetch_max_bytes

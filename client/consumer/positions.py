@@ -14,6 +14,7 @@ from odradek.client.errors import NoOffsetForPartition
 from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.client.waiting import NEVER
+from odradek.protocol.primitives import ZERO_UUID
 
 RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
@@ -41,6 +42,8 @@ class PartitionPosition:
     """Leader epoch of what stands before `fetch_offset`; -1 where that is not known."""
     valid_in: int = -1
     """Epoch of the leader whose log is known to have what stands before `fetch_offset`."""
+    topic_id: bytes = ZERO_UUID
+    """Of the topic that was asked for last."""
     reset_to: int | None = None
     """A ListOffsets timestamp: the position is wanted from there, whatever is committed."""
     paused: bool = False
@@ -62,6 +65,17 @@ class PartitionPosition:
             return self.replica
         self.replica = -1
         return leader
+
+    def look_at(self, topic_id: bytes) -> None:
+        """Note the topic that is asked for next: where another has taken its name, the epochs of the old say nothing.
+
+        Compared with the new one's, they would part from its history and skip its first records; so the broker judges
+        the offset alone, as it does for Java's consumer.
+        """
+        if self.topic_id != topic_id:
+            if ZERO_UUID not in (self.topic_id, topic_id):
+                self.leader_epoch = self.fetch_epoch = self.valid_in = -1
+            self.topic_id = topic_id
 
     @property
     def located(self) -> bool:

@@ -124,7 +124,7 @@ class ConsumerInterceptors:
                 records = {**one.on_consume(records)}
             except Exception:
                 logger.exception("interceptor %s failed in on_consume", type(one).__name__)
-        return records
+        return {where: some for where, some in records.items() if some}
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
         """Tell of a commit that has succeeded."""

@@ -51,12 +51,29 @@ def consume(
             consumer.subscribe([topic])
         else:
             _assign(consumer, topic, known if partition is None else [partition], offset)
+        _end_on_signals(consumer, printer)
         _print_all(consumer, printer, timeout_ms)
     note(f"{printer.printed} record(s)")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def _end_on_signals(consumer: "KafkaConsumer", printer: "Printer") -> None:
+    """Let SIGINT and SIGTERM end the printing behind what a poll has brought, for that is what closing commits.
+
+    A second one interrupts at once, and commits nothing.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if printer.ended:
+            raise KeyboardInterrupt
+        printer.ended = True
+        consumer.wakeup()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
 
 
 def _known_partitions(consumer: "KafkaConsumer", topic: str, partition: int | None) -> list[int]:
@@ -88,6 +105,8 @@ class Printer:
 
     def __init__(self, limit: int | None, key_separator: str | None, *, as_json: bool) -> None:
         self.printed = 0
+        self.ended = False
+        """Nothing more is to be printed."""
         self._limit = limit
         self._separator = None if key_separator is None else key_separator.encode()
         self._as_json = as_json
@@ -132,7 +151,7 @@ def _print_all(consumer: "KafkaConsumer", printer: Printer, timeout_ms: int | No
     import time
 
     last = time.monotonic()
-    while printer.left is None or printer.left > 0:
+    while not printer.ended and (printer.left is None or printer.left > 0):
         most = printer.left if printer.left is None else min(printer.left, consumer.config.max_poll_records)
         found = consumer.poll(POLL_MS, most)
         for records in found.values():

@@ -98,10 +98,22 @@ os.register_at_fork(after_in_child=_threads.clear)  # its threads are not in the
 
 
 def in_thread(login: Login, host: str) -> "asyncio.Future[SaslClient]":
-    """Make an exchange in a thread for logins alone: nothing else waits for an issuer that does not answer."""
+    """Make an exchange in a thread for logins alone: nothing else waits for an issuer that does not answer.
+
+    Once the main thread has ended Python begins none, and a client may outlive it: then it is made at once.
+    """
+    loop = asyncio.get_running_loop()
     if not _threads:
         _threads.append(ThreadPoolExecutor(LOGIN_THREADS, "login"))
-    return asyncio.get_running_loop().run_in_executor(_threads[0], login.new, host)
+    try:
+        return loop.run_in_executor(_threads[0], login.new, host)
+    except RuntimeError:
+        made: asyncio.Future[SaslClient] = loop.create_future()
+        try:
+            made.set_result(login.new(host))
+        except (AuthenticationFailed, OSError) as error:
+            made.set_exception(error)
+        return made
 
 
 def read_login(look: Look) -> Login:

@@ -166,8 +166,9 @@ def test_damage_is_told_with_its_place_after_the_good_records_and_again_until_a_
     bench.arrive(T0, batch(0, b"a") + damaged)
     assert bench.values() == [b"a"]
     for _ in range(2):
-        with pytest.raises(ClientError, match="t-0 at offset 1: damaged records"):
+        with pytest.raises(ClientError, match="t-0 at offset 1: damaged records") as told:
             bench.values()
+        assert isinstance(told.value.__cause__, CorruptBatch)
     bench.positions.jump(T0, 2)
     assert bench.values() == []
 

@@ -67,6 +67,9 @@ def test_a_consumer_that_drops_many_records_goes_on() -> None:
         async with Consumer("t", **settings, interceptor_classes=[OnlyLast(), Forgetful()]) as consumer:
             record = await consumer.getone(30_000)
             assert record is not None and (record.offset, record.value) == (MANY, b"last")
+        async with Consumer("t", **settings, interceptor_classes=[OnlyLast()]) as consumer:
+            polled = await consumer.getmany(30_000, update_offsets=False)  # it returned a partition without records
+            assert [[one.value for one in some] for some in polled.values()] == [[b"last"]]
 
     run(main, brokers=1)
 

@@ -1,6 +1,8 @@
 """A token from an issuer: asked for with the client's secret, which goes nowhere else."""
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -78,3 +80,30 @@ def test_what_an_application_gives_must_be_a_token(token: Any) -> None:
     look = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauth.token.provider": SimpleNamespace(token=lambda: token)}
     with pytest.raises(AuthenticationFailed, match="what came by is no token"):
         read_login(look.get).new("broker")
+
+
+@pytest.mark.parametrize("outcome", ["return 'made'", "raise AuthenticationFailed('no token')"])
+def test_logging_in_when_the_main_thread_has_ended(outcome: str) -> None:
+    """With it end the threads for logins; a client on another thread goes on, and connects again."""
+    program = f"""
+import asyncio, threading
+from odradek.security.errors import AuthenticationFailed
+from odradek.security.sasl_client import Login, in_thread
+
+def new(host):
+    {outcome}
+
+async def log_in():
+    try:
+        print(await in_thread(Login("OAUTHBEARER", new, blocks=True), "broker"))
+    except AuthenticationFailed as error:
+        print(error)
+
+def outlive():
+    threading.main_thread().join()
+    asyncio.run(log_in())
+
+threading.Thread(target=outlive).start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == (f"{outcome.split(chr(39))[1]}\n", "")

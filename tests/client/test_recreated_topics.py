@@ -1,0 +1,41 @@
+"""A topic that is deleted and made anew while clients use it: another topic, which has the name of the old one."""
+
+from typing import Any
+
+from odradek.aio import Admin, Consumer, Producer
+from odradek.client.admin.values import NewTopic
+from odradek.client.records import ConsumerRecord
+from odradek.testing import run
+
+OLD, NEW = 10, 3
+
+
+async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    found = [await consumer.getone(30_000) for _ in range(count)]
+    return [one for one in found if one is not None]
+
+
+def test_the_new_one_is_read_from_its_first_record() -> None:
+    """Both have leader epoch 0, so the old position looked like one that was truncated: 0 to 2 were passed over."""
+
+    async def main(cluster: Any) -> None:
+        await cluster.create_topic("t")
+        settings = {"bootstrap_servers": cluster.bootstrap}
+        async with (
+            Admin(**settings) as admin,
+            Producer(**settings) as producer,
+            Consumer("t", auto_offset_reset="earliest", **settings) as consumer,
+        ):
+            for _ in range(OLD):
+                await (await producer.send("t", b"old"))
+            assert [one.offset for one in await read(consumer, OLD)] == list(range(OLD))
+            await admin.delete_topics(["t"])
+            assert await consumer.getone(2_000) is None
+            await admin.create_topics([NewTopic("t", 1, 1)])
+            for number in range(NEW):
+                assert (await (await producer.send("t", b"new"))).offset == number
+            assert [(one.offset, one.value) for one in await read(consumer, NEW)] == [
+                (number, b"new") for number in range(NEW)
+            ]
+
+    run(main, brokers=1, settings={"auto.create.topics.enable": False})
