@@ -5,7 +5,7 @@ The shell around `GroupStateMachine` and `OffsetTable`. Used on the loop only.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.broker.coordination.topic_storage import TopicStorage
@@ -13,7 +13,7 @@ from odradek.broker.groups.append_errors import commit_error, group_error
 from odradek.broker.groups.group_effects import AnswerJoin, Note, StartTimer, StopTimer, StoreGroup, TimerKind
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, expired
-from odradek.broker.groups.group_records import Record, batch_of, group_key, group_value, offset_key, offset_value
+from odradek.broker.groups.group_records import Record, batch_of, group_key, group_value, offset_key, offset_record
 from odradek.broker.groups.group_state_machine import GroupStateMachine
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
@@ -45,6 +45,8 @@ class CommitRequest:
     generation: int
     offsets: Mapping[TopicPartition, CommittedOffset]
     transaction: InTransaction | None = None
+    records: Mapping[TopicPartition, Record] = field(default_factory=dict)
+    """Records of the offsets, of which whoever commits very many has made them before: `offset_records`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,8 @@ class CoordinatedGroup:
             answer(errors | dict.fromkeys(fitting, commit_error(append_error)))
 
         group_id = self.metadata.group_id
-        records: list[Record] = [(offset_key(group_id, at), offset_value(offset)) for at, offset in fitting.items()]
+        made = request.records
+        records = [made.get(at) or offset_record(group_id, at, committed) for at, committed in fitting.items()]
         self._append(records, done, transaction)
 
     def remove_expired_offsets(self) -> None:

@@ -4,7 +4,7 @@ Written as Kafka 3.9 writes them: for an offset key 1 with value 3 (value 1 when
 for a group key 2 with value 3. All versions are read; a key of a later version is skipped.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from odradek.broker.coordination.skipped_records import SkippedRecords
@@ -23,6 +23,7 @@ from odradek.protocol.messages.consumer_offsets import (
 from odradek.protocol.primitives import Buffer, TopicPartition
 from odradek.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, batches
 from odradek.protocol.records import Columns, decode_records, encode_batch
+from odradek.protocol.steps import Steps
 from odradek.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 OFFSET_KEY_VERSION = 1
@@ -90,6 +91,22 @@ def offset_value(committed: CommittedOffset) -> bytes:
         expire_timestamp=committed.expire_timestamp_ms,
     )
     return encode_versioned(value, OFFSET_VALUE_VERSION_WITH_EXPIRY if has_expiry else OFFSET_VALUE_VERSION)
+
+
+def offset_record(group_id: str, partition: TopicPartition, committed: CommittedOffset) -> Record:
+    """Return the record of a committed offset."""
+    return offset_key(group_id, partition), offset_value(committed)
+
+
+def offset_records(
+    group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> Steps[dict[TopicPartition, Record]]:
+    """Return the records of many committed offsets, made in steps."""
+    records = {}
+    for at, committed in offsets.items():
+        records[at] = offset_record(group_id, at, committed)
+        yield
+    return records
 
 
 def group_key(group_id: str) -> bytes:

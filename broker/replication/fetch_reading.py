@@ -7,8 +7,8 @@ watermark it knows, and debugging ones (replica id -2, Kafka's ReplicaVerificati
 high watermark has moved, so that those can serve what is new.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from odradek.broker.log.local_log import LogSlice
 from odradek.broker.replication import conversion
@@ -37,6 +37,8 @@ from odradek.world.files import FileRange
 
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2
+AT_ONCE: Final = 100
+"""Number of partitions that are read without a pause: a millisecond, several if a file must be opened for each."""
 
 NO_FAILURES_OF_BROKER = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.KAFKA_STORAGE_ERROR})
 """Refusals of a read that Kafka does not count as failed requests. Source: ReplicaManager.readFromLog."""
@@ -89,24 +91,35 @@ class PartitionsRead(NamedTuple):
         }
 
 
+NOTHING = PartitionsRead([], 0, False)
+MayRead: TypeAlias = Callable[[CachedPartition], bool] | None
+"""Tells whether the one who asks may have a partition; None: any."""
+
+
 def read_partitions(
     replicas: ReplicaManager,
     opened: OpenedFetch,
     parameters: FetchParameters,
-    may_read: Callable[[CachedPartition], bool] | None = None,
+    may_read: MayRead = None,
     *,
     arrived: bool,
+    partitions: Iterable[CachedPartition] | None = None,
+    before: PartitionsRead = NOTHING,
 ) -> PartitionsRead:
     """Read each partition in turn while `max_bytes` lasts; the first one that has anything gives one whole batch.
 
     `arrived`: the request has just come, and when a follower sent it, what it says of that follower is noted. Later
-    rounds, for a request that waits, say nothing new of it. `may_read`: whether the one who asks may have a partition.
+    rounds, for a request that waits, say nothing new of it. `partitions`: some of those that are asked for, after those
+    that were read `before`; None for all.
     """
     answers = []
     as_follower = parameters.as_follower
-    total, left, urgent, failed, unconverted = 0, parameters.max_bytes, False, False, False
-    first = True
-    for wanted in opened.partitions:
+    total, urgent, failed, unconverted = before.total_bytes, before.urgent, before.failed, before.unconverted
+    left = max(parameters.max_bytes - total, 0)
+    first = not total or parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
+    if unconverted and not first:
+        left = min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0))
+    for wanted in opened.partitions if partitions is None else partitions:
         if may_read is None or may_read(wanted):
             answer = _read_one(replicas, wanted, parameters, left, first)
         else:
@@ -140,7 +153,32 @@ def read_partitions(
         urgent, failed = urgent or refused, failed or refused
     if total < parameters.min_bytes and not urgent:
         urgent = any(answer.records and _is_behind(replicas, wanted, parameters) for wanted, answer in answers)
+    if before.answers:
+        answers = [*before.answers, *answers]
     return PartitionsRead(answers, total, urgent, failed, unconverted)
+
+
+def read_in_steps(
+    replicas: ReplicaManager,
+    opened: OpenedFetch,
+    parameters: FetchParameters,
+    may_read: MayRead,
+    partitions: Sequence[CachedPartition],
+) -> Steps[PartitionsRead]:
+    """Read the partitions of a request that has just come, as many in a step as are read `AT_ONCE`.
+
+    Whoever waits for what a follower has got is tried once for each step. Not from within an operation.
+    """
+    read = NOTHING
+    for first in range(0, len(partitions), AT_ONCE):
+        some = partitions[first : first + AT_ONCE]
+        replicas.purgatory.hold_touches()
+        try:
+            read = read_partitions(replicas, opened, parameters, may_read, arrived=True, partitions=some, before=read)
+        finally:
+            replicas.purgatory.release_touches()
+        yield
+    return read
 
 
 def converted(read: PartitionsRead, replicas: ReplicaManager, parameters: FetchParameters) -> Steps[PartitionsRead]:

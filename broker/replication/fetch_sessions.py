@@ -11,7 +11,7 @@ Kafka: FetchSession.scala.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -158,9 +158,12 @@ class FetchSession:
         """Note what a partition was answered: when that was all there is to say, it is dirty again only when the
         partition moves or when it is named.
 
-        A follower that is not in the ISR yet leaves it dirty: its next fetch may be the one that takes it in.
+        A follower that is not in the ISR yet leaves it dirty: its next fetch may be the one that takes it in. So does a
+        partition that has moved since it was read for the answer.
         """
         if answer.error_code or answer.diverging_epoch is not None or answer.records:
+            return
+        if answer.high_watermark != partition.high_watermark:
             return
         if self.replica_id >= 0:
             at_the_end = wanted.fetch_offset == partition.log.log_end_offset
@@ -210,11 +213,11 @@ class OpenedFetch(NamedTuple):
 
     error: ErrorCode
     session: FetchSession | None = None
-    named: Iterable[CachedPartition] = ()
+    named: Sequence[CachedPartition] = ()
     incremental: bool = False
 
     @property
-    def partitions(self) -> Iterable[CachedPartition]:
+    def partitions(self) -> Sequence[CachedPartition]:
         """Partitions to read now; while the fetch waits, or a disk fails under a read, more may become dirty."""
         return tuple(self.session.dirty) if self.session is not None and self.incremental else self.named
 

@@ -3,7 +3,8 @@
 Waits until `min_bytes` are there, an answer must be given at once (an error, a diverging epoch), or `max_wait_ms` are
 over. Sessions (KIP-227) from version 7, topic ids from 13. A follower's fetch also tells how far it has come, which
 moves the high watermark and the ISR. Records are ranges of files, sent with sendfile; for versions 0 to 3 they are read
-and converted to message sets (`message.downconversion.enable`), in slices of time. zstd is refused below version 10.
+and converted to message sets (`message.downconversion.enable`), in slices of time, as are very many partitions. zstd is
+refused below version 10.
 
 A read_committed consumer (version 4 on) is given nothing at or after the last stable offset, and the aborted
 transactions in what it is given, so that it can leave their records out.
@@ -17,16 +18,19 @@ The first fetch of a follower's session is answered at once: it names thousands 
 them whenever one of them changes. Those that follow look at what has changed.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from odradek.broker.metrics.request_metrics import FETCH_CONSUMER, FETCH_FOLLOWER
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.replication.fetch_reading import (
+    AT_ONCE,
     CONSUMER,
     DelayedFetch,
     FetchParameters,
+    MayRead,
     PartitionsRead,
     converted,
+    read_in_steps,
     read_partitions,
 )
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession, OpenedFetch, replica_of
@@ -46,7 +50,6 @@ REQUEST = FetchRequest
 VERSIONS = (0, 17)
 
 READ_COMMITTED = 1
-MayRead = Callable[[CachedPartition], bool] | None
 
 
 def handle(
@@ -65,15 +68,43 @@ def handle(
     parameters = _parameters(broker, request, version)
     if request.rack_id and broker.replicas.selector is not None:
         parameters = parameters._replace(rack=request.rack_id, listener=context.listener)
-    read = read_partitions(broker.replicas, opened, parameters, may_read, arrived=True)
+    partitions = opened.partitions
+    if len(partitions) > AT_ONCE:
+        return _read_many(broker, opened, parameters, context, may_read, partitions)
+    read = read_partitions(broker.replicas, opened, parameters, may_read, arrived=True, partitions=partitions)
+    if not _is_enough(opened, parameters, read):
+        return _wait(broker, opened, parameters, context, may_read)
+    if read.unconverted:
+        return _convert(broker, opened, parameters, read, context, may_read)
+    return Reply(_response(broker, opened, parameters, read, context))
+
+
+def _is_enough(opened: OpenedFetch, parameters: FetchParameters, read: PartitionsRead) -> bool:
+    """Tell whether what was read is to be answered now."""
+    if read.urgent or read.total_bytes >= parameters.min_bytes or parameters.max_wait_ms <= 0:
+        return True
     nothing_asked = not read.answers and not opened.incremental
     begins = parameters.as_follower and opened.session is not None and not opened.incremental
-    enough = read.urgent or read.total_bytes >= parameters.min_bytes or nothing_asked or begins
-    if enough or parameters.max_wait_ms <= 0:
-        if read.unconverted:
-            return _convert(broker, opened, parameters, read, context, may_read)
-        return Reply(_response(broker, opened, parameters, read, context))
-    return _wait(broker, opened, parameters, context, may_read)
+    return nothing_asked or begins
+
+
+async def _read_many(
+    broker: Services,
+    opened: OpenedFetch,
+    parameters: FetchParameters,
+    context: RequestContext,
+    may_read: MayRead,
+    partitions: Sequence[CachedPartition],
+) -> Reply | Wait:
+    """Do as `handle` does with a few partitions."""
+    turn = TimeSlice(broker.clock)
+    read = await turn.result(read_in_steps(broker.replicas, opened, parameters, may_read, partitions))
+    if not _is_enough(opened, parameters, read):
+        return _wait(broker, opened, parameters, context, may_read, tried=False)
+    if read.unconverted:
+        return await _convert(broker, opened, parameters, read, context, may_read)
+    await turn.pause_if_over()
+    return Reply(_response(broker, opened, parameters, read, context))
 
 
 def _wait(
@@ -83,8 +114,13 @@ def _wait(
     context: RequestContext,
     may_read: MayRead,
     passed: PartitionsRead | None = None,
+    *,
+    tried: bool = True,
 ) -> Wait:
-    """Wait for enough. `passed`: what was read in vain, since nothing in it can be given to the reader."""
+    """Wait for enough. `passed`: what was read in vain, since nothing in it can be given to the reader.
+
+    `tried`: nothing can have changed since all was read.
+    """
     ends = None if passed is None else passed.ends()
 
     def read() -> PartitionsRead:
@@ -104,7 +140,6 @@ def _wait(
 
         return DelayedFetch(read, parameters.min_bytes, done)
 
-    tried = passed is None
     return Wait(start, _keys(broker, opened, parameters), parameters.max_wait_ms, tried=tried, reads=True)
 
 
@@ -120,7 +155,7 @@ async def _convert(
     known = await TimeSlice(broker.clock).result(converted(read, broker.replicas, parameters))
     if known.urgent or known.total_bytes >= parameters.min_bytes or parameters.max_wait_ms <= 0:
         return Reply(_response(broker, opened, parameters, known, context))
-    return _wait(broker, opened, parameters, context, may_read, known)
+    return _wait(broker, opened, parameters, context, may_read, known, tried=False)
 
 
 def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchParameters:

@@ -6,9 +6,11 @@ each partition a timestamp, versions 2 to 4 a retention for all of them.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from odradek.broker.groups.group import CommitRequest
 from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset
+from odradek.broker.groups.group_records import offset_records
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.group_services import GroupServices, LaterReply
 from odradek.broker.requests.zookeeper_offsets import is_znode_name, write_offset
@@ -21,11 +23,14 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from odradek.protocol.primitives import TopicPartition
+from odradek.world.time_slices import TimeSlice
 
 REQUEST = OffsetCommitRequest
 VERSIONS = (0, 9)
 
 NOT_GIVEN = -1
+AT_ONCE = 100
+"""Offsets that are committed without a pause."""
 LAST_TIMESTAMP_MS = 2**63 - 1
 """Largest time that a record of the offset can hold: who asks for a longer life than that gets this one."""
 Errors = Mapping[TopicPartition, ErrorCode]
@@ -46,9 +51,23 @@ def handle(broker: GroupServices, request: OffsetCommitRequest, context: Request
         generation=request.generation_id_or_member_epoch,
         offsets={at: _committed(partition, now_ms, expire_ms) for at, partition in known.items()},
     )
+    if len(known) > AT_ONCE:
+        return _commit_many(broker, request, commit)
+    return _commit(broker, request, commit).outcome()
+
+
+async def _commit_many(broker: GroupServices, request: OffsetCommitRequest, commit: CommitRequest) -> Reply:
+    """Commit when the records of the offsets are made, which takes most of the time, in slices."""
+    records = await TimeSlice(broker.clock).result(offset_records(request.group_id, commit.offsets))
+    return await _commit(broker, request, replace(commit, records=records)).arrived()
+
+
+def _commit(
+    broker: GroupServices, request: OffsetCommitRequest, commit: CommitRequest
+) -> LaterReply[OffsetCommitResponse]:
     reply = LaterReply[OffsetCommitResponse]()
     broker.groups.commit(request.group_id, commit, lambda errors: reply.give(_response(request, errors)))
-    return reply.outcome()
+    return reply
 
 
 async def _write_to_zookeeper(

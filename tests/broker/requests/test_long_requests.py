@@ -7,11 +7,21 @@ from typing import Any
 import pytest
 
 from odradek.broker.cluster.peer import Peer
+from odradek.broker.replication import fetch_reading
+from odradek.broker.replication.partition import Partition
+from odradek.broker.requests import fetch, offset_commit
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -39,6 +49,8 @@ def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(TimeSlice, "is_over", True)
     monkeypatch.setattr(TimeSlice, "pause_if_over", pause)
+    for few in (fetch, fetch_reading, offset_commit):
+        monkeypatch.setattr(few, "AT_ONCE", 2)
 
 
 class Asker:
@@ -50,14 +62,20 @@ class Asker:
             Peer(cluster.network.host(name), cluster.clock, "broker-0", cluster.port, name) for name in ("one", "other")
         )
 
+    def partition(self, index: int) -> Partition:
+        return self.cluster.brokers[0].server.services.replicas.partitions["t", index]
+
     async def ask(self, request: Message, version: int) -> Any:
         return await self._peer.request(request, version, 60_000)
 
+    async def ask_other(self, request: Message, version: int) -> Any:
+        return await self._other.request(request, version, 60_000)
+
     async def ask_beside(self, request: Message, version: int) -> Any:
         """Ask, and have another client be answered meanwhile."""
-        await self._other.request(MetadataRequest(topics=[]), 7, 60_000)
+        await self.ask_other(MetadataRequest(topics=[]), 7)
         first = asyncio.ensure_future(self.ask(request, version))
-        second = asyncio.ensure_future(self._other.request(MetadataRequest(topics=[]), 7, 60_000))
+        second = asyncio.ensure_future(self.ask_other(MetadataRequest(topics=[]), 7))
         await asyncio.wait((first, second), return_when=asyncio.FIRST_COMPLETED)
         assert second.done() and not first.done(), "the short one came later and is answered before"
         return await first
@@ -71,15 +89,32 @@ def with_topic(scenario: Scenario) -> None:
             asker = Asker(cluster)
             made = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)
             await asker.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
-            data = [
-                PartitionProduceData(index=index, records=encode_batch(0, [T0 + index], [None], [b"v"]))
-                for index in range(PARTITIONS)
-            ]
-            topics = [TopicProduceData(name="t", partition_data=data)]
-            await asker.ask(ProduceRequest(acks=1, timeout_ms=5_000, topic_data=topics), 9)
+            await asker.ask(produce(*range(PARTITIONS)), 9)
             await scenario(asker)
 
     run_virtual(main)
+
+
+def produce(*indexes: int) -> ProduceRequest:
+    """Make a request for a record to each of these partitions."""
+    data = [
+        PartitionProduceData(index=index, records=encode_batch(0, [T0 + index], [None], [b"v"])) for index in indexes
+    ]
+    return ProduceRequest(acks=1, timeout_ms=5_000, topic_data=[TopicProduceData(name="t", partition_data=data)])
+
+
+def fetch_all(offset: int, **request: Any) -> FetchRequest:
+    asked = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20) for index in range(ABSENT + 1)
+    ]
+    defaults = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
+    return FetchRequest(topics=[FetchTopic(topic="t", partitions=asked)], **(defaults | request))
+
+
+def sizes(response: Any) -> list[int]:
+    """Sizes of the records of each partition; negative: the error."""
+    answers = response.responses[0].partitions
+    return [-answer.error_code or len(answer.records) for answer in answers]
 
 
 def test_offsets_by_time() -> None:
@@ -107,7 +142,79 @@ def test_markers_of_transactions() -> None:
         assert [answer.partition_index for answer in answers] == [*range(ABSENT + 1)]
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert [answer.error_code for answer in answers] == [ErrorCode.NONE] * PARTITIONS + [unknown]
-        partitions = asker.cluster.brokers[0].server.services.replicas.partitions
-        assert {partitions["t", index].high_watermark for index in range(PARTITIONS)} == {2}
+        assert {asker.partition(index).high_watermark for index in range(PARTITIONS)} == {2}
+
+    with_topic(scenario)
+
+
+@pytest.mark.parametrize("version", [3, 11])
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_a_fetch(version: int, session_epoch: int) -> None:
+    async def scenario(asker: Asker) -> None:
+        response = await asker.ask_beside(fetch_all(0, session_epoch=session_epoch), version)
+        size = sizes(response)[0]
+        assert size > 0 and sizes(response) == [size] * PARTITIONS + [-ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        limit = 3 * len(encode_batch(0, [T0], [None], [b"v"]))
+        response = await asker.ask(fetch_all(0, max_bytes=limit), version)
+        assert sizes(response)[:ABSENT] == [size] * 3 + [0] * (PARTITIONS - 3), "one limit for all slices"
+        response = await asker.ask(fetch_all(1), version)
+        assert sizes(response)[:ABSENT] == [0] * PARTITIONS
+
+    with_topic(scenario)
+
+
+def test_a_fetch_that_waits() -> None:
+    async def scenario(asker: Asker) -> None:
+        request = fetch_all(1, max_wait_ms=10_000)
+        del request.topics[0].partitions[ABSENT:]
+        waiting = asyncio.ensure_future(asker.ask(request, 11))
+        await asyncio.sleep(1.0)
+        assert not waiting.done()
+        await asker.ask_other(produce(5), 9)
+        assert [index for index, size in enumerate(sizes(await waiting)) if size] == [5]
+
+    with_topic(scenario)
+
+
+def test_what_comes_while_a_session_begins_is_in_its_next_fetch() -> None:
+    """The partition was read in vain already when the record came, and is not answered yet."""
+
+    async def scenario(asker: Asker) -> None:
+        partition = asker.partition(0)
+        read_before = partition.counters.fetch_requests
+        first = asyncio.ensure_future(asker.ask(fetch_all(1, session_epoch=0), 11))
+        while partition.counters.fetch_requests == read_before:
+            await asyncio.sleep(0.0001)
+        await asker.ask_other(produce(0), 9)
+        assert not first.done()
+        began = await first
+        assert sizes(began)[0] == 0
+        fetch_next = FetchRequest(
+            replica_id=-1, max_wait_ms=200, min_bytes=1, max_bytes=1 << 20,
+            session_id=began.session_id, session_epoch=1, topics=[],
+        )  # fmt: skip
+        answers = (await asker.ask(fetch_next, 11)).responses[0].partitions
+        assert (answers[0].partition_index, answers[0].high_watermark) == (0, 2) and answers[0].records
+
+    with_topic(scenario)
+
+
+def test_commits_of_a_group() -> None:
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=index, committed_metadata="m")
+        for index in range(ABSENT + 1)
+    ]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+
+    async def scenario(asker: Asker) -> None:
+        await asker.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
+        await asyncio.sleep(5.0)
+        request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+        answers = (await asker.ask_beside(request, 7)).topics[0].partitions
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [answer.error_code for answer in answers] == [ErrorCode.NONE] * PARTITIONS + [unknown]
+        groups = asker.cluster.brokers[0].server.services.groups
+        _, offsets = groups.fetch_offsets("g", None, require_stable=False)
+        assert {index: offset.offset for (_, index), offset in offsets.items()} == {n: n for n in range(PARTITIONS)}
 
     with_topic(scenario)
