@@ -58,7 +58,7 @@ from odradek.controller.events import (
 )
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from odradek.world.clock import Clock
+from odradek.world.clock import Clock, Timer
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.store import (
     Connected,
@@ -79,6 +79,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CALLS_QUEUED_MAX = 10_000
+ELECTION_RETRY_MS = 5_000
 """Requests that may wait for the controller; further ones are told to come back (REQUEST_TIMED_OUT)."""
 
 
@@ -115,6 +116,7 @@ class Controller:
         self._calls_queued = 0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._retry: Timer | None = None
         self._started = False
         self._busy = False
         store.subscribe(self._on_store_event)
@@ -129,6 +131,8 @@ class Controller:
     async def stop(self) -> None:
         """Resign; harmless twice. `/controller` goes with the session, which the owner of the store ends next."""
         self._started = False
+        if self._retry is not None:
+            self._retry.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -366,9 +370,17 @@ class Controller:
             return
         except BadZnode as bad:
             log.error("no election: %s", bad)
+            await self._delete_own_znode()  # nobody is to take this broker for the controller
+            self._stand_again_later()
             return
         if elected is not None:
             await self._become_controller(elected)
+
+    def _stand_again_later(self) -> None:
+        """Look again after a pause: no watch tells when `/controller_epoch` can be read again."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = self._clock.call_later(ELECTION_RETRY_MS, lambda: self._enqueue(ControllerChanged()))
 
     async def _become_controller(self, elected: Elected) -> None:
         log.info("broker %d is the controller, epoch %d", self.broker_id, elected.epoch)

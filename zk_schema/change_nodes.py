@@ -12,7 +12,7 @@ from odradek.world.clock import Clock
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.lost_answers import create_if_missing, repeated
 from odradek.zk_schema.store import Connected, ConnectionLost, NoNode, SessionExpired, Store, StoreEvent, WatchFired
-from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, sequence_number
+from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, has_sequence_number, sequence_number
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +59,11 @@ class ChangeNodes:
 
     async def _watch(self) -> list[str]:
         try:
-            return await self._store.children(self.path, watch=True)
+            names = await self._store.children(self.path, watch=True)
         except NoNode:
             await create_if_missing(self._store, self.path)
-            return await self._store.children(self.path, watch=True)
+            names = await self._store.children(self.path, watch=True)
+        return [name for name in names if has_sequence_number(name)]
 
     async def _delete_old(self, names: Iterable[str]) -> None:
         """Delete changes that even slow brokers have read by now."""

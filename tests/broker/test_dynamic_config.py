@@ -21,9 +21,9 @@ SETTLE_MS = 1000
 class Cluster:
     """A ZooKeeper, somebody who changes settings there, and a broker's view of them."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, zookeeper: MemoryZooKeeper | None = None) -> None:
         self.clock = clock
-        self.zookeeper = MemoryZooKeeper(clock)
+        self.zookeeper = zookeeper or MemoryZooKeeper(clock)
         self.admin = self.zookeeper.connect()
         self.store = self.zookeeper.connect()
         self.tasks = Tasks(clock, lambda reason: None)
@@ -160,6 +160,23 @@ def test_what_cannot_be_understood_changes_nothing() -> None:
         await cluster.change("users/alice", producer_byte_rate="5")
         await cluster.change("topics/w", segment_bytes="1600")
         assert cluster.segment_bytes("w") == 1600
+
+    play(story)
+
+
+def test_a_znode_put_among_the_changes_by_hand_tells_nothing_and_stops_nothing() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.dynamic.start()
+        for name in ("junk", "0000000001", "config_change_x000000001"):
+            await cluster.admin.create(f"{CONFIG_CHANGES_PATH}/{name}", b"")
+        await cluster.change("topics/t", segment_bytes="1000")
+        assert cluster.segment_bytes() == 1000
+        assert not cluster.tasks.deaths
+        fresh = Cluster(cluster.clock, cluster.zookeeper)
+        await fresh.begin()
+        await fresh.dynamic.start()
+        assert fresh.segment_bytes() == 1000
+        fresh.dynamic.stop()
 
     play(story)
 

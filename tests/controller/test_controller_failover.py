@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from odradek.controller.controller import ELECTION_RETRY_MS
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import TYPE_FULL, TYPE_INCREMENTAL, UpdateMetadataRequest
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
-from odradek.zk_schema.store import ANY_VERSION, SetData
+from odradek.zk_schema.store import ANY_VERSION, Create, SetData
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH
 from odradek.zk_schema.znodes.topics import partition_path, partitions_path, state_path, topic_path
 
@@ -273,6 +274,32 @@ def test_unreadable_controller_data_leads_to_new_attempts_until_it_is_gone(play:
         await cluster.admin.delete(CONTROLLER_PATH)
         await cluster.settle()
         assert cluster.active.broker_id == 0
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("elected_before", [True, False], ids=["in office", "not elected yet"])
+def test_a_controller_is_elected_once_the_epoch_can_be_read_again(play: Play, elected_before: bool) -> None:
+    """The broker that had been the controller kept `/controller` for ever, and nobody acted."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0, 1] if elected_before else [])
+        spoil = SetData if elected_before else Create
+        MemoryZooKeeper.commit(cluster.zookeeper, [spoil(CONTROLLER_EPOCH_PATH, b"nonsense")], cluster.admin.session_id)
+        if elected_before:
+            await cluster.create_topic("t", [0, 1])
+        else:
+            await cluster.add_controller(0)
+        await cluster.settle()
+        assert not any(controller.is_active for controller in cluster.controllers.values())
+        assert not cluster.exists(CONTROLLER_PATH)
+        assert {controller.controller_id for controller in cluster.controllers.values()} == {-1}
+        await cluster.admin.set(CONTROLLER_EPOCH_PATH, b"7")
+        await cluster.settle(ELECTION_RETRY_MS)
+        assert cluster.active.controller_epoch == 8
+        if elected_before:
+            assert cluster.state("t").leader == 0
+            cluster.check_agreement()
 
     play(scenario)
 

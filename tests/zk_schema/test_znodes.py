@@ -281,17 +281,29 @@ def test_the_tree_of_the_0_8_consumer() -> None:
     assert decode_offset("g", "t", 0, b"12") == 12
 
 
+def decode_broker(data: bytes) -> BrokerRegistration:
+    return BrokerRegistration.decode(1, data)
+
+
+def decode_topic(data: bytes) -> TopicAssignment:
+    return TopicAssignment.decode("t", data)
+
+
+def decode_offset_of_a_partition(data: bytes) -> int:
+    return decode_offset("g", "t", 0, data)
+
+
 @pytest.mark.parametrize(
     ("decode", "data", "path"),
     [
-        (lambda data: BrokerRegistration.decode(1, data), b"", "/brokers/ids/1"),
-        (lambda data: BrokerRegistration.decode(1, data), b"[]", "/brokers/ids/1"),
-        (lambda data: BrokerRegistration.decode(1, data), b'{"version":0}', "/brokers/ids/1"),
-        (lambda data: BrokerRegistration.decode(1, data), b'{"version":5,"endpoints":["X://h:1"]}', "/brokers/ids/1"),
-        (lambda data: BrokerRegistration.decode(1, data), b'{"version":5,"endpoints":["SSL:h"]}', "/brokers/ids/1"),
-        (lambda data: TopicAssignment.decode("t", data), b'{"partitions":{"x":[1]}}', "/brokers/topics/t"),
-        (lambda data: TopicAssignment.decode("t", data), b'{"partitions":{"0":["1"]}}', "/brokers/topics/t"),
-        (lambda data: TopicAssignment.decode("t", data), b'{"topic_id":"short"}', "/brokers/topics/t"),
+        (decode_broker, b"", "/brokers/ids/1"),
+        (decode_broker, b"[]", "/brokers/ids/1"),
+        (decode_broker, b'{"version":0}', "/brokers/ids/1"),
+        (decode_broker, b'{"version":5,"endpoints":["X://h:1"]}', "/brokers/ids/1"),
+        (decode_broker, b'{"version":5,"endpoints":["SSL:h"]}', "/brokers/ids/1"),
+        (decode_topic, b'{"partitions":{"x":[1]}}', "/brokers/topics/t"),
+        (decode_topic, b'{"partitions":{"0":["1"]}}', "/brokers/topics/t"),
+        (decode_topic, b'{"topic_id":"short"}', "/brokers/topics/t"),
         (lambda data: PartitionState.decode("t", 0, data), b'{"leader":1}', "/brokers/topics/t/partitions/0/state"),
         (ControllerRegistration.decode, b'{"version":1}', "/controller"),
         (ControllerRegistration.decode, b"", "/controller"),
@@ -310,7 +322,34 @@ def test_the_tree_of_the_0_8_consumer() -> None:
         (ConfigChange.decode, b'{"version":1,"entity_type":"users","entity_name":"u"}', "/config/changes"),
         (ConfigChange.decode, b'{"version":2,"entity_path":"topics"}', "/config/changes"),
         (decode_reassignment, b'{"version":1,"partitions":[1]}', "/admin/reassign_partitions"),
-        (lambda data: decode_offset("g", "t", 0, data), b"x", "/consumers/g/offsets/t/0"),
+        (decode_offset_of_a_partition, b"x", "/consumers/g/offsets/t/0"),
+        (decode_offset_of_a_partition, str(2**63).encode(), "/consumers/g/offsets/t/0"),
+        # what no request could carry to the brokers
+        (decode_topic, b'{"partitions":{"0":[99999999999,1]}}', "/brokers/topics/t"),
+        (decode_topic, b'{"partitions":{"0":[true]}}', "/brokers/topics/t"),
+        (decode_topic, b'{"partitions":{"99999999999":[1]}}', "/brokers/topics/t"),
+        (decode_topic, '{"partitions":{"²":[1]}}'.encode(), "/brokers/topics/t"),
+        (decode_topic, b"[" * 100_000, "/brokers/topics/t"),
+        (
+            lambda data: PartitionState.decode("t", 0, data),
+            b'{"leader":1,"leader_epoch":2147483648,"isr":[1],"controller_epoch":1}',
+            "/brokers/topics/t/partitions/0/state",
+        ),
+        (decode_controller_epoch, b"2147483648", "/controller_epoch"),
+        (ControllerRegistration.decode, b"9" * 5000, "/controller"),
+        (decode_broker, b'{"version":5,"endpoints":["SSL://h:--5"]}', "/brokers/ids/1"),
+        (decode_broker, b'{"version":5,"endpoints":["SSL://h:65536"]}', "/brokers/ids/1"),
+        (decode_broker, b'{"version":5,"endpoints":["SSL://h:1"],"rack":"\\ud800"}', "/brokers/ids/1"),
+        (
+            decode_broker,
+            b'{"version":5,"endpoints":["A://h:1"],"listener_security_protocol_map":{"A":"B"}}',
+            "/brokers/ids/1",
+        ),
+        (
+            lambda data: BrokerRegistration.decode(2**31, data),
+            b'{"version":5,"endpoints":["SSL://h:1"]}',
+            "/brokers/ids/2147483648",
+        ),
     ],
 )
 def test_bad_data_names_its_path(decode: Any, data: bytes, path: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from odradek.zk_schema.znodes.json_data import Fields, dump
+from odradek.zk_schema.znodes.json_data import INT32_BITS, Fields, dump, fits
 
 BROKERS_PATH = "/brokers"
 BROKER_IDS_PATH = "/brokers/ids"
@@ -12,6 +12,8 @@ BROKER_SEQUENCE_ID_PATH = "/brokers/seqid"
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Before version 4 a listener's name is that of its protocol."""
+
+PORT_MAX = 65_535
 
 
 def broker_path(broker_id: int) -> str:
@@ -94,6 +96,8 @@ class BrokerRegistration:
     def decode(cls, broker_id: int, data: bytes) -> "BrokerRegistration":
         """Decode any version from 1 on: Kafka adds fields and takes none away. Raises BadZnode."""
         fields = Fields(broker_path(broker_id), data)
+        if not fits(broker_id, INT32_BITS):
+            raise fields.bad("no broker has this number")
         version = fields.integer("version")
         if version < 1:
             raise fields.bad(f"version {version} cannot be read")
@@ -107,7 +111,7 @@ class BrokerRegistration:
             endpoints,
             rack=fields.text("rack") if "rack" in fields else None,
             jmx_port=fields.integer("jmx_port", -1),
-            timestamp_ms=fields.integer("timestamp", 0),
+            timestamp_ms=fields.long("timestamp", 0),
             features=fields.mapping("features"),
         )
 
@@ -121,6 +125,8 @@ def _decode_endpoint(fields: Fields, url: object, protocols: Mapping[str, str]) 
     listener, separator, address = str(url).partition("://")
     host, colon, port = address.rpartition(":")
     listener = listener.upper()
-    if not separator or not colon or not port.lstrip("-").isdigit() or listener not in protocols:
+    protocol = protocols.get(listener, "")
+    known_port = port.isdecimal() and int(port) <= PORT_MAX
+    if not separator or not colon or not known_port or protocol not in SECURITY_PROTOCOLS:
         raise fields.bad(f"{url!r} is not an endpoint")
-    return Endpoint(listener, host.removeprefix("[").removesuffix("]"), int(port), protocols[listener])
+    return Endpoint(listener, host.removeprefix("[").removesuffix("]"), int(port), protocol)

@@ -49,7 +49,7 @@ class ProducerIdBlock:
         if not data:
             return None
         fields = Fields(PRODUCER_ID_BLOCK_PATH, data)
-        return cls(fields.integer("broker"), fields.integer("block_start"), fields.integer("block_end"))
+        return cls(fields.integer("broker"), fields.long("block_start"), fields.long("block_end"))
 
 
 class FeatureStatus(IntEnum):

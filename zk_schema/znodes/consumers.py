@@ -79,7 +79,7 @@ class ConsumerRegistration:
         subscription = fields.mapping("subscription")
         if not all(isinstance(threads, int) for threads in subscription.values()):
             raise fields.bad("a subscription without a number of threads")
-        return cls(dict(subscription), pattern, fields.integer("timestamp", 0))
+        return cls(dict(subscription), pattern, fields.long("timestamp", 0))
 
 
 def encode_owner(consumer_thread_id: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from odradek.zk_schema.znodes.json_data import Fields, dump, whole_number
+from odradek.zk_schema.znodes.json_data import INT32_BITS, Fields, dump, whole_number
 
 CONTROLLER_PATH = "/controller"
 CONTROLLER_EPOCH_PATH = "/controller_epoch"
@@ -41,11 +41,11 @@ class ControllerRegistration:
     def decode(cls, data: bytes) -> "ControllerRegistration":
         """Decode the controller's registration, of any version. Raises BadZnode."""
         if data.strip().isdigit():
-            return cls(int(data))
+            return cls(whole_number(CONTROLLER_PATH, data, INT32_BITS))
         fields = Fields(CONTROLLER_PATH, data)
         return cls(
             fields.integer("brokerid"),
-            fields.integer("timestamp", 0),
+            fields.long("timestamp", 0),
             fields.integer("kraftControllerEpoch", NO_KRAFT_CONTROLLER_EPOCH),
         )
 
@@ -57,4 +57,4 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 def decode_controller_epoch(data: bytes) -> int:
     """Decode the controller epoch. Raises BadZnode."""
-    return whole_number(CONTROLLER_EPOCH_PATH, data)
+    return whole_number(CONTROLLER_EPOCH_PATH, data, INT32_BITS)

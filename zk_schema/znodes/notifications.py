@@ -26,9 +26,17 @@ LOG_DIR_FAILURE = 1
 TopicPartition = tuple[str, int]
 
 
+SEQUENCE_DIGITS = 10
+
+
+def has_sequence_number(name: str) -> bool:
+    """Tell whether ZooKeeper may have made up this name: others are put there by hand, and tell nothing."""
+    return len(name) > SEQUENCE_DIGITS and name[-SEQUENCE_DIGITS:].isdecimal()
+
+
 def sequence_number(path: str) -> int:
     """Return the number that ZooKeeper appended to a path or name."""
-    return int(path[-10:])
+    return int(path[-SEQUENCE_DIGITS:])
 
 
 @dataclass(frozen=True, slots=True)

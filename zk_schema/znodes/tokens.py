@@ -59,7 +59,7 @@ class DelegationToken:
             owner=desanitize(owner),
             requester=desanitize(requester),
             renewers=tuple(desanitize(str(renewer)) for renewer in fields.array("renewers")),
-            issue_timestamp_ms=fields.integer("issueTimestamp"),
-            max_timestamp_ms=fields.integer("maxTimestamp"),
-            expiry_timestamp_ms=fields.integer("expiryTimestamp"),
+            issue_timestamp_ms=fields.long("issueTimestamp"),
+            max_timestamp_ms=fields.long("maxTimestamp"),
+            expiry_timestamp_ms=fields.long("expiryTimestamp"),
         )

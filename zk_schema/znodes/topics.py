@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from odradek.zk_schema.znodes.json_data import Fields, JsonObject, dump, uuid_bytes, uuid_text
+from odradek.zk_schema.znodes.json_data import INT32_BITS, Fields, JsonObject, dump, fits, uuid_bytes, uuid_text
 
 TOPICS_PATH = "/brokers/topics"
 
@@ -76,7 +76,7 @@ class TopicAssignment:
         adding, removing = fields.mapping("adding_replicas"), fields.mapping("removing_replicas")
         partitions: dict[int, PartitionReplicas] = {}
         for number, replicas in fields.mapping("partitions").items():
-            if not number.isdigit():
+            if not number.isdecimal() or not fits(int(number), INT32_BITS):
                 raise fields.bad(f"{number!r} is not a partition")
             partitions[int(number)] = PartitionReplicas(
                 fields.integers(replicas, "replicas"),
