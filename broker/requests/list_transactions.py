@@ -1,12 +1,13 @@
 """ListTransactions (key 66), versions 0 and 1: the transactions that this broker coordinates (KIP-664, KIP-994).
 
 A filter by duration asks how long ago the latest transaction began, over or not, as with Kafka
-(TransactionStateManager.listTransactionStates).
+(TransactionStateManager.listTransactionStates). A producer that has begun none since it was initialised has no such
+time, and is left out; Kafka lists it when it has never begun any.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction_state import TxnState
+from odradek.broker.transactions.transaction_state import NO_TIME_MS, TxnState
 from odradek.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -45,4 +46,6 @@ def _is_asked_for(state: TxnState, request: ListTransactionsRequest, now_ms: int
         return False
     if request.state_filters and state.status.camel_case not in request.state_filters:
         return False
-    return request.duration_filter < 0 or now_ms - state.started_ms > request.duration_filter
+    if request.duration_filter < 0:
+        return True
+    return state.started_ms != NO_TIME_MS and now_ms - state.started_ms > request.duration_filter

@@ -83,6 +83,8 @@ def check_live_change(before: Layers, after: Layers) -> None:
             raise BadValue(name, str(new), f"value should not be greater than double the current value {old}")
         if new < old // 2:
             raise BadValue(name, str(new), f"value should be at least half the current value {old}")
+    if after.value("log.cleaner.threads") == 0:  # LogCleaner.validateReconfiguration
+        raise BadValue("log.cleaner.threads", "0", "compaction needs at least 1")
     if after.value("max.connections") == 0:
         raise BadValue("max.connections", "0", "nobody could connect any more")
 

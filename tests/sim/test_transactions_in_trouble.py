@@ -317,7 +317,7 @@ def test_offsets_while_the_coordinator_moves_and_of_a_generation_that_nobody_kno
 
 
 def test_transactions_are_listed_by_when_they_began() -> None:
-    """The latest one of each producer, over or not."""
+    """The latest one of each producer, over or not; one that has begun none since it was initialised is left out."""
 
     async def scenario(client: Client) -> None:
         producer = await one_producer(client, 0)
@@ -334,6 +334,9 @@ def test_transactions_are_listed_by_when_they_began() -> None:
         await asyncio.sleep(10)
         assert await listed(-1) == await listed(10_000) == ["CompleteCommit"]
         assert await listed(60_000) == []
+        await producer.begin()
+        assert await producer.state() == "Empty"
+        assert (await listed(-1), await listed(0)) == (["Empty"], [])
 
     with_brokers(1, scenario)
 

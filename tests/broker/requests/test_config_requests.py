@@ -380,6 +380,13 @@ def test_single_settings_change_and_lists_grow_and_shrink() -> None:
         ),
         (
             BROKER,
+            "",
+            [(SET, "log.cleaner.threads", "0")],
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 0 for configuration log.cleaner.threads: compaction needs at least 1",
+        ),
+        (
+            BROKER,
             "1",
             [(SET, "max.connections", "0")],
             ErrorCode.INVALID_REQUEST,

@@ -75,6 +75,8 @@ class Obedient:
     def __init__(self, clock: VirtualClock, metadata: MetadataCache) -> None:
         self._clock, self._metadata = clock, metadata
         self.deaf = False
+        self.keeps_files = False
+        """Nobody answers that a replica is deleted."""
 
     def add_broker(self, broker_id: int, host: str, port: int) -> None:
         """All are there."""
@@ -95,6 +97,8 @@ class Obedient:
             if broker_id == 0:
                 self._metadata.update(message)
             on_response(UpdateMetadataResponse())
+        elif isinstance(message, StopReplicaRequest) and self.keeps_files:
+            return
         elif isinstance(message, StopReplicaRequest):
             errors = [
                 StopReplicaPartitionError(topic_name=t.topic_name, partition_index=p.partition_index)
@@ -321,6 +325,19 @@ def test_deletion_by_id_and_refusals() -> None:
         named = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"], timeout_ms=5000)
         for version, error in ((2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)):
             assert (await ask(delete_topics, broker, named, version)).responses[0].error_code == error
+
+    play(scenario)
+
+
+def test_a_topic_that_only_has_its_files_left_is_not_deleted_again() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        broker = await start(clock)
+        await ask(create_topics, broker, creation(counted("t")))
+        broker.channels.keeps_files = True
+        named = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"], timeout_ms=5000)
+        codes = [(await ask(delete_topics, broker, named)).responses[0].error_code for _ in range(2)]
+        assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await broker.zookeeper.exists(topic_path("t")), "until the files are gone"
 
     play(scenario)
 
