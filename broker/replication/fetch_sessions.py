@@ -158,8 +158,9 @@ class FetchSession:
         """Note what a partition was answered: when that was all there is to say, it is dirty again only when the
         partition moves or when it is named.
 
-        A follower that is not in the ISR yet leaves it dirty: its next fetch may be the one that takes it in. So does a
-        partition that has moved since it was read for the answer.
+        A follower that is not in the ISR yet leaves it dirty: its next fetch may be the one that takes it in. While the
+        controller is asked to take it in, no fetch can do more: a refusal moves the partition (`members_changed`). A
+        partition that has moved since it was read for the answer is dirty, too.
         """
         if answer.error_code or answer.diverging_epoch is not None or answer.records:
             return
@@ -167,7 +168,7 @@ class FetchSession:
             return
         if self.replica_id >= 0:
             at_the_end = wanted.fetch_offset == partition.log.log_end_offset
-            nothing_left = at_the_end and self.replica_id in partition.committed_isr
+            nothing_left = at_the_end and self.replica_id in partition.maximal_isr
         else:
             nothing_left = wanted.fetch_offset >= answer.high_watermark
         if nothing_left:

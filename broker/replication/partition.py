@@ -427,12 +427,8 @@ class Partition:
         self.pending_isr = None
         return self.advance_high_watermark()
 
-    def isr_refused(self, pending: PendingIsr) -> bool:
-        """Keep the committed ISR: the controller has not written the change and will not.
-
-        Tell whether the high watermark moved.
-        """
-        if self.pending_isr is not pending:
-            return False
-        self.pending_isr = None
-        return self.advance_high_watermark()
+    def isr_refused(self, pending: PendingIsr) -> None:
+        """Keep the committed ISR: the controller has not written the change and will not."""
+        if self.pending_isr is pending:
+            self.pending_isr = None
+            self.advance_high_watermark()

@@ -304,8 +304,9 @@ class ReplicaManager:
         """Drop a change that the controller has not written and will not write."""
         self.traffic.failed_isr_updates += 1
         partition = self.partitions.get((pending.topic, pending.index))
-        if partition is not None and partition.isr_refused(pending):
-            self.purgatory.touch(partition.advanced)
+        if partition is not None:
+            partition.isr_refused(pending)
+            self.members_changed(partition)  # so that the next fetch of a follower that was refused is looked at
 
     # ---- this broker's own health
 

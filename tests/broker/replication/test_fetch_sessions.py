@@ -29,6 +29,7 @@ from odradek.protocol.messages.fetch import (
     ReplicaState,
 )
 from odradek.testing.log_environments import make_batch, make_environment, open_test_log
+from odradek.testing.replicas import manager_of
 from odradek.testing.virtual_clock import ManualClock
 
 A_ID, B_ID, C_ID = b"a" * 16, b"b" * 16, b"c" * 16
@@ -238,6 +239,23 @@ def test_a_partition_with_more_to_say_stays_due(cache: FetchSessionCache, why: s
     (wanted,) = session.dirty
     session.answered(wanted, answer, partition)
     assert wanted in session.dirty
+
+
+def test_a_follower_that_is_about_to_join_is_not_looked_at_until_that_is_decided() -> None:
+    """Thousands of partitions of a broker that has come back were read with each of its fetches."""
+    partition = partition_with(3)
+    partition.lead(PartitionView(0, 0, (0,), 1, (0, FOLLOWER)), 0.0)
+    replicas = manager_of(partition, clock=ManualClock())
+    session = session_at_the_end(FetchSessionCache(3, random.Random(1), replicas.purgatory), partition, FOLLOWER)
+    wanted = session.partitions[(A_ID, 0)]
+    assert wanted in session.dirty
+    _, pending = partition.follower_fetched(FOLLOWER, 3, 0, 9, 0.0)
+    assert pending is not None
+    answer = PartitionData(high_watermark=3, last_stable_offset=3, log_start_offset=0, records=b"")
+    session.answered(wanted, answer, partition)
+    assert wanted not in session.dirty
+    replicas.isr_refused(pending)
+    assert wanted in session.dirty, "its next fetch proposes it again"
 
 
 def test_all_are_due_from_time_to_time(cache: FetchSessionCache) -> None:

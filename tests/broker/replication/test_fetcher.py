@@ -3,6 +3,7 @@
 import pytest
 
 from odradek.broker.log.errors import StorageFailure
+from odradek.broker.replication import fetcher
 from odradek.broker.replication.fetcher import (
     FETCH_VERSION,
     FETCH_VERSION_BY_NAME,
@@ -72,6 +73,26 @@ def test_only_what_has_grown_is_named() -> None:
     assert named(core.request(2.0)) == [1]
     answer(core)
     assert named(core.request(3.0)) == []
+
+
+def test_thousands_of_new_ones_are_named_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their request, its answer and what the leader reads for it held both loops for a tenth of a second."""
+    monkeypatch.setattr(fetcher, "ADDED_AT_ONCE_MAX", 2)
+    core = FetcherCore(1, 0, SETTINGS, Throttling(ManualClock()).following)
+    partitions = [Partition("t", index, 1, open_test_log(make_environment())) for index in range(5)]
+    for partition in partitions:
+        partition.topic_id = TOPIC_ID
+        partition.follow(PartitionView(0, 0, (0, 1), 0, (0, 1)))
+        core.follow(partition)
+    first = core.request(0.0)
+    assert first is not None and named(first) == [0, 1] and first.max_wait_ms == 0
+    answer(core, records(partitions[0], 0), records(partitions[1], 0))
+    second = core.request(1.0)
+    assert second is not None and second.max_wait_ms == 0
+    assert sorted(named(second)) == [0, 1, 2, 3], "what moved is named, however much is new"
+    answer(core)
+    last = core.request(2.0)
+    assert last is not None and named(last) == [4] and last.max_wait_ms == SETTINGS.replica_fetch_wait_max_ms
 
 
 def test_a_log_start_that_moved_by_itself_is_told_within_a_second() -> None:
