@@ -25,6 +25,7 @@ from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.world.clock import Clock, Timer
+from odradek.world.time_slices import TimeSlice
 
 T = TypeVar("T")
 
@@ -90,6 +91,15 @@ class ActiveController:
         if self._closed:
             raise ControllerMoved("resigned")
 
+    def turn(self) -> TimeSlice:
+        """Begin a slice of time, for a loop over partitions that calls `pause` with it."""
+        return TimeSlice(self._clock)
+
+    async def pause(self, turn: TimeSlice) -> None:
+        """Let others have their turn when that slice of time is over. Raises ControllerMoved after a resignation."""
+        if await turn.pause_if_over() and self._closed:
+            raise ControllerMoved("resigned")
+
     # Brokers.
 
     def connect(self, broker_id: int, broker: Broker) -> None:
@@ -116,11 +126,14 @@ class ActiveController:
 
     async def send(self, batch: RequestBatch) -> None:
         """Queue everything collected, in order per broker. Answers that matter come back as events."""
+        turn = self.turn()
         for _ in batch.build():
-            await self.breathe()
+            await self.pause(turn)
         told: dict[str, list[int]] = {}
         for broker_id, message in batch.messages():
-            told.setdefault(type(message).__name__.removesuffix("Request"), []).append(broker_id)
+            brokers = told.setdefault(type(message).__name__.removesuffix("Request"), [])
+            if broker_id not in brokers:
+                brokers.append(broker_id)
             self._channels.send(broker_id, message, self._answer_to(broker_id, message))
             await self.breathe()
         if told:

@@ -1,7 +1,7 @@
 """Requests from the controller to the brokers, and their way there (Kafka's ControllerChannelManager).
 
-`RequestBatch` collects what one step of a flow wants brokers to know: at most one LeaderAndIsr, UpdateMetadata and
-StopReplica per broker. What is collected are names of partitions; the values are taken from the state when the step is
+`RequestBatch` collects what one step of a flow wants brokers to know: at most one UpdateMetadata and StopReplica per
+broker, and a LeaderAndIsr for each thousand partitions. What is collected are names of partitions; the values are taken from the state when the step is
 over, and the state holds only what ZooKeeper has accepted.
 
 `BrokerChannels` has a queue per broker, one request in flight, in order, until the broker is removed. A request is
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from odradek.controller.cluster_state import FIRST_LEADER_EPOCH, Broker, ClusterState, TopicPartition
+from odradek.controller.controller_store import slices
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -48,7 +49,8 @@ log = logging.getLogger(__name__)
 EPOCH_DURING_DELETE = -2
 """Leader epoch of a StopReplica that is obeyed whatever epoch the broker has."""
 NO_EPOCH = -1
-PARTS_BEFORE_PAUSE = 200
+PARTITIONS_PER_LEADER_AND_ISR = 1000
+"""A request is encoded, decoded and answered in one piece: of 10,000 partitions in 20 ms each."""
 VERSIONS: dict[int, int] = {4: 7, 5: 4, 6: 8}
 """Versions sent, by API key: those of inter.broker.protocol.version 3.9 (LeaderAndIsr, StopReplica, UpdateMetadata)."""
 RETRY_BACKOFF_MS = 100.0
@@ -97,18 +99,16 @@ class RequestBatch:
             self._metadata_type = TYPE_FULL
 
     def build(self) -> Iterator[None]:
-        """Make the parts of the requests, which all brokers share; yields now and then for others to have their turn.
+        """Make the parts of the requests, which all brokers share; yields after each, for others to have their turn.
 
         Optional: `messages` makes what is not made yet.
         """
-        wanted = dict.fromkeys(self._metadata_partitions)
-        for number, partition in enumerate(wanted):
+        for partition in tuple(self._metadata_partitions):
             if partition in self._state.leader_and_isr:
                 self._metadata_part(partition)
                 for is_new in {brokers[partition] for brokers in self._leader_and_isr.values() if partition in brokers}:
                     self._leader_and_isr_part(partition, is_new)
-            if number % PARTS_BEFORE_PAUSE == PARTS_BEFORE_PAUSE - 1:
-                yield
+            yield
 
     def messages(self) -> Iterator[tuple[int, Message]]:
         """Make the requests, each when it is asked for: LeaderAndIsr to each broker, UpdateMetadata, StopReplica.
@@ -116,7 +116,8 @@ class RequestBatch:
         That is Kafka's order. When all have been made, nothing is left of what was collected.
         """
         for broker_id, broker, partitions in self._registered(self._leader_and_isr):
-            yield broker_id, self._leader_and_isr_request(broker, partitions)
+            for some in slices(list(partitions.items()), PARTITIONS_PER_LEADER_AND_ISR):
+                yield broker_id, self._leader_and_isr_request(broker, some)
         yield from self._update_metadata_requests()
         for broker_id, broker, partitions in self._registered(self._stop_replica):
             yield broker_id, self._stop_replica_request(broker, partitions)
@@ -138,10 +139,12 @@ class RequestBatch:
 
     # LeaderAndIsr.
 
-    def _leader_and_isr_request(self, broker: Broker, partitions: dict[TopicPartition, bool]) -> LeaderAndIsrRequest:
+    def _leader_and_isr_request(
+        self, broker: Broker, partitions: Iterable[tuple[TopicPartition, bool]]
+    ) -> LeaderAndIsrRequest:
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders: set[int] = set()
-        for partition, is_new in partitions.items():
+        for partition, is_new in partitions:
             name = partition.topic
             topic = topics.get(name)
             if topic is None:

@@ -52,8 +52,9 @@ def may_become(state: ClusterState, partition: TopicPartition, target: Partition
 async def start(active: ActiveController) -> None:
     """Give each partition, at failover, the phase that follows from its state and the live brokers; elect what lacks
     a leader."""
-    state = active.state
+    state, turn = active.state, active.turn()
     for partition in state.partitions():
+        await active.pause(turn)
         current = state.leader_and_isr.get(partition)
         if current is None:
             phase = PartitionPhase.NEW
@@ -102,10 +103,13 @@ async def bring_online(
 
     `unclean` allows leaders outside the ISR whatever the topics say (an administrator's explicit order).
     """
-    state, batch = active.state, active.batch()
-    wanted = [partition for partition in partitions if may_become(state, partition, PartitionPhase.ONLINE)]
-    new = [partition for partition in wanted if state.phase(partition) is PartitionPhase.NEW]
-    known = [partition for partition in wanted if state.phase(partition) is not PartitionPhase.NEW]
+    state, batch, turn = active.state, active.batch(), active.turn()
+    new: list[TopicPartition] = []
+    known: list[TopicPartition] = []
+    for partition in partitions:
+        await active.pause(turn)
+        if may_become(state, partition, PartitionPhase.ONLINE):
+            (new if state.phase(partition) is PartitionPhase.NEW else known).append(partition)
     failed: dict[TopicPartition, str] = {}
     for some in slices(new, SLICE):
         failed_here, existing = await _create_states(active, some, batch)
@@ -115,6 +119,7 @@ async def bring_online(
         failed |= await _elect(active, some, strategy, unclean, batch)
     await active.send(batch)
     for partition, reason in failed.items():
+        await active.pause(turn)
         active.log_failure(partition, strategy.value, reason)
     return failed
 
@@ -123,11 +128,12 @@ async def _create_states(
     active: ActiveController, partitions: Sequence[TopicPartition], batch: RequestBatch
 ) -> tuple[dict[TopicPartition, str], list[TopicPartition]]:
     """Give new partitions their first states; returns failures, and partitions that turn out to have one already."""
-    state = active.state
+    state, turn = active.state, active.turn()
     failed: dict[TopicPartition, str] = {}
     existing: list[TopicPartition] = []
     chosen: dict[TopicPartition, LeaderAndIsr] = {}
     for partition in partitions:
+        await active.pause(turn)
         replicas = state.replicas(partition)
         first = first_leader_and_isr(replicas, state.online_among(replicas, partition), state.controller_epoch)
         if first is None:
@@ -137,7 +143,9 @@ async def _create_states(
     while chosen:
         results = await create_first_states(active.store, chosen)
         chosen = {partition: chosen[partition] for partition, r in results.items() if isinstance(r, ConnectionLost)}
+        turn = active.turn()
         for partition, result in results.items():
+            await active.pause(turn)
             if isinstance(result, LeaderAndIsr):
                 _adopt(active, partition, None, result, "NewPartition")
                 batch.leader_and_isr(result.isr, partition, is_new=True)
@@ -162,14 +170,19 @@ async def _elect(
         found = await active.store.leader_and_isr(remaining)
         unclean_topics = await _unclean_topics(active, strategy, found, unclean)
         chosen: dict[TopicPartition, LeaderAndIsr] = {}
+        turn = active.turn()
         for partition, current in found.items():
+            await active.pause(turn)
             verdict = choose(active.state, strategy, partition, current, partition.topic in unclean_topics)
             if isinstance(verdict, LeaderAndIsr):
                 chosen[partition] = verdict
             else:
                 failed[partition] = verdict
         remaining = []
-        for partition, result in (await active.store.update_leader_and_isr(chosen)).items():
+        written = await active.store.update_leader_and_isr(chosen)
+        turn = active.turn()
+        for partition, result in written.items():
+            await active.pause(turn)
             if isinstance(result, LeaderAndIsr):
                 _adopt(active, partition, found[partition], result, strategy.value)
                 batch.leader_and_isr(_recipients(active.state, strategy, partition), partition)

@@ -37,10 +37,11 @@ async def start(active: ActiveController) -> None:
 
     A replica on a dead broker counts as having failed to be deleted, to be on the safe side.
     """
-    state = active.state
+    state, turn = active.state, active.turn()
     online: list[Replica] = []
     offline: list[Replica] = []
     for replica in state.all_replicas():
+        await active.pause(turn)
         is_online = state.is_online(replica.broker, replica.partition)
         state.replica_phases[replica] = ReplicaPhase.ONLINE if is_online else ReplicaPhase.DELETION_INELIGIBLE
         (online if is_online else offline).append(replica)
@@ -52,16 +53,15 @@ async def move(active: ActiveController, replicas: Iterable[Replica], target: Re
     """Take replicas into any phase but OFFLINE, and tell their brokers; one for which it is illegal stays, which is
     logged."""
     assert target is not ReplicaPhase.OFFLINE, "a replica goes offline by way of ZooKeeper"
-    state, batch = active.state, active.batch()
-    for some in slices(list(replicas), SLICE):
-        for replica in some:
-            if may_become(state, replica, target) and not _would_demote(state, replica, target):
-                _tell(state, replica, target, batch)
-                _enter(state, replica, target)
-            else:
-                reason = f"the replica on broker {replica.broker} is {state.replica_phase(replica).value}"
-                active.log_failure(replica.partition, f"replica {target.value}", reason)
-        await active.breathe()
+    state, batch, turn = active.state, active.batch(), active.turn()
+    for replica in list(replicas):
+        await active.pause(turn)
+        if may_become(state, replica, target) and not _would_demote(state, replica, target):
+            _tell(state, replica, target, batch)
+            _enter(state, replica, target)
+        else:
+            reason = f"the replica on broker {replica.broker} is {state.replica_phase(replica).value}"
+            active.log_failure(replica.partition, f"replica {target.value}", reason)
     await active.send(batch)
 
 
@@ -95,9 +95,10 @@ async def take_offline(active: ActiveController, replicas: Iterable[Replica]) ->
 
     Of topics to be deleted nobody needs the ISR any more: it stays as it is.
     """
-    state, batch = active.state, active.batch()
+    state, batch, turn = active.state, active.batch(), active.turn()
     by_broker: dict[int, list[TopicPartition]] = {}
     for replica in replicas:
+        await active.pause(turn)
         partition, broker = replica
         if not may_become(state, replica, ReplicaPhase.OFFLINE):
             continue
@@ -121,8 +122,9 @@ async def _shrink(
     remaining = list(partitions)
     while remaining:
         found = await active.store.leader_and_isr(remaining)
-        remaining, chosen = [], {}
+        remaining, chosen, turn = [], {}, active.turn()
         for partition, current in found.items():
+            await active.pause(turn)
             if current is None:
                 active.log_failure(partition, why, "its state znode does not exist")
             elif current.controller_epoch > state.controller_epoch:
@@ -134,7 +136,10 @@ async def _shrink(
             else:
                 unchanged = current._replace(controller_epoch=state.controller_epoch)
                 _adopt_offline(state, Replica(partition, broker), unchanged, batch)
-        for partition, result in (await active.store.update_leader_and_isr(chosen)).items():
+        results = await active.store.update_leader_and_isr(chosen)
+        turn = active.turn()
+        for partition, result in results.items():
+            await active.pause(turn)
             if isinstance(result, LeaderAndIsr):
                 _adopt_offline(state, Replica(partition, broker), result, batch)
                 active.log_change(partition, found[partition], result, why)

@@ -1,6 +1,6 @@
 """AlterPartition: takes leaders' changes of their ISRs to the controller until it has answered each.
 
-One request at a time, with all changes that are waiting. One whose fate is unknown (a lost connection, a controller
+One request at a time, with the changes that have waited longest. One whose fate is unknown (a lost connection, a controller
 that was just deposed) is sent again: the controller answers a repeated one as it answered the first. Kafka:
 DefaultAlterPartitionManager.
 """
@@ -8,6 +8,7 @@ DefaultAlterPartitionManager.
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from odradek.broker.replication.isr import PendingIsr
@@ -33,6 +34,8 @@ VERSION = 3
 VERSION_BY_NAME = 1
 """The last one that names topics: asked with while a topic has no id, as those of an upgraded cluster may have none."""
 RETRY_BACKOFF_MS = 50.0
+CHANGES_PER_REQUEST = 1000
+"""A request is made, read and answered in one piece, here and at the controller: 10 ms. Kafka's has no limit."""
 
 REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """Errors after which nothing was written, and the leader may propose again."""
@@ -97,7 +100,7 @@ class AlterPartitionManager:
 
     async def _send(self) -> bool:
         """Tell whether the controller has decided on all that was sent."""
-        sent = dict(self._waiting)
+        sent = dict(islice(self._waiting.items(), CHANGES_PER_REQUEST))
         by_id = all(pending.topic_id != ZERO_UUID for pending in sent.values())
         version = VERSION if by_id else VERSION_BY_NAME
         try:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from odradek.controller import partition_machine, replica_machine
+from odradek.controller import channel_manager, partition_machine, replica_machine
+from odradek.controller.active_controller import ActiveController
 from odradek.controller.channel_manager import RequestBatch
 from odradek.controller.cluster_state import (
     Assignment,
@@ -19,9 +20,12 @@ from odradek.controller.cluster_state import (
     TopicPartition,
 )
 from odradek.controller.partition_machine import Strategy
+from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.world import time_slices
+from odradek.world.time_slices import TimeSlice
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 
 Play = Callable[[Callable[[Any], Awaitable[None]]], None]
@@ -121,6 +125,24 @@ def test_requests_are_merged_per_broker(state: ClusterState) -> None:
     assert not list(batch.messages()), "told once"
 
 
+def test_a_broker_hears_of_thousands_of_leaders_a_part_at_a_time(
+    state: ClusterState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata come behind all of them, in one request: a complete one says what is gone."""
+    monkeypatch.setattr(channel_manager, "PARTITIONS_PER_LEADER_AND_ISR", 1)
+    batch = RequestBatch(state, "INTERNAL")
+    for partition in (T0, T1):
+        state.leader_and_isr[partition] = LeaderAndIsr(1, 3, (1, 2), False, 5, 4)
+        batch.leader_and_isr([1, 2], partition)
+    told = [
+        (broker, type(message), [one.partition_index for one in message.topic_states[0].partition_states])
+        for broker, message in batch.messages()
+        if isinstance(message, LeaderAndIsrRequest | UpdateMetadataRequest)
+    ]
+    assert told[:4] == [(broker, LeaderAndIsrRequest, [index]) for broker in (1, 2) for index in (0, 1)]
+    assert told[4:] == [(broker, UpdateMetadataRequest, [0, 1]) for broker in (1, 2, 3)]
+
+
 def test_of_a_topic_to_be_deleted_brokers_hear_the_end(state: ClusterState) -> None:
     state.leader_and_isr[T0] = LeaderAndIsr(1, 3, (1, 2), False, 5, 4)
     state.topics_to_delete.add("t")
@@ -133,3 +155,43 @@ def test_of_a_topic_to_be_deleted_brokers_hear_the_end(state: ClusterState) -> N
     (told,) = metadata.topic_states[0].partition_states
     assert (told.leader, told.leader_epoch, told.zk_version) == (-2, 0, 0)
     assert stop.topic_states[0].partition_states[0].leader_epoch == -2
+
+
+def test_others_have_their_turn_between_two_partitions(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of changes, each of which is logged, held the loop of the controller's broker for a third of a second.
+
+    Slices are too short for two here: no two changes are noted in one turn of the loop.
+    """
+    turns, changes = 0, []
+    pause_if_over, log_change = TimeSlice.pause_if_over, ActiveController.log_change
+
+    async def counted(turn: TimeSlice) -> bool:
+        nonlocal turns
+        paused = await pause_if_over(turn)
+        turns += paused
+        return paused
+
+    def noted(active: ActiveController, *change: Any) -> None:
+        changes.append((turns, change[-1]))
+        log_change(active, *change)
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", *[[1, 2, 3, 0]] * 3)
+        epochs = [BrokerState(broker_id=broker, broker_epoch=-1) for broker in (1, 2, 0)]
+        proposals = [PartitionData(partition_index=index, new_isr_with_epochs=epochs) for index in range(3)]
+        topic = TopicData(topic_id=cluster.active.state.topic_ids["t"], partitions=proposals)
+        request = AlterPartitionRequest(broker_id=1, broker_epoch=cluster.brokers[1].epoch, topics=[topic])
+        await cluster.active.alter_partition(request, 3)
+        for broker in (2, 1):
+            cluster.kill(broker)
+            await cluster.settle()
+        cluster.check_agreement()
+
+    monkeypatch.setattr(time_slices, "SLICE_MS", -1.0)
+    monkeypatch.setattr(TimeSlice, "pause_if_over", counted)
+    monkeypatch.setattr(ActiveController, "log_change", noted)
+    play(scenario)
+    rules = ["NewPartition"] * 3 + ["AlterPartition"] * 3 + ["OfflineReplica 2"] * 3 + ["OfflinePartition"] * 3
+    assert [rule for _, rule in changes] == rules
+    assert len({turn for turn, _ in changes}) == len(changes)

@@ -4,7 +4,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import cast
 
+import pytest
+
 from odradek.broker.cluster.broker_client import BrokerClient
+from odradek.broker.replication import alter_partition_manager
 from odradek.broker.replication.alter_partition_manager import AlterPartitionManager
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -101,6 +104,21 @@ def test_topics_without_ids_are_named() -> None:
         ((_, request, version),) = controller.asked
         assert version == 1 and [topic.topic_name for topic in request.topics] == ["a", "b"]
         assert [p.new_isr for topic in request.topics for p in topic.partitions] == [[0], [0]]
+        assert all(partition.committed_isr == {0} for partition in replicas.partitions.values())
+        tasks.close()
+
+    run_virtual(main)
+
+
+def test_thousands_of_changes_are_told_in_their_order_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alter_partition_manager, "CHANGES_PER_REQUEST", 2)
+
+    async def main(clock: VirtualClock) -> None:
+        replicas = leader_of("a", "b", "c", "d", "e", clock=clock, topic_id=bytes(16))
+        controller, tasks = propose(clock, replicas, lambda request: answers(request, 0))
+        await sleep(clock, 100)
+        asked = [[topic.topic_name for topic in request.topics] for _, request, _ in controller.asked]
+        assert asked == [["a", "b"], ["c", "d"], ["e"]]
         assert all(partition.committed_isr == {0} for partition in replicas.partitions.values())
         tasks.close()
 
