@@ -62,6 +62,8 @@ class BrokerServer:
         self.broken = asyncio.Event()
         """Set when the broker cannot go on by itself."""
         self._on_broken = on_broken
+        self.on_loaded: Callable[[], object] = lambda: None
+        """Called when all logs are loaded, before anybody hears of this broker."""
         self.tasks = Tasks(world.clock, self._break)
         """Tasks of this broker, all of them."""
         self._sockets: SocketServer = make_sockets(config, world, self.tasks)
@@ -129,6 +131,7 @@ class BrokerServer:
             await count.read(store)
         services.groups.start()
         services.transactions.start()
+        self.on_loaded()
         await self._join(store, identity)
         await remove_stray_replicas(store, identity.broker_id, logs)
         # Not before: a controller that has not seen us go would have us lead as the broker that we were.

@@ -1,8 +1,8 @@
 """Requests from the controller to the brokers, and their way there (Kafka's ControllerChannelManager).
 
-`RequestBatch` collects what one step of a flow wants brokers to know: at most one UpdateMetadata and StopReplica per
-broker, and a LeaderAndIsr for each thousand partitions. What is collected are names of partitions; the values are taken from the state when the step is
-over, and the state holds only what ZooKeeper has accepted.
+`RequestBatch` collects what one step of a flow wants brokers to know: for each broker at most one UpdateMetadata, one
+StopReplica, and a LeaderAndIsr for every thousand partitions. What is collected are names of partitions; the values are
+taken from the state when the step is over, and the state holds only what ZooKeeper has accepted.
 
 `BrokerChannels` has a queue per broker, one request in flight, in order, until the broker is removed. A request is
 repeated until it is answered: the broker's fences (controller epoch, broker epoch, leader epoch) make that harmless,

@@ -1,7 +1,7 @@
 """AlterPartition: takes leaders' changes of their ISRs to the controller until it has answered each.
 
-One request at a time, with the changes that have waited longest. One whose fate is unknown (a lost connection, a controller
-that was just deposed) is sent again: the controller answers a repeated one as it answered the first. Kafka:
+One request at a time, with the changes that have waited longest. One whose fate is unknown (a lost connection, a
+controller that was just deposed) is sent again: the controller answers a repeated one as it answered the first. Kafka:
 DefaultAlterPartitionManager.
 """
 
