@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
 from odradek.broker.metrics.counters import ControllerCounters
-from odradek.broker.metrics.journal import Entry, Journal
+from odradek.broker.metrics.journal import Entry, Journal, plain
 from odradek.broker.metrics.sentences import tell
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import Channels, RequestBatch
@@ -180,7 +180,7 @@ class ActiveController:
             self.counters.elections += 1
         entry = self.journal.note(
             "partition", str(partition), rule=why, unclean=unclean,
-            before=None if before is None else _facts(before), after=_facts(after),
+            before=before, after=after,
         )  # fmt: skip
         self._log_entry(logging.WARNING if unclean else logging.INFO, entry)
 
@@ -191,7 +191,10 @@ class ActiveController:
     def _log_entry(self, level: int, entry: Entry) -> None:
         """Write an entry of the journal to the state-change log, in the words that `odradek why` has for it."""
         if state_change.isEnabledFor(level):
-            state_change.log(level, "%d controller %s", self._clock.now_ms(), tell(entry), extra={"fields": entry})
+            readable = plain(entry)
+            state_change.log(
+                level, "%d controller %s", self._clock.now_ms(), tell(readable), extra={"fields": readable}
+            )
 
 
 class Call(Generic[T]):
@@ -230,15 +233,3 @@ class Call(Generic[T]):
 
 def not_controller() -> KafkaError:
     return KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
-
-
-def _facts(state: LeaderAndIsr) -> dict[str, object]:
-    """Return a partition's state as the journal has it."""
-    return {
-        "leader": state.leader,
-        "leader_epoch": state.leader_epoch,
-        "isr": list(state.isr),
-        "partition_epoch": state.partition_epoch,
-        "controller_epoch": state.controller_epoch,
-        "recovering": state.recovering,
-    }

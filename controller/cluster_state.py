@@ -70,6 +70,17 @@ class LeaderAndIsr(NamedTuple):
         isr = self.isr if len(self.isr) == 1 else tuple(member for member in self.isr if member != broker)
         return self.led_by(leader, isr)
 
+    def facts(self) -> dict[str, object]:
+        """Return the state as the journal tells it."""
+        return {
+            "leader": self.leader,
+            "leader_epoch": self.leader_epoch,
+            "isr": list(self.isr),
+            "partition_epoch": self.partition_epoch,
+            "controller_epoch": self.controller_epoch,
+            "recovering": self.recovering,
+        }
+
     def is_unclean_after(self, before: "LeaderAndIsr") -> bool:
         """True when the leader was elected outside the ISR."""
         return self.leader != NO_LEADER and self.leader not in before.isr
