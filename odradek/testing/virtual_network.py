@@ -39,6 +39,8 @@ class Pipe:
         self.unreceived_bytes = 0
         self.tap: Callable[[bytes], object] | None = None
         """Shown all that is sent."""
+        self.back: Pipe | None = None
+        """The other direction of the connection; set when it is made."""
         self.ended = False
         self.stalled = False
         self.changed: Callable[[], object] = lambda: None
@@ -51,7 +53,9 @@ class Pipe:
         return max(0, PIPE_BYTES - self.unreceived_bytes)
 
     def put(self, data: bytes) -> None:
-        arrival_ms = max(self.network.clock.monotonic_ms() + self.network.draw_latency_ms(), self._last_arrival_ms)
+        arrival_ms = max(
+            self.network.clock.monotonic_ms() + self.network.draw_latency_ms(self.source), self._last_arrival_ms
+        )
         self._last_arrival_ms = arrival_ms
         self.unreceived_bytes += len(data)
         self.network.sent[self.source, self.target] += 1
@@ -262,6 +266,8 @@ class VirtualNetwork:
         self.clock: Clock = OutsideClock(clock)
         self.random = random.Random(seed)
         self.latency_ms = latency_ms
+        self.latency_ms_from: dict[str, tuple[float, float]] = {}
+        """Another latency of what comes from these hosts."""
         self.listeners: dict[tuple[str, int], VirtualListener] = {}
         self._endpoints: dict[VirtualEndpoint, tuple[str, str]] = {}
         self._pipes: dict[Pipe, None] = {}
@@ -279,8 +285,8 @@ class VirtualNetwork:
         """Return the network as that host sees it."""
         return HostNetwork(self, name)
 
-    def draw_latency_ms(self) -> float:
-        return self.random.uniform(*self.latency_ms)
+    def draw_latency_ms(self, source: str) -> float:
+        return self.random.uniform(*self.latency_ms_from.get(source, self.latency_ms))
 
     # what a test does to it
 
@@ -371,14 +377,15 @@ class VirtualNetwork:
 
     async def connect(self, source: str, target: str, port: int) -> VirtualEndpoint:
         deadline_ms = self.clock.monotonic_ms() + CONNECT_TIMEOUT_MS
-        await self._pass(self.draw_latency_ms())
+        await self._pass(self.draw_latency_ms(source))
         while self.is_cut(source, target) or self.is_cut(target, source):
             await self._wait_for_healing(deadline_ms - self.clock.monotonic_ms(), f"{target}:{port}")
         listener = self.listeners.get((target, port))
         if listener is None:
-            await self._pass(self.draw_latency_ms())
+            await self._pass(self.draw_latency_ms(source))
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED), f"{target}:{port}")
         there, back = Pipe(self, source, target), Pipe(self, target, source)
+        there.back, back.back = back, there
         there.tap = self.tap(there)
         near = VirtualEndpoint(self, f"{target}:{port}", back, there)
         far = VirtualEndpoint(self, f"{source}:{next(self._ports)}", there, back)
@@ -386,7 +393,7 @@ class VirtualNetwork:
         self._pipes[there] = self._pipes[back] = None
         near.partner, far.partner = far, near
         listener.arrive(far)
-        await self._pass(self.draw_latency_ms())
+        await self._pass(self.draw_latency_ms(source))
         return near
 
     def forget(self, endpoint: VirtualEndpoint, incoming: Pipe) -> None:

@@ -34,9 +34,9 @@ def test_a_collection_that_happens_on_the_way_is_not_noted(monkeypatch: pytest.M
     watch = CollectionWatch(VirtualClock(loop))
     draw = VirtualNetwork.draw_latency_ms
 
-    def draw_after_collection(network: VirtualNetwork) -> float:
+    def draw_after_collection(network: VirtualNetwork, source: str) -> float:
         gc.collect(0)
-        return draw(network)
+        return draw(network, source)
 
     monkeypatch.setattr(VirtualNetwork, "draw_latency_ms", draw_after_collection)
     watch.start()

@@ -161,9 +161,16 @@ class Administrator:
     async def give_the_lead_to_the_next(self, partition: tuple[str, int]) -> None:
         """Have the second replica of a partition become its first and its leader."""
         held = assignments(self.cluster).get(partition)
-        if held is None:
+        if held is not None and len(held.replicas) > 1:
+            await self.give_the_lead_to(partition, held.replicas[1])
+
+    async def give_the_lead_to(self, partition: tuple[str, int], broker_id: int) -> None:
+        """Have a replica of a partition become its first and its leader; those before it become its last."""
+        held = assignments(self.cluster).get(partition)
+        if held is None or broker_id not in held.replicas:
             return
-        await self._reassign({partition: [*held.replicas[1:], held.replicas[0]]})
+        first = held.replicas.index(broker_id)
+        await self._reassign({partition: [*held.replicas[first:], *held.replicas[:first]]})
         topic = TopicPartitions(topic=partition[0], partitions=[partition[1]])
         request = ElectLeadersRequest(election_type=0, topic_partitions=[topic], timeout_ms=ADMIN_TIMEOUT_MS)
         await self.ask_controller(request, 2)

@@ -1,9 +1,10 @@
 """Epochs as brokers keep them: none of them ever falls while a broker lives.
 
-What a leader counts of its followers is of its own epoch.
+What a leader counts of its followers is of its own epoch. What a follower adds to its log in an epoch is in the log of
+the leader of that epoch, and so is all before it: a leader answers only whose history is its own so far.
 """
 
-from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.history import History
 
@@ -22,6 +23,8 @@ class Fences:
         """Each replica as it was last seen, with its leader epoch and partition epoch."""
         self._led_since_ms: dict[tuple[Where, int], float] = {}
         """When ZooKeeper took a partition's leader epoch."""
+        self._ends: dict[tuple[int, Where], tuple[Partition, int, int]] = {}
+        """Each follower's replica as it was last seen, with its leader epoch and the end of its log."""
 
     def elected(self, where: Where, leader_epoch: int) -> None:
         """Note that ZooKeeper has taken a new leader epoch in this moment."""
@@ -36,6 +39,8 @@ class Fences:
                     self._look_at_epochs(broker, where, partition)
                     if partition.is_leader:
                         self._look_at_followers(where, partition)
+                    else:
+                        self._look_at_growth(broker, where, partition)
 
     def _look_at_controller_epoch(self, broker: EmbeddedBroker) -> None:
         life = (broker.broker_id, broker.lives)
@@ -63,3 +68,27 @@ class Fences:
                 self._history.violated(
                     f"{leader} counts {follower.log_end} of broker {broker}, fetched before its epoch began"
                 )
+
+    def _look_at_growth(self, broker: EmbeddedBroker, where: Where, follower: Partition) -> None:
+        now = (follower, follower.leader_epoch, follower.log.log_end_offset)
+        before = self._ends.get((broker.broker_id, where))
+        if now == before:
+            return
+        self._ends[broker.broker_id, where] = now
+        epoch, end = follower.log.latest_epoch, follower.log.log_end_offset
+        if before is None or before[:2] != now[:2] or end <= before[2] or epoch == NO_EPOCH:
+            return
+        leader = self._leader(follower, where)
+        if leader is not None and 0 <= (ends := leader.log.end_offset_for_epoch(epoch)[1]) < end:
+            self._history.violated(
+                f"{broker.host}: {follower} has added records of epoch {epoch} up to {end}, its leader has {ends} of it"
+            )
+
+    def _leader(self, follower: Partition, where: Where) -> Partition | None:
+        """Return whom it follows, if that one knows of the same epoch."""
+        if not 0 <= follower.leader < len(self._cluster.brokers):
+            return None
+        broker = self._cluster.brokers[follower.leader]
+        leader = broker.server.services.replicas.partitions.get(where) if broker.running else None
+        same = leader is not None and leader.is_leader and leader.leader_epoch == follower.leader_epoch
+        return leader if same else None

@@ -39,6 +39,7 @@ from odradek.testing.simulation.transaction_moments import TransactionMoments
 from odradek.testing.simulation.transactional_positions import TOPIC as TRANSACTIONAL_TOPIC
 from odradek.testing.simulation.transactions import PARTITIONS as TRANSACTIONAL_PARTITIONS
 from odradek.testing.simulation.transactions import Transactions
+from odradek.testing.simulation.under_way_moments import UnderWayMoments
 from odradek.testing.simulation.verdict import Verdict
 from odradek.testing.simulation.work import Work
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
@@ -58,6 +59,7 @@ FAULT_KINDS = (
     "repeat_requests", "stalled_requests", "freeze_client", "kill_client", "join_group",
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "stale_requests",
     "parting_histories", "unheard_answers", "last_in_sync", "moved_decisions", "former_leaders",
+    "late_answers", "refused_in_between",
 )  # fmt: skip
 LASTING = (TOPIC, TRANSACTIONAL_TOPIC, loose_topic.TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE)
 OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old", "loose")
@@ -189,6 +191,7 @@ class Simulation:
         self.faults.kinds.update(self.programs.kinds)
         self.faults.kinds.update(AwkwardMoments(self.faults, repeated).kinds)
         self.faults.kinds.update(TransactionMoments(self.faults, repeated).kinds)
+        self.faults.kinds.update(UnderWayMoments(self.faults, repeated, TOPIC).kinds)
         assert tuple(self.faults.kinds) == FAULT_KINDS, list(self.faults.kinds)
         self.inspection = Inspection(self.cluster, self.history, TOPIC, TRANSACTIONAL_TOPIC)
         min_isr = int(self.cluster.overrides["min.insync.replicas"])
@@ -426,6 +429,7 @@ class Simulation:
         self.history.note("calm")
         self.cluster.network.heal()
         self.faults.network.latency_ms = LATENCY_MS
+        self.faults.network.latency_ms_from = {}
         self.faults.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
         if not self.cluster.zookeeper.serving:
             self.cluster.zookeeper.restart()
