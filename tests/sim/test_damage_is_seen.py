@@ -614,6 +614,21 @@ def test_followers_that_are_kept_over_an_epoch() -> None:
     assert "fetched before its epoch began" in stage.seen
 
 
+def test_a_follower_that_adds_what_its_leader_has_cut_off() -> None:
+    stage = Stage()
+    fences = Fences(stage.cluster, stage.history)
+    stage.write(make_batch(), to=(0, 1))
+    fences.look()
+    stage.write(make_batch(), to=(0, 1))
+    fences.look()
+    assert not stage.seen
+    stage.leader.log.truncate_to(1)
+    records = stage.replicas[1].log.read(0, 1 << 20, 2, whole_first_batch=True).records
+    stage.replicas[2].log.append_as_follower(records if isinstance(records, bytes) else records.read())
+    fences.look()
+    assert "has added records of epoch 5 up to 2, its leader has 1 of it" in stage.seen
+
+
 # ---- coordinators
 
 
