@@ -79,7 +79,8 @@ class Shared:
     @property
     def readable(self) -> bool:
         """With the lock: tell whether there are bytes of a partition that is not paused."""
-        return any(not state.paused and tp in self.chunks for tp, state in self.positions.partitions.items())
+        partitions = self.positions.partitions
+        return any(tp in partitions and not partitions[tp].paused for tp in self.chunks)  # of many partitions, few
 
 
 Records = dict[TopicPartition, list[ConsumerRecord]]

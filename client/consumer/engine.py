@@ -21,6 +21,7 @@ from odradek.client.consumer.positions import RESET_TIMESTAMPS, Sought, reset_ti
 from odradek.client.consumer.subscription import NOTHING, Kind, Subscription
 from odradek.client.errors import BrokerUnreachable, ClientBroken, ClientClosed, LogTruncated
 from odradek.client.forks import SAID, watch
+from odradek.client.metadata import ClusterView
 from odradek.client.offsets import committed_offsets, offsets_at
 from odradek.client.records import TopicPartition
 from odradek.client.waiting import WakeUp
@@ -44,6 +45,8 @@ class ConsumerEngine:
         self._woken = WakeUp(cluster.clock)
         self.tasks = Tasks(cluster.clock, lambda said: None)
         self._stopped = False
+        self._all_led: tuple[ClusterView, object] | None = None
+        """The view, and the partitions that all have leaders in it."""
         cluster.allow_auto_create = settings.allow_auto_create_topics
         cluster.refreshed = self._metadata_refreshed
         watch(self)
@@ -116,7 +119,7 @@ class ConsumerEngine:
         with self.shared.lock:
             calls = self._fetcher.due(now_ms)
             unlocated = self._locator.due(now_ms)
-            leaderless = without_leader(self.shared.positions, self.cluster.view)
+            leaderless = self._leaderless()
             next_retry_ms = self.shared.positions.next_retry_ms(now_ms)
         for call in calls:
             self.spawn("fetch", partial(self._fetcher.fetch, call))
@@ -125,6 +128,15 @@ class ConsumerEngine:
         if leaderless:
             self.cluster.needs.stale()
         return min(next_retry_ms, self.cluster.refresh_when_due())
+
+    def _leaderless(self) -> bool:
+        """Tell whether some partition has no leader that is known. Not looked up again until either has changed."""
+        view, positions = self.cluster.view, self.shared.positions
+        if self._all_led is not None and self._all_led[0] is view and self._all_led[1] is positions.partitions:
+            return False
+        leaderless = without_leader(positions, view)
+        self._all_led = None if leaderless else (view, positions.partitions)
+        return leaderless
 
     def _reset(self, partition: TopicPartition) -> None:
         timestamp = reset_timestamp(self.settings.auto_offset_reset, partition)

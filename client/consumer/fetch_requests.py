@@ -83,9 +83,10 @@ def plan_fetches(
     """For every broker that may be asked now: all its partitions that have room for another answer."""
     by_node: dict[int, dict[TopicPartition, Asked]] = {}
     for topic_partition, state in positions.partitions.items():
+        if state.fetching or state.paused or state.retry_at_ms > now_ms or not state.located:
+            continue
         held = chunks.get(topic_partition)
-        full = held is not None and len(held) >= CHUNKS_PER_PARTITION
-        if not state.located or state.paused or state.fetching or full or state.retry_at_ms > now_ms:
+        if held is not None and len(held) >= CHUNKS_PER_PARTITION:
             continue
         info = view.partition(topic_partition)
         if info is None or info.leader not in view.nodes:
@@ -121,7 +122,7 @@ def fetch_call(
         FetchTopic(
             topic=topic,
             topic_id=view.topics[topic].topic_id,
-            partitions=[_partition(TopicPartition(topic, number), asked, view, settings) for number in numbers],
+            partitions=[_partition(number, asked[TopicPartition(topic, number)], settings) for number in numbers],
         )
         for topic, numbers in by_topic(asked).items()
     ]
@@ -140,18 +141,12 @@ def fetch_call(
     return FetchCall(node_id, request, asked, None if with_ids else LAST_VERSION_WITH_NAMES)
 
 
-def _partition(
-    topic_partition: TopicPartition,
-    asked: Mapping[TopicPartition, Asked],
-    view: ClusterView,
-    settings: FetchSettings,
-) -> FetchPartition:
-    info = view.partition(topic_partition)
+def _partition(number: int, asked: Asked, settings: FetchSettings) -> FetchPartition:
     return FetchPartition(
-        partition=topic_partition.partition,
-        current_leader_epoch=info.leader_epoch if info is not None else -1,
-        fetch_offset=asked[topic_partition].offset,
-        last_fetched_epoch=asked[topic_partition].last_epoch,
+        partition=number,
+        current_leader_epoch=asked.leader_epoch,
+        fetch_offset=asked.offset,
+        last_fetched_epoch=asked.last_epoch,
         partition_max_bytes=settings.max_partition_fetch_bytes,
     )
 
@@ -243,7 +238,9 @@ def judge(topic_partition: TopicPartition, asked: Asked, data: PartitionData, is
 
 
 def _arrived(topic_partition: TopicPartition, asked: Asked, data: PartitionData, isolation: int, limit: str) -> Verdict:
-    records = memoryview(data.records or b"")
+    if not data.records:
+        return NothingNew(data.high_watermark)
+    records = memoryview(data.records)
     aborted = None
     if isolation == READ_COMMITTED:
         aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
@@ -254,8 +251,6 @@ def _arrived(topic_partition: TopicPartition, asked: Asked, data: PartitionData,
         return Refused(CorruptRecords(f"{topic_partition} from offset {asked.offset}: damaged records: {error}"))
     if not chunk.empty:
         return Arrived(chunk)
-    if not len(records):
-        return NothingNew(data.high_watermark)
     return Refused(ClientError(f"{topic_partition} at offset {asked.offset}: the batch there is larger than {limit}"))
 
 
