@@ -1,0 +1,202 @@
+"""The admin client's part of the contract: topics, partitions, groups, transactions."""
+
+from functools import partial
+from typing import Any
+
+from odradek.client.admin import configs
+from odradek.client.admin.values import (
+    AbortTransactionSpec,
+    ACLOperation,
+    ConfigResource,
+    MemberToRemove,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    OffsetTimestamp,
+    ResourceType,
+)
+from odradek.client.errors import (
+    ClientTimeout,
+)
+from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.client_contract.worlds import LONG_MS, ContractWorld, raises, read
+
+
+async def check_topics_of_admin(world: ContractWorld) -> None:
+    topic = await world.topic(partitions=1)
+    admin = await world.admin()
+    cluster = await admin.describe_cluster()
+    assert cluster.controller_id in {node.node_id for node in cluster.nodes} and cluster.cluster_id
+    await world.until(lambda: _listed(admin, topic), "the new topic in the list")
+    error = await raises(KafkaError, lambda: admin.create_topics([NewTopic(topic, 1, 1)]))
+    assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    await admin.create_partitions({topic: 3})
+
+    async def grown() -> bool:
+        (described,) = await admin.describe_topics([topic])
+        return len(described.partitions) == 3
+
+    await world.until(grown, "three partitions")
+    await raises(KafkaError, lambda: admin.describe_topics([f"{topic}-not"]))
+    await admin.delete_topics([topic])
+
+    async def gone() -> bool:
+        return topic not in await admin.list_topics()
+
+    await world.until(gone, "the topic is deleted")
+    await raises(TypeError, lambda: admin.delete_topics([5]))
+
+
+async def _listed(admin: Any, topic: str) -> bool:
+    return topic in await admin.list_topics()
+
+
+async def check_configurations(world: ContractWorld) -> None:
+    topic = await world.topic()
+    admin = await world.admin()
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    await admin.alter_configs({resource: [("retention.ms", configs.Operation.SET, "12345")]})
+
+    async def altered() -> bool:
+        entries = (await admin.describe_configs([resource]))[resource]
+        return bool({entry.name: entry.value for entry in entries}.get("retention.ms") == "12345")
+
+    await world.until(altered, "the new retention.ms")
+    await raises(KafkaError, lambda: admin.alter_configs({resource: [("retention.ms", configs.Operation.SET, "soon")]}))
+
+
+async def check_groups_of_admin(world: ContractWorld) -> None:
+    topic = await world.topic(values=5)
+    group, where = topic, TopicPartition(topic, 0)
+    admin = await world.admin()
+    consumer = await world.consumer(group_id=group, enable_auto_commit=False)
+    consumer.subscribe([topic])
+    assert len(await read(consumer, 5)) == 5
+    await consumer.commit({where: 2})
+    assert group in {one.group_id for one in await admin.list_groups()}
+    (described,) = await admin.describe_groups([group])
+    assert (described.state, [member.partitions for member in described.members]) == ("Stable", [(where,)])
+    (lag,) = await admin.group_lag(group)
+    assert (lag.committed, lag.log_end_offset, lag.lag) == (2, 5, 3)
+    assert (await admin.list_group_offsets(group))[where].offset == 2
+    await raises(KafkaError, lambda: admin.delete_groups([group]))
+    await consumer.close()
+    await admin.alter_group_offsets(group, {where: OffsetAndMetadata(4)})
+    assert (await admin.list_group_offsets(group, [where]))[where].offset == 4
+    await admin.delete_groups([group])
+    assert group not in {one.group_id for one in await admin.list_groups()}
+    assert (await admin.list_offsets({where: -1}))[where].offset == 5
+
+
+async def check_replicas_of_admin(world: ContractWorld) -> None:
+    topic = await world.topic(values=1)
+    where = TopicPartition(topic, 0)
+    admin = await world.admin()
+    (described,) = await admin.describe_topics([topic])
+    (leader,) = described.partitions[0].replicas
+    assert await admin.elect_leaders("PREFERRED", [where]) == []
+    directories = await admin.describe_log_directories(leader)
+    assert where in {replica.topic_partition for one in directories for replica in one.replicas}
+    nowhere = {where: "/no/such/directory"}
+    error = await raises(KafkaError, lambda: admin.alter_replica_log_directories(leader, nowhere))
+    assert error.code is ErrorCode.LOG_DIR_NOT_FOUND
+    assert await admin.list_partition_reassignments() == []
+    error = await raises(KafkaError, lambda: admin.alter_partition_reassignments({where: [12_345]}))
+    assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+async def check_topics_are_waited_for(world: ContractWorld) -> None:
+    admin = await world.admin()
+    name = f"{world.name}-waited"
+    (created,) = await admin.create_topics([NewTopic(name, 1, 1)], LONG_MS, wait_for_metadata=True)
+    assert created.name == name
+    assert await admin.create_topics([NewTopic(name, 1, 1)], raise_errors=False) == []
+    await admin.create_partitions({name: NewPartitions(2)}, timeout_ms=LONG_MS)
+    await admin.create_partitions({name: 1}, raise_errors=False)
+    await raises(ClientTimeout, lambda: admin.wait_for_topics([f"{name}-not"], 300))
+    await admin.delete_topics([f"{name}-not"], raise_errors=False)
+    measured = admin.metrics()["admin-client-metrics"]
+    assert measured["connection-count"] > 0 and measured["connection-creation-total"] > 0
+
+
+async def check_records_are_deleted(world: ContractWorld) -> None:
+    topic = await world.topic(values=5)
+    where = TopicPartition(topic, 0)
+    admin = await world.admin()
+    assert await admin.delete_records({where: 3}) == {where: 3}
+    assert (await admin.list_partition_offsets({where: OffsetSpec.EARLIEST}))[where].offset == 3
+    error = await raises(KafkaError, lambda: admin.delete_records({where: 9}))
+    assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    (leader,) = (await admin.describe_topics([topic]))[0].partitions
+    assert await admin.delete_records({where: -1}, LONG_MS, leader.leader) == {where: 5}
+    await raises(TypeError, lambda: admin.delete_records({where: "3"}))
+
+
+async def check_offsets_of_groups(world: ContractWorld) -> None:
+    topic = await world.topic(partitions=2, values=5)
+    where, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    admin = await world.admin()
+    await world.until(partial(_altered, admin, topic, {where: 2, other: 0}), "offsets of a new group")
+    assert (await admin.list_group_offsets({topic: [where]}))[topic][where].offset == 2
+    targets = {where: OffsetSpec.LATEST, other: 7}
+    assert await admin.reset_group_offsets(topic, targets) == {where: 5, other: 0}
+    assert await admin.reset_group_offsets(topic, {where: OffsetTimestamp(0)}) == {where: 0}
+    await admin.delete_group_offsets(topic, [other])
+    assert set(await admin.list_group_offsets(topic)) == {where}
+    consumer = await world.consumer(group_id=topic, group_instance_id="static")
+    consumer.subscribe([topic])
+    assert len(await read(consumer, 5)) == 5
+    error = await raises(KafkaError, lambda: admin.delete_group_offsets(topic, [where]))
+    assert error.code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    (described,) = await admin.describe_groups([topic], include_authorized_operations=True)
+    assert described.authorized_operations and ACLOperation.READ in described.authorized_operations
+    assert topic in {one.group_id for one in await admin.list_groups([described.coordinator], ["Stable"])}
+    assert topic not in {one.group_id for one in await admin.list_groups(states_filter=["Empty"])}
+    await consumer.close()
+    assert len((await admin.describe_groups([topic], described.coordinator))[0].members) == 1, "it keeps its place"
+    await admin.remove_group_members(topic, [MemberToRemove(group_instance_id="static", reason="a test")])
+    assert (await admin.describe_groups([topic]))[0].members == []
+    await raises(KafkaError, lambda: admin.remove_group_members(topic, [MemberToRemove("nobody")]))
+
+
+async def _altered(admin: Any, group: str, offsets: Any) -> bool:
+    """Alter a group's offsets; False while its coordinator refuses: it may be about to take its first group."""
+    try:
+        await admin.alter_group_offsets(group, offsets)
+    except KafkaError as error:
+        assert error.retriable
+        return False
+    return True
+
+
+async def check_transactions_of_admin(world: ContractWorld) -> None:
+    topic = await world.topic(values=1)
+    where = TopicPartition(topic, 0)
+    admin = await world.admin()
+    producer = await world.producer(transactional_id=topic)
+    await producer.init_transactions()
+    await producer.begin_transaction()
+    await (await producer.send(topic, b"open", partition=0))
+    described = (await admin.describe_transactions([topic]))[topic]
+    assert described.state == "Ongoing" and described.topic_partitions == {where}
+    assert described.producer_id >= 0 and described.transaction_start_time_ms > 0
+    listed = await admin.list_transactions(state_filters=["Ongoing"], transactional_id_pattern=topic)
+    assert [one.producer_id for one in listed[described.coordinator_id]] == [described.producer_id]
+    assert await admin.find_hanging_transactions() == []
+    open_ones = [
+        one for one in (await admin.describe_producers([where]))[where] if one.current_transaction_start_offset >= 0
+    ]
+    assert [(one.producer_id, one.current_transaction_start_offset) for one in open_ones] == [
+        (described.producer_id, 1)
+    ]
+    consumer = await world.consumer(isolation_level="read_committed")
+    assert await consumer.end_offsets([where]) == {where: 1}
+    await admin.abort_transaction(AbortTransactionSpec(where, open_ones[0].producer_id, open_ones[0].producer_epoch))
+
+    async def released() -> bool:
+        return bool(await consumer.end_offsets([where]) == {where: 3})
+
+    await world.until(released, "the end of the transaction")
+    error = await raises(KafkaError, lambda: admin.describe_transactions([f"{topic}-not"]))
+    assert error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
