@@ -1,11 +1,12 @@
 """Codecs of record batches and message sets: none, gzip, snappy, lz4, zstd, by Kafka's numbers.
 
 Whatever comes from outside is decompressed with a limit on the size of the result, so that a small bomb cannot grow
-memory. Everything that can be wrong with compressed bytes is a BadCompression.
+memory. Whoever has others to serve takes the content in pieces, and need not keep them. Everything that can be wrong
+with compressed bytes is a BadCompression.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import lz4.frame
@@ -28,8 +29,12 @@ MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 """The most that one batch may decompress to, unless the caller says otherwise."""
 
 DECOMPRESSED_AT_ONCE: Final = 1 << 20
+"""Size of a piece: at most three milliseconds with snappy, a third of one with zstd."""
 MAX_GZIP_MEMBERS: Final = 64
 """Most members of one gzip stream: every one costs a copy of what is behind it."""
+ZSTD_BLOCKS_AT_ONCE: Final = 8
+ZSTD_RUN: Final = 1
+"""Type of a block of one byte that is repeated (RFC 8878, 3.1.1.2.2)."""
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -89,7 +94,7 @@ def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *,
             raise _too_large(limit)
         return bytes(data)
     if codec == LZ4:
-        return _lz4_decompress(data, limit, lenient_lz4)
+        return b"".join(pieces(LZ4, data, limit, lenient_lz4=lenient_lz4))
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
         raise UnknownCodec(f"no codec has the number {codec}")
@@ -105,11 +110,40 @@ def compress_in_steps(codec: int, data: Buffer, *, level: int | None = None, for
 
 
 def decompress_in_steps(codec: int, data: Buffer, limit: int, *, lenient_lz4: bool = False) -> Steps[bytes]:
-    """Decompress in steps where the content of a small `data` may take long. Raises BadCompression."""
-    if codec == GZIP:
-        return (yield from _gzip_decompress(data, limit))
-    yield
-    return decompress(codec, data, limit, lenient_lz4=lenient_lz4)
+    """Do what `decompress` does, with a pause for each piece."""
+    content = []
+    for piece in pieces(codec, data, limit, lenient_lz4=lenient_lz4):
+        content.append(piece)
+        yield
+    return content[0] if len(content) == 1 else b"".join(content)
+
+
+def pieces(
+    codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *, lenient_lz4: bool = False
+) -> Iterator[bytes]:
+    """Yield the content of compressed `data`, about DECOMPRESSED_AT_ONCE of it at a time, `limit` bytes in all.
+
+    A block of snappy comes whole: of Java's streams 32 KiB, of other clients, who write no stream, all there is.
+    Raises BadCompression, when the pieces before it have been yielded.
+    """
+    if codec == NONE:
+        some: Iterator[bytes] = iter((bytes(data),))
+    elif codec == GZIP:
+        some = _gzip_pieces(data)
+    elif codec == SNAPPY:
+        some = _snappy_pieces(data, limit)
+    elif codec == LZ4:
+        some = _lz4_pieces(data, lenient_lz4)
+    elif codec == ZSTD:
+        some = _zstd_pieces(data)
+    else:
+        raise UnknownCodec(f"no codec has the number {codec}")
+    left = limit
+    for piece in some:
+        left -= len(piece)
+        if left < 0:
+            raise _too_large(limit)
+        yield piece
 
 
 def _too_large(limit: int) -> DecompressesTooLarge:
@@ -126,9 +160,8 @@ def _gzip_compress(data: Buffer, level: int | None) -> Steps[bytes]:
     return bytes(out)
 
 
-def _gzip_decompress(data: Buffer, limit: int) -> Steps[bytes]:
+def _gzip_pieces(data: Buffer) -> Iterator[bytes]:
     """Decompress one or more gzip members; whatever follows the last is refused."""
-    out = bytearray()
     rest: Buffer = data
     for _ in range(MAX_GZIP_MEMBERS):
         unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
@@ -137,16 +170,13 @@ def _gzip_decompress(data: Buffer, limit: int) -> Steps[bytes]:
                 piece = unpacker.decompress(rest, DECOMPRESSED_AT_ONCE)
             except zlib.error as error:
                 raise BadCompression(f"gzip: {error}") from None
-            out += piece
-            if len(out) > limit:
-                raise _too_large(limit)
             rest = unpacker.unconsumed_tail
             if not unpacker.eof and len(piece) < DECOMPRESSED_AT_ONCE:
                 raise BadCompression("gzip: the stream is cut off")
-            yield
+            yield piece
         rest = unpacker.unused_data
         if not rest:
-            return bytes(out)
+            return
     raise BadCompression(f"gzip: more than {MAX_GZIP_MEMBERS} members")
 
 
@@ -161,14 +191,15 @@ def _snappy_compress(data: Buffer) -> bytes:
     return bytes(out)
 
 
-def _snappy_decompress(data: Buffer, limit: int) -> bytes:
-    """Return a snappy-java stream (some clients write such streams without end to end), or else one raw block."""
+def _snappy_pieces(data: Buffer, limit: int) -> Iterator[bytes]:
+    """Decompress a snappy-java stream (some clients write such streams without end to end), or else one raw block."""
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        return _snappy_block(view, limit)
+        yield _snappy_block(view, limit)
+        return
     if len(view) < len(XERIAL_HEADER):
         raise BadCompression("snappy: the stream's header is cut off")
-    out = bytearray()
+    piece, left = bytearray(), limit
     at = len(XERIAL_HEADER)
     while at < len(view):
         if bytes(view[at : at + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
@@ -178,9 +209,14 @@ def _snappy_decompress(data: Buffer, limit: int) -> bytes:
         block = view[at + 4 : at + 4 + size]
         if len(view) - at < 4 or len(block) < size:
             raise BadCompression("snappy: a block is cut off")
-        out += _snappy_block(block, limit - len(out))
+        content = _snappy_block(block, left)
+        left -= len(content)
+        piece += content
         at += 4 + size
-    return bytes(out)
+        if len(piece) >= DECOMPRESSED_AT_ONCE:
+            yield bytes(piece)
+            piece.clear()
+    yield bytes(piece)
 
 
 def _snappy_block(block: memoryview, limit: int) -> bytes:
@@ -216,20 +252,20 @@ def _lz4_compress(data: Buffer, level: int, broken_checksum: bool) -> bytes:
     return break_header_checksum(frame) if broken_checksum else frame
 
 
-def _lz4_decompress(data: Buffer, limit: int, lenient: bool) -> bytes:
-    frame: Buffer = data
+def _lz4_pieces(data: Buffer, lenient: bool) -> Iterator[bytes]:
+    rest: Buffer = data
     if lenient and len(data) > HEADER_CHECKSUM_BYTE:
-        frame = repair_header_checksum(data)
+        rest = repair_header_checksum(data)
     unpacker = lz4.frame.LZ4FrameDecompressor()
-    try:
-        content: bytes = unpacker.decompress(frame, max_length=limit + 1)
-    except RuntimeError as error:
-        raise BadCompression(f"lz4: {error}") from None
-    if len(content) > limit:
-        raise _too_large(limit)
-    if not unpacker.eof:
-        raise BadCompression("lz4: the frame is cut off")
-    return content
+    while not unpacker.eof:
+        try:
+            piece: bytes = unpacker.decompress(rest, max_length=DECOMPRESSED_AT_ONCE)
+        except RuntimeError as error:
+            raise BadCompression(f"lz4: {error}") from None
+        if not unpacker.eof and len(piece) < DECOMPRESSED_AT_ONCE:
+            raise BadCompression("lz4: the frame is cut off")
+        rest = b""  # the decompressor keeps what it has not taken up
+        yield piece
 
 
 def _zstd_decompress(data: Buffer, limit: int) -> bytes:
@@ -245,8 +281,34 @@ def _zstd_decompress(data: Buffer, limit: int) -> bytes:
     return content
 
 
+def _zstd_pieces(data: Buffer) -> Iterator[bytes]:
+    """Decompress one frame some blocks at a time, as a block holds 128 KiB at most (RFC 8878, 3.1.1.2.4)."""
+    view = memoryview(data)
+    unpacker = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        end = zstandard.frame_header_size(view)
+        checksum_bytes = 4 if zstandard.get_frame_parameters(view).has_checksum else 0
+        begin, is_last = 0, False
+        while not is_last:
+            for _ in range(ZSTD_BLOCKS_AT_ONCE):
+                block = int.from_bytes(view[end : end + 3], "little")
+                is_last = bool(block & 1)
+                end += 3 + (1 if block >> 1 & 3 == ZSTD_RUN else block >> 3)
+                if is_last:
+                    end += checksum_bytes
+                    break
+            if end > len(view):
+                raise BadCompression("zstd: the frame is cut off")
+            yield unpacker.decompress(view[begin:end])
+            begin = end
+    except zstandard.ZstdError as error:
+        raise BadCompression(f"zstd: {error}") from None
+    if end < len(view):
+        raise BadCompression(f"zstd: {len(view) - end} bytes behind the frame")
+
+
 _DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
-    GZIP: lambda data, limit: at_once(_gzip_decompress(data, limit)),
-    SNAPPY: _snappy_decompress,
+    GZIP: lambda data, limit: b"".join(pieces(GZIP, data, limit)),
+    SNAPPY: lambda data, limit: b"".join(pieces(SNAPPY, data, limit)),
     ZSTD: _zstd_decompress,
 }

@@ -135,19 +135,22 @@ def _batch(run: list[LegacyMessage], codec: int) -> Steps[bytearray]:
 # ---- downwards
 
 
-def messages_in_steps(records: Buffer, magic: int, from_offset: int) -> Iterator[Buffer | None]:
+def messages_in_steps(
+    records: Buffer, magic: int, from_offset: int, decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES
+) -> Iterator[Buffer | None]:
     """Messages of at most `magic` (0 or 1) with what such a reader can have, older ones as they are.
 
     None comes where a pause may be made, as one batch may take long.
     Headers, control batches, producer ids and epochs are dropped. A compressed batch stays one wrapper; of others the
     records before `from_offset`, which is where the reader wants to begin, are left out: without wrapper each would be
-    a message of its own, and librdkafka relies on their absence. Raises CorruptBatch, and UnknownCodec for zstd.
+    a message of its own, and librdkafka relies on their absence. Raises CorruptBatch, also for a batch of more
+    than the limit, and UnknownCodec for zstd.
     """
     for entry in entries(records, allow_partial_tail=True):
         if entry.magic <= magic:
             yield memoryview(records)[entry.position : entry.position + entry.size_bytes]
         elif entry.magic == MAGIC_V2:
-            yield (yield from _messages_of_batch(records, entry, magic, from_offset))
+            yield (yield from _messages_of_batch(records, entry, magic, from_offset, decompressed_limit))
         else:
             message = read_message(records, entry.position, entry.size_bytes)
             columns = Columns([], [], [], [])
@@ -155,14 +158,16 @@ def messages_in_steps(records: Buffer, magic: int, from_offset: int) -> Iterator
             yield (yield from down_convert_in_steps(columns, magic, message.codec))
 
 
-def _messages_of_batch(records: Buffer, entry: Entry, magic: int, from_offset: int) -> Steps[bytes]:
+def _messages_of_batch(
+    records: Buffer, entry: Entry, magic: int, from_offset: int, decompressed_limit: int
+) -> Steps[bytes]:
     header = read_header(records, entry.position)
     if header.is_control:
         return b""
     if header.attributes & CODEC_MASK == compression.ZSTD:
         raise compression.UnknownCodec("zstd does not exist in message sets")
     check_crc(records, entry.position, header)
-    columns = yield from decode_in_steps(records, entry.position, header, compression.MAX_DECOMPRESSED_BYTES)
+    columns = yield from decode_in_steps(records, entry.position, header, decompressed_limit)
     if header.codec == compression.NONE:
         columns = _from_offset(columns, from_offset)
     steps = down_convert_in_steps(columns, magic, header.codec, log_append_time=header.is_log_append_time)

@@ -1,29 +1,58 @@
 """Finding a record of a batch by its time, without a look at anything behind it."""
 
-from odradek.protocol.conversion import records_of
+from typing import Final
+
+from odradek.protocol import compression
 from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.message_set import add_records, read_message
 from odradek.protocol.primitives import SIGNED, Buffer
-from odradek.protocol.record_batch import MAGIC_AT, MAGIC_V2, CorruptBatch, read_header
-from odradek.protocol.records import read_wide, section_of
+from odradek.protocol.record_batch import MAGIC_AT, MAGIC_V2, BatchHeader, CorruptBatch, read_header
+from odradek.protocol.records import Columns, read_wide, stored_section
+from odradek.protocol.steps import STEP_RECORDS, Steps
+
+Found = tuple[int, int] | None
+"""(timestamp, offset) of a record; None when there is none."""
+HEAD_BYTES: Final = 5 + 1 + 10 + 5
+"""Most that comes before a record's key: its length, attributes, and the differences of timestamp and offset."""
 
 
-def find_record(batch: Buffer, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
-    """Return (timestamp, offset) of the first record at or after a time and an offset; None when there is none.
+def find_record(batch: Buffer, timestamp_ms: int, start_offset: int) -> Steps[Found]:
+    """Return the first record at or after a time and an offset.
 
-    `batch`: the whole of one batch, or one message of an old format. Raises CorruptBatch.
+    `batch`: the whole of one batch, or one message of an old format. Of what a batch decompresses to only a piece is in
+    memory at a time. Raises CorruptBatch.
     """
-    if batch[MAGIC_AT] != MAGIC_V2:
-        records = records_of(batch)
-        found = zip(records.timestamps, records.offsets, strict=True)
-        return next((one for one in found if one[0] >= timestamp_ms and one[1] >= start_offset), None)
-    header = read_header(batch)
-    data = section_of(batch, 0, header)
+    if batch[MAGIC_AT] == MAGIC_V2:
+        try:
+            return (yield from _find(batch, read_header(batch), timestamp_ms, start_offset))
+        except (IndexError, MalformedMessage) as error:
+            raise CorruptBatch(0, f"records: {error}") from None
+    columns = Columns([], [], [], [])
+    yield from add_records(columns, read_message(batch, 0, len(batch)))
+    found = zip(columns.timestamps, columns.offsets, strict=True)
+    return next((one for one in found if one[0] >= timestamp_ms and one[1] >= start_offset), None)
+
+
+def _find(batch: Buffer, header: BatchHeader, timestamp_ms: int, start_offset: int) -> Steps[Found]:
+    """Raises IndexError, MalformedMessage."""
     base_offset, base_ms = header.base_offset, header.base_timestamp
-    at = 0
-    try:
-        for _ in range(header.record_count):
+    left = header.record_count
+    pieces = compression.pieces(header.codec, stored_section(batch, 0, header))
+    data, at, more = b"", 0, True
+    while left:
+        piece = next(pieces, None)
+        if piece is None:
+            more = False
+        elif at < len(data):
+            data, at = data[at:] + piece, 0
+        else:  # within the value of a record that is passed over
+            data, at = piece, at - len(data)
+        last = len(data) - HEAD_BYTES if more else len(data)
+        while left and at <= last:
             number = data[at]
             size, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(data, at, number)
+            if size < 0:
+                raise MalformedMessage(f"a record of {size} bytes")
             end = at + size
             number = data[at + 1]  # behind the attributes
             delta_ms, at = (SIGNED[number], at + 2) if number < 0x80 else read_wide(data, at + 1, number)
@@ -34,6 +63,10 @@ def find_record(batch: Buffer, timestamp_ms: int, start_offset: int) -> tuple[in
                 if base_offset + delta >= start_offset:
                     return at_ms, base_offset + delta
             at = end
-    except (IndexError, MalformedMessage) as error:
-        raise CorruptBatch(0, f"records: {error}") from None
+            left -= 1
+            if left % STEP_RECORDS == 0:
+                yield
+        if left and not more:
+            raise MalformedMessage(f"{left} records of {header.record_count} are not there")
+        yield
     return None

@@ -5,6 +5,7 @@ goes through them with these, the others with records.py.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from odradek.protocol import compression
 from odradek.protocol.errors import MalformedMessage
@@ -20,10 +21,18 @@ from odradek.protocol.records import (
 )
 from odradek.protocol.steps import STEP_RECORDS, Steps
 
+RECORDS_MAX: Final = 1_000_000
+"""Most records of one batch: each takes a hundred bytes of memory, and seven of what a batch decompresses to."""
+
 
 def decode_in_steps(batch: Buffer, at: int, header: BatchHeader, decompressed_limit: int) -> Steps[Columns]:
-    """Return the records of the batch at `at`, as `decode_records` does. Raises CorruptBatch."""
+    """Return the records of the batch at `at`, as `decode_records` does.
+
+    Raises CorruptBatch; that is BatchTooLarge for more than RECORDS_MAX records or than decompresses to the limit.
+    """
     stored = stored_section(batch, at, header)
+    if header.record_count > RECORDS_MAX:
+        raise BatchTooLarge(at, f"{header.record_count} records, at most {RECORDS_MAX} are taken apart")
     columns = Columns([], [], [], [])
     try:
         section = yield from compression.decompress_in_steps(header.codec, stored, decompressed_limit)

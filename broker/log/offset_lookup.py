@@ -1,4 +1,10 @@
-"""Offsets by time, as ListOffsets asks for them. Source: UnifiedLog.scala and FileRecords of Kafka 3.9."""
+"""Offsets by time, as ListOffsets asks for them. Source: UnifiedLog.scala and FileRecords of Kafka 3.9.
+
+A batch may take long to be searched, and so that is done in steps. Nothing is read from a file after a pause but by
+looking for it anew.
+"""
+
+from typing import NamedTuple
 
 from odradek.broker.log.batches import Batch
 from odradek.broker.log.local_log import LocalLog
@@ -6,6 +12,7 @@ from odradek.broker.log.segment import Segment
 from odradek.broker.log.time_index_check import confirm_largest_timestamp, offset_before
 from odradek.protocol.record_batch import CorruptBatch
 from odradek.protocol.record_search import find_record
+from odradek.protocol.steps import Steps, at_once
 
 EARLIEST, LATEST = -2, -1
 
@@ -13,18 +20,48 @@ TimestampedOffset = tuple[int, int, int]
 """(timestamp, offset, leader epoch)."""
 
 
+class _Place(NamedTuple):
+    """A batch that may hold the record looked for. Its bytes are a copy: its segment may be gone by the time."""
+
+    data: bytes
+    leader_epoch: int
+    next_offset: int
+
+
 def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> TimestampedOffset | None:
+    """Do what `find_offset` does, without a pause."""
+    return at_once(find_offset(log, timestamp_ms))
+
+
+def offset_of_max_timestamp(log: LocalLog) -> TimestampedOffset | None:
+    """Do what `find_max_timestamp` does, without a pause."""
+    return at_once(find_max_timestamp(log))
+
+
+def find_offset(log: LocalLog, timestamp_ms: int) -> Steps[TimestampedOffset | None]:
     """Find the first record, by offset, at or after that time; None when there is none.
 
     Raises KafkaError CORRUPT_MESSAGE when the log is damaged there; StorageFailure.
     """
+    offset = log.log_start_offset
+    while (place := _at_or_after(log, timestamp_ms, offset)) is not None:
+        found = yield from _in_batch(log, place, timestamp_ms, log.log_start_offset)
+        if found is not None:
+            return found
+        offset = place.next_offset
+    return None
+
+
+def _at_or_after(log: LocalLog, timestamp_ms: int, offset: int) -> _Place | None:
+    """Find the first batch with that offset or behind it that has a record at or after that time."""
     try:
-        for segment in log.segments[max(0, log.segment_number(log.log_start_offset)) :]:
+        for segment in log.segments[max(0, log.segment_number(offset)) :]:
             confirm_largest_timestamp(segment)
             if segment.largest_timestamp.timestamp_ms >= timestamp_ms:
-                found = _in_segment(log, segment, timestamp_ms)
-                if found is not None:
-                    return found
+                log.use(segment)
+                for batch in segment.batches_from(max(offset_before(segment, timestamp_ms), offset)):
+                    if batch.max_timestamp_ms >= timestamp_ms:
+                        return _place(segment, batch)
     except OSError as error:
         raise log.give_up_directory(error) from error
     except CorruptBatch as bad:
@@ -32,23 +69,20 @@ def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> TimestampedOffset 
     return None
 
 
-def _in_segment(log: LocalLog, segment: Segment, timestamp_ms: int) -> TimestampedOffset | None:
-    log.use(segment)
-    start = max(offset_before(segment, timestamp_ms), log.log_start_offset)
-    for batch in segment.batches_from(start):
-        if batch.max_timestamp_ms >= timestamp_ms:
-            found = _in_batch(segment, batch, timestamp_ms, log.log_start_offset)
-            if found is not None:
-                return found
-    return None
+def _place(segment: Segment, batch: Batch) -> _Place:
+    data = segment.file.pread(batch.size_bytes, batch.position)
+    return _Place(data, batch.leader_epoch, batch.last_offset + 1)
 
 
-def _in_batch(segment: Segment, batch: Batch, timestamp_ms: int, start_offset: int) -> TimestampedOffset | None:
-    found = find_record(segment.file.pread(batch.size_bytes, batch.position), timestamp_ms, start_offset)
-    return None if found is None else (*found, batch.leader_epoch)
+def _in_batch(log: LocalLog, place: _Place, timestamp_ms: int, start_offset: int) -> Steps[TimestampedOffset | None]:
+    try:
+        found = yield from find_record(place.data, timestamp_ms, start_offset)
+    except CorruptBatch as bad:
+        raise log.corrupt_message(bad) from bad
+    return None if found is None else (*found, place.leader_epoch)
 
 
-def offset_of_max_timestamp(log: LocalLog) -> TimestampedOffset | None:
+def find_max_timestamp(log: LocalLog) -> Steps[TimestampedOffset | None]:
     """Find the first record that has the largest timestamp of the log (KIP-734); None when no record has one.
 
     As in Kafka, a record that has been deleted by offset counts while its segment is there. Raises KafkaError
@@ -62,14 +96,13 @@ def offset_of_max_timestamp(log: LocalLog) -> TimestampedOffset | None:
         if largest.timestamp_ms < 0:
             return None
         log.use(segment)
-        for batch in segment.batches_from(largest.offset):
-            if batch.max_timestamp_ms == largest.timestamp_ms:
-                return _in_batch(segment, batch, largest.timestamp_ms, start_offset=0)
+        batches = segment.batches_from(largest.offset)
+        place = next((_place(segment, batch) for batch in batches if batch.max_timestamp_ms == largest[0]), None)
     except OSError as error:
         raise log.give_up_directory(error) from error
     except CorruptBatch as bad:
         raise log.corrupt_message(bad) from bad
-    return None
+    return None if place is None else (yield from _in_batch(log, place, largest.timestamp_ms, start_offset=0))
 
 
 def offsets_before(log: LocalLog, timestamp_ms: int, limit: int) -> list[int]:

@@ -18,6 +18,7 @@ for the rest. One batch, though, is converted whole.
 from collections.abc import Callable, Iterator
 
 from odradek.broker.log.local_log import LogSlice, slice_of
+from odradek.broker.log.rewriting import EXPANSION_MAX
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.compression import UnknownCodec
 from odradek.protocol.conversion import batches_in_steps, end_offset, messages_in_steps
@@ -88,7 +89,9 @@ def _messages(
     magic = MAGIC_V0 if version < FIRST_VERSION_WITH_TIMESTAMPS else MAGIC_V1
     position, skipped = offset, 0
     while True:
-        messages = yield from _gathered(messages_in_steps(data, magic, offset), max_bytes)
+        # a batch may have been larger than today's max.message.bytes, or come from a leader that allows more
+        limit = EXPANSION_MAX * max(partition.log.config.max_message_bytes, len(data))
+        messages = yield from _gathered(messages_in_steps(data, magic, offset, limit), max_bytes)
         if messages:
             return messages[:max_bytes] if version <= LAST_VERSION_WITH_HARD_LIMIT else messages
         following = _end_offset(data, position)

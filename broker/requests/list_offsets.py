@@ -6,12 +6,12 @@ versions 8 and 9): the local log start, and none. After a change of leader the e
 has reached the new epoch, so that it never goes back (KAFKA-7703): OFFSET_NOT_AVAILABLE, below version 5
 LEADER_NOT_AVAILABLE. For a read_committed consumer (version 2 on) a partition ends at the last stable offset. A
 debugging consumer (replica id -2) is answered by followers, too, and with the log end. Version 0 answers a list of
-offsets, newest first. A request for very many partitions is answered in slices of time.
+offsets, newest first. What takes long, very many partitions or a time in a large batch, is done in slices of time.
 """
 
 from collections import Counter
 
-from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
+from odradek.broker.log.offset_lookup import find_max_timestamp, find_offset, offsets_before
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.replication.partition import Partition
 from odradek.broker.services import Services
@@ -54,14 +54,14 @@ def _answer(broker: Services, request: ListOffsetsRequest, version: int) -> Step
                 index, error = asked.partition_index, ErrorCode.INVALID_REQUEST
                 answers.append(ListOffsetsPartitionResponse(partition_index=index, error_code=error))
             else:
-                answers.append(_partition(broker, topic.name, asked, request, version))
+                answers.append((yield from _partition(broker, topic.name, asked, request, version)))
             yield
     return Reply(response)
 
 
 def _partition(
     broker: Services, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
-) -> ListOffsetsPartitionResponse:
+) -> Steps[ListOffsetsPartitionResponse]:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     partition = broker.replicas.partition(topic, asked.partition_index)
     or_follower = request.replica_id == DEBUGGING_CONSUMER
@@ -80,15 +80,16 @@ def _partition(
         if version == 0:
             answer.old_style_offsets = _old_style(partition, asked, request.replica_id)
         else:
-            answer.timestamp, answer.offset, answer.leader_epoch = _look_up(
-                partition, asked.timestamp, request, version
-            )
+            found = yield from _look_up(partition, asked.timestamp, request, version)
+            answer.timestamp, answer.offset, answer.leader_epoch = found
     except KafkaError as refused:
         answer.error_code = refused.code
     return answer
 
 
-def _look_up(partition: Partition, timestamp: int, request: ListOffsetsRequest, version: int) -> tuple[int, int, int]:
+def _look_up(
+    partition: Partition, timestamp: int, request: ListOffsetsRequest, version: int
+) -> Steps[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); -1 each where there is none. Raises KafkaError."""
     replica_log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -103,9 +104,9 @@ def _look_up(partition: Partition, timestamp: int, request: ListOffsetsRequest, 
         if not is_behind:
             return -1, end, partition.leader_epoch
     elif timestamp == MAX_TIMESTAMP:
-        found = offset_of_max_timestamp(replica_log)
+        found = yield from find_max_timestamp(replica_log)
     else:
-        found = offset_for_timestamp(replica_log, timestamp)
+        found = yield from find_offset(replica_log, timestamp)
     if found is not None and found[1] < end:
         return found
     if is_behind:

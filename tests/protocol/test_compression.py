@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import random
+import tracemalloc
 
 import kafka.codec
 import lz4.frame
@@ -13,8 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.protocol import compression
-from odradek.protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, BadCompression, compress, decompress
+from odradek.protocol.compression import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    SNAPPY_BLOCK_BYTES,
+    ZSTD,
+    BadCompression,
+    DecompressesTooLarge,
+    compress,
+    decompress,
+    decompress_in_steps,
+    pieces,
+)
 from odradek.protocol.lz4_frame import HEADER_CHECKSUM_BYTE, repair_header_checksum
+from odradek.protocol.steps import at_once
 
 CODECS = [NONE, GZIP, SNAPPY, LZ4, ZSTD]
 REAL_CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
@@ -69,11 +84,72 @@ def test_a_bomb_is_refused(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", REAL_CODECS)
+def test_a_bomb_of_gigabytes_stays_within_the_limit(codec: int) -> None:
+    """What is in memory does not follow what a few bytes pretend to be."""
+    bomb = BOMBS[codec]()
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadCompression):
+            at_once(decompress_in_steps(codec, bomb, 4 * MEGABYTE))
+        assert tracemalloc.get_traced_memory()[1] < 8 * MEGABYTE + 4 * len(bomb)
+        tracemalloc.reset_peak()
+        taken = 0
+        with contextlib.suppress(BadCompression):
+            for piece in pieces(codec, bomb, 16 * MEGABYTE):
+                taken += len(piece)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MEGABYTE + 4 * len(bomb), "of pieces that are not kept"
+        assert taken == (0 if codec == SNAPPY else 16 * MEGABYTE), "a block of snappy says before how much it holds"
+    finally:
+        tracemalloc.stop()
+
+
+def zstd_bomb() -> bytes:
+    """Make a frame of runs of 128 KiB in four bytes each, two gigabytes of them."""
+    header = b"\x28\xb5\x2f\xfd" + b"\x00" + b"\x38"  # no size, a window of 128 KiB
+    run = ((MEGABYTE // 8) << 3 | 1 << 1).to_bytes(3, "little") + b"x"
+    last = ((MEGABYTE // 8) << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"x"
+    return header + run * 16_383 + last
+
+
+BOMBS = {
+    GZIP: lambda: gzip.compress(bytes(17 * MEGABYTE), 1),
+    SNAPPY: lambda: b"\x80\x80\x80\x80\x08" + b"\xfe\x01\x00" * 1000,
+    LZ4: lambda: compress(LZ4, bytes(17 * MEGABYTE)),
+    ZSTD: zstd_bomb,
+}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_pieces_are_small_and_make_up_the_whole(codec: int) -> None:
+    plain = PLAIN * 40
+    packed = compress(codec, plain)
+    some = list(pieces(codec, memoryview(packed)))
+    assert b"".join(some) == plain == at_once(decompress_in_steps(codec, packed, len(plain)))
+    assert codec == NONE or max(map(len, some)) <= MEGABYTE + SNAPPY_BLOCK_BYTES
+    with pytest.raises(DecompressesTooLarge):
+        at_once(decompress_in_steps(codec, packed, len(plain) - 1))
+
+
+@pytest.mark.parametrize("says_size", [True, False])
+@pytest.mark.parametrize("has_checksum", [True, False])
+def test_frames_of_zstd_in_pieces(says_size: bool, has_checksum: bool) -> None:
+    packer = zstandard.ZstdCompressor(write_content_size=says_size, write_checksum=has_checksum)
+    for plain in (b"", b"x", PLAIN * 20, bytes(3 * MEGABYTE)):
+        packed = packer.compress(plain)
+        assert b"".join(pieces(ZSTD, packed)) == plain
+        for damaged in (packed[:-1], packed + b"\0"):
+            with pytest.raises(BadCompression):
+                list(pieces(ZSTD, damaged))
+
+
+@pytest.mark.parametrize("codec", REAL_CODECS)
 def test_a_cut_stream_is_refused(codec: int) -> None:
     packed = compress(codec, PLAIN)
     for length in [*range(1, 12), len(packed) // 2, len(packed) - 1]:
         with pytest.raises(BadCompression):
             decompress(codec, packed[:length])
+        with pytest.raises(BadCompression):
+            list(pieces(codec, packed[:length]))
 
 
 @settings(max_examples=150)
@@ -84,13 +160,16 @@ def test_damage_raises_nothing_but_bad_compression(codec: int, data: st.DataObje
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(BadCompression):
         assert len(decompress(codec, packed, MEGABYTE)) <= MEGABYTE
+    with contextlib.suppress(BadCompression):
+        assert sum(map(len, pieces(codec, packed, MEGABYTE))) <= MEGABYTE
 
 
 @settings(max_examples=100)
 @given(st.integers(0, 7), st.binary(max_size=60))
 def test_any_bytes_raise_nothing_but_bad_compression(codec: int, data: bytes) -> None:
-    with contextlib.suppress(BadCompression):
-        decompress(codec, data, 1000)
+    for way in (decompress, lambda *asked: list(pieces(*asked))):
+        with contextlib.suppress(BadCompression):
+            way(codec, data, 1000)
 
 
 def test_unknown_codecs_are_refused() -> None:

@@ -1,11 +1,19 @@
 """A conversion keeps nobody waiting: it is done in steps, and an answer with one has an end."""
 
+import tracemalloc
+
+import pytest
+
+from odradek.broker.log.rewriting import rewrite
 from odradek.broker.replication.conversion import Unconverted, as_batches, as_messages
 from odradek.broker.replication.partition import Partition, PartitionView
-from odradek.protocol.compression import GZIP
+from odradek.broker.settings.topic_settings import LogConfig
+from odradek.protocol.compression import GZIP, compress
 from odradek.protocol.conversion import records_of
-from odradek.protocol.record_batch import entries
-from odradek.protocol.records import encode_batch
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.record_batch import entries, read_header
+from odradek.protocol.records import assemble, encode_batch
+from odradek.protocol.records_in_steps import RECORDS_MAX
 from odradek.protocol.steps import STEP_RECORDS, at_once
 from odradek.testing.log_environments import make_environment, open_test_log
 from odradek.testing.old_segments import golden_bytes
@@ -48,3 +56,34 @@ def test_one_batch_of_very_many_records_is_converted_in_steps() -> None:
     assert isinstance(unconverted, Unconverted) and len(unconverted) == len(message)
     assert len(list(unconverted.convert())) >= 3 * MANY // STEP_RECORDS, "unwrapping takes two rounds"
     assert records_of(at_once(unconverted.convert())).offsets == list(range(MANY))
+
+
+def bomb(kind: str) -> bytes:
+    """Make a batch of a few kilobytes with one record of 20 MB, or with two million records."""
+    if kind == "bytes":
+        return bytes(encode_batch(0, [1], [b"k"], [bytes(20 << 20)], codec=GZIP))
+    record, count = b"\x0c\x00\x00\x00\x01\x01\x00", 2 * RECORDS_MAX
+    header = read_header(encode_batch(0, [1], [None], [b""], codec=GZIP))
+    header = header._replace(record_count=count, last_offset_delta=count - 1)
+    return bytes(assemble(header, compress(GZIP, record * count)))
+
+
+@pytest.mark.parametrize("kind", ["bytes", "records"])
+def test_a_decompression_bomb_is_not_taken_apart(kind: str) -> None:
+    """Neither for an old consumer nor for the rules of a topic; memory does not follow it."""
+    data = bomb(kind)
+    assert len(data) < 64 << 10
+    partition = led(data)
+    records = partition.read(0, 1 << 20, to_the_end=False, whole_first_batch=True)
+    unconverted = as_messages(partition, records, 0, 1 << 20, 2, to_the_end=False)
+    tracemalloc.start()
+    try:
+        with pytest.raises(KafkaError) as refused:
+            at_once(unconverted.convert())
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        with pytest.raises(KafkaError) as refused:
+            at_once(rewrite(LogConfig(cleanup_policy=frozenset({"compact"})), "t-0", memoryview(data), 0))
+        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert tracemalloc.get_traced_memory()[1] < 48 << 20
+    finally:
+        tracemalloc.stop()
