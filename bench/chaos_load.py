@@ -166,10 +166,10 @@ class Member(Worker):
         consumer.close()
 
 
-def final_log(bootstrap: str) -> dict[int, list[tuple[int, str]]]:
+def final_log(bootstrap: str, topic: str = TOPIC) -> dict[int, list[tuple[int, str]]]:
     """Read everything that is committed, by a reader of its own."""
     asker = reader(bootstrap, "read_committed", [])
-    places = [TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)]
+    places = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
     ends = {place.partition: end_of(asker, place) for place in places}
     asker.close()
     consumer = reader(bootstrap, "read_committed", places)

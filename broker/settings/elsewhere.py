@@ -60,13 +60,13 @@ log.local.retention.ms long -2 >=-2 medium cluster-wide none
     How long segments stay on the broker's disk when remote storage is on; -2 as log.retention.ms.
 log.local.retention.bytes long -2 >=-2 medium cluster-wide none
     How much stays on the broker's disk when remote storage is on; -2 as log.retention.bytes.
-remote.log.environment.system.enable boolean false any medium read-only none
+remote.log.storage.system.enable boolean false any medium read-only none
     Whether topics may keep old segments in remote storage.
-remote.log.environment.manager.class.name string - any medium read-only none
+remote.log.storage.manager.class.name string - any medium read-only none
     Class that reads and writes remote segments.
-remote.log.environment.manager.class.path string - any medium read-only none
+remote.log.storage.manager.class.path string - any medium read-only none
     Where that class is found.
-remote.log.environment.manager.impl.prefix string rsm.config. any medium read-only none
+remote.log.storage.manager.impl.prefix string rsm.config. any medium read-only none
     What the names of that class's own settings begin with.
 remote.log.metadata.manager.class.name string \
 org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager any medium read-only none
