@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.testing.foreign.downloads import SPARK_JVM_FLAGS
+from odradek.testing.foreign.spark_home import SPARK_JVM_FLAGS
 
 RECORDS, RATE = 15_000, 5_000
 PATIENCE_SECONDS = 700

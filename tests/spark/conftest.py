@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from odradek import KafkaAdminClient, NewTopic
 from odradek.client.spark import register
 from odradek.testing import Cluster
-from odradek.testing.foreign.downloads import COPY_JARS, SPARK_JVM_FLAGS, DownloadFailed, fetch
+from odradek.testing.foreign.downloads import COPY_JARS, DownloadFailed, fetch
+from odradek.testing.foreign.spark_home import spark_environment
 from odradek.testing.needs import lacking
 from odradek.testing.patience import UNHURRIED
 
@@ -19,10 +20,10 @@ CONNECTOR = HERE.parent.parent / ".cache" / "spark-kafka"
 
 
 @pytest.fixture(scope="package", autouse=True)
-def java_options() -> Iterator[None]:
+def java_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """For the JVMs of this process and of those it starts."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in SPARK_JVM_FLAGS.items():
+        for name, value in spark_environment(tmp_path_factory.mktemp("spark")).items():
             patch.setenv(name, value)
         yield
 

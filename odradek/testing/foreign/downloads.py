@@ -20,14 +20,6 @@ JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX
 """For programs of some seconds: compiling well would cost them more than it gains."""
 MAVEN_FLAGS = {"MAVEN_OPTS": " ".join(JVM_FLAGS)}
 """In its environment: a fetch costs 3.5 s of processor and not 6."""
-UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
-"""Spark's fifteen thousand classes are believed: to check them is a tenth of its start."""
-SPARK_JVM_FLAGS = {
-    "SPARK_SUBMIT_OPTS": " ".join((*JVM_FLAGS, *UNVERIFIED, "-Dspark.python.authenticate.socketTimeout=150s")),
-    "SPARK_AUTH_SOCKET_TIMEOUT": "150",
-}
-"""In the environment of what starts Spark, for the same reason; and as much time as PATIENCE_SECONDS for its Python and
-its Java to find each other, where Spark would give up after 15 s."""
 
 
 class DownloadFailed(Exception):  # noqa: N818 (a sentence for a person)

@@ -114,7 +114,8 @@ class KafkaBroker(BrokerProcess):
         self._fresh_archive = properties.with_name("broker.jsa")
         self._keeper: TextIO | None = None
         kept = () if once else self._archive_flags()
-        flags = (*kept, "-Djava.awt.headless=true", f"-Dlog4j.configuration=file:{log4j}")
+        temporary = f"-Djava.io.tmpdir={properties.parent}"  # a killed one leaves its native libraries there
+        flags = (*kept, "-Djava.awt.headless=true", temporary, f"-Dlog4j.configuration=file:{log4j}")
         super().__init__("kafka", jars.java("kafka.Kafka", str(properties), flags=flags), address, log)
 
     def _archive_flags(self) -> tuple[str, ...]:
