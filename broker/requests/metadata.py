@@ -4,7 +4,8 @@ Version 0: no topics named means all; from version 1 null means all and an empty
 is created when `auto.create.topics.enable` is set and the client allows it (always below version 4), and answered with
 LEADER_NOT_AVAILABLE until it has a leader. Version 10 and 11 carry topic ids in answers, version 12 also in requests.
 Never an error code of 0 with no partitions. The operations that a client is authorized to are all there are, unless an
-authorizer says otherwise. A topic with neither name nor id is UNKNOWN_SERVER_ERROR, as Kafka says.
+authorizer says otherwise. A topic with neither name nor id is UNKNOWN_SERVER_ERROR, as Kafka says. An answer with all
+topics is made in slices of time: ten thousand partitions take a twentieth of a second.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from odradek.protocol.messages.metadata import (
 )
 from odradek.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.steps import Steps
+from odradek.world.time_slices import in_slices
 from odradek.zk_schema.znodes.acls import ResourceType
 
 REQUEST = MetadataRequest
@@ -41,8 +44,7 @@ def handle(broker: Services, request: MetadataRequest, context: RequestContext) 
     version = context.api_version
     everything = request.topics is None or (version < FIRST_VERSION_WITH_EMPTY_FOR_NONE and not request.topics)
     if everything:
-        answers = [_known(broker, topic, context) for topic in sorted(broker.metadata.topics)]
-        return Reply(_response(broker, answers, request, context))
+        return in_slices(broker.clock, _everything(broker, request, context))
     assert request.topics is not None
     asked_once = {(one.name, one.topic_id): one for one in request.topics}.values()
     answers = [_answer(broker, asked, context) for asked in asked_once]
@@ -52,6 +54,22 @@ def handle(broker: Services, request: MetadataRequest, context: RequestContext) 
     missing = [a for a in answers if a.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     if may_create and missing:
         return _after_creating(broker, answers, missing, request, context)
+    return Reply(_response(broker, answers, request, context))
+
+
+def _everything(broker: Services, request: MetadataRequest, context: RequestContext) -> Steps[Reply]:
+    """Tell of all topics; what changes meanwhile may be told as it was or as it is."""
+    metadata = broker.metadata
+    answers = []
+    for name in sorted(metadata.topics):
+        partitions = metadata.topics.get(name)
+        if partitions is None:
+            continue  # deleted since
+        answer = MetadataResponseTopic(name=name, topic_id=metadata.topic_id(name), is_internal=name in INTERNAL_TOPICS)
+        for _, state in sorted(partitions.items()):
+            answer.partitions.append(_partition(broker, state, context))
+            yield
+        answers.append(answer)
     return Reply(_response(broker, answers, request, context))
 
 

@@ -218,3 +218,20 @@ def test_commits_of_a_group() -> None:
         assert {index: offset.offset for (_, index), offset in offsets.items()} == {n: n for n in range(PARTITIONS)}
 
     with_topic(scenario)
+
+
+def test_metadata_of_all_topics() -> None:
+    async def scenario(asker: Asker) -> None:
+        answer = await asker.ask_beside(MetadataRequest(topics=None), 12)
+        (topic,) = answer.topics
+        assert (topic.name, topic.error_code) == ("t", ErrorCode.NONE)
+        assert [(one.partition_index, one.leader_id) for one in topic.partitions] == [(i, 0) for i in range(PARTITIONS)]
+        made = CreatableTopic(name="u", num_partitions=1, replication_factor=1)
+        await asker.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
+        asked = asyncio.ensure_future(asker.ask(MetadataRequest(topics=None), 12))
+        await asyncio.sleep(0.004)
+        assert not asked.done()
+        deleted = asker.cluster.brokers[0].server.services.metadata.topics.pop("u")
+        assert deleted and [topic.name for topic in (await asked).topics] == ["t"], "it is told as it is by then"
+
+    with_topic(scenario)
