@@ -9,6 +9,7 @@ import logging
 from bisect import bisect_right
 
 from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, decode_epochs, encode_epochs
+from odradek.broker.log.directories.directory_files import PARTITION_METADATA
 from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
@@ -48,7 +49,7 @@ def open_log(
     names = finish_interrupted_changes(environment, directory)
     segments = _load_segments(environment, directory, config, names)
     epochs, epochs_in_file = _load_epochs(environment, directory, any(segment.size_bytes for segment in segments))
-    doubtful = None if clean or validated else _number_of(segments, recovery_point)
+    doubtful = None if clean or validated or _is_new(segments, names) else _number_of(segments, recovery_point)
     if doubtful is None and segments and not _readable_to_the_end(segments[-1]):
         doubtful = len(segments) - 1
         recovery_point = min(recovery_point, segments[-1].base_offset)
@@ -114,6 +115,16 @@ def _find_end(
     segments[:] = [environment.new_segment(directory, log_start_offset, config)]
     epochs.clear()
     return log_start_offset
+
+
+def _is_new(segments: list[Segment], names: list[str]) -> bool:
+    """Tell whether nothing was ever appended to a log: the first record is preceded by the file of the leader epochs.
+
+    Then nothing is to be validated, and nothing that was cut off can come back: the file need not be synced, which for
+    10,000 new partitions takes a start ten seconds.
+    """
+    first = f"{0:020d}{LOG}"
+    return first in names and not segments[0].size_bytes and {first, PARTITION_METADATA}.issuperset(names)
 
 
 def _number_of(segments: list[Segment], offset: int) -> int:

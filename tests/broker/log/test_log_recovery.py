@@ -7,6 +7,7 @@ import pytest
 
 from odradek.broker.log.log import Log
 from odradek.broker.log.offset_lookup import offset_for_timestamp
+from odradek.broker.log.segment import Segment
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log, read_batches
 from odradek.testing.simulated_files import SimulatedFiles
@@ -211,3 +212,21 @@ def old_message(offset: int, magic: int, timestamp: int | None) -> bytes:
     body += b"\xff\xff\xff\xff" + b"\0\0\0\5value"
     message = zlib.crc32(body).to_bytes(4, "big") + body
     return offset.to_bytes(8, "big") + len(message).to_bytes(4, "big") + message
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_log_that_never_held_a_record_is_not_synced(emptied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start synced 10,000 empty files. One that was emptied is synced: what was cut off could come back."""
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files), CONFIG)
+    log.assign_epoch(3, 0)
+    if emptied:
+        log.append_as_leader(make_batch([b"x"]), 3)
+        log.truncate_to(0)
+    log.abandon()
+    files.write_atomically(f"{DIRECTORY}/partition.metadata", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    synced = []
+    monkeypatch.setattr(Segment, "sync", lambda segment: synced.append(segment.base_offset))
+    opened = open_test_log(make_environment(files), CONFIG)
+    assert (opened.log_end_offset, opened.recovery_point, opened.clean_end_offset) == (0, 0, -1)
+    assert synced == ([0] if emptied else [])
