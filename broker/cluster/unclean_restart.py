@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 100.0
 CALLS_IN_FLIGHT = 500
+STATES_PER_CALL = 100
+"""Partitions whose states are read with one request: thousands of small ones take as long as loading the logs."""
 CONTROLLER_PATIENCE_MS = 10_000
 """Time for a controller to act after our old session has ended; then we go on, as Kafka does at once."""
 
@@ -83,17 +85,19 @@ async def _counting_on(store: Store, broker_id: int, partitions: Sequence[tuple[
     to_delete = set(await store.children(DELETE_TOPICS_PATH))
     partitions = [partition for partition in partitions if partition[0] not in to_delete]
     found: list[tuple[str, int]] = []
-    for begin in range(0, len(partitions) if others else 0, CALLS_IN_FLIGHT):
-        some = partitions[begin : begin + CALLS_IN_FLIGHT]
-        isrs = await asyncio.gather(*(_isr(store, *partition) for partition in some))
-        found += [p for p, isr in zip(some, isrs, strict=True) if broker_id in isr and not others.isdisjoint(isr)]
+    for begin in range(0, len(partitions) if others else 0, STATES_PER_CALL):
+        some = partitions[begin : begin + STATES_PER_CALL]
+        states = await store.get_each([state_path(*partition) for partition in some])
+        for partition, state in zip(some, states, strict=True):
+            isr = () if state is None else _isr(*partition, state[0])
+            if broker_id in isr and not others.isdisjoint(isr):
+                found.append(partition)
     return found
 
 
-async def _isr(store: Store, topic: str, index: int) -> tuple[int, ...]:
-    """Read the ISR of a partition; empty when the partition is gone or its znode unreadable."""
+def _isr(topic: str, index: int, data: bytes) -> tuple[int, ...]:
+    """Return the ISR of a partition; empty when its znode is unreadable."""
     try:
-        data, _ = await store.get(state_path(topic, index))
         return PartitionState.decode(topic, index, data).isr
-    except (NoNode, BadZnode):
+    except BadZnode:
         return ()
