@@ -16,7 +16,7 @@ from odradek.broker.coordination.partition_count import partition_for
 from odradek.client.admin.values import ConfigResource, GroupDescription, Reassignment
 from odradek.client.errors import BrokerUnreachable, ClientTimeout
 from odradek.client.metadata import PartitionInfo, TopicInfo
-from odradek.client.records import TopicPartition
+from odradek.client.records import OffsetAndTimestamp, TopicPartition
 from odradek.diagnosis.facts import (
     CONSUMER_OFFSETS,
     NO_LEADER,
@@ -35,10 +35,14 @@ from odradek.diagnosis.zookeeper import SeenInZooKeeper, look, look_at_topics
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.zk_schema.store import Store, StoreError
 
+K = TypeVar("K")
+S = TypeVar("S")
 T = TypeVar("T")
 
 ANSWER_S = 5.0
 """So long one question may take."""
+REFUSALS_MAX = 5
+"""So many bad subjects of a question are looked for; more of them are refused together with good ones."""
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
@@ -100,7 +104,9 @@ class Gathering:
         groups = await self._groups(names.groups if chosen.groups is None else chosen.groups, infos)
         wanted = self._wanted_topics(chosen, names, groups)
         if seen is not None:
-            await self._zookeeper(partial(look_at_topics, names=wanted, seen=seen))
+            untold = seen.topics - names.topics  # brokers do not know them yet, or cannot read them
+            looked_at = wanted | (untold if chosen.topics is None else untold.intersection(chosen.topics))
+            await self._zookeeper(partial(look_at_topics, names=looked_at, seen=seen))
         reassigning = await self._ask("reassignments", self._admin.list_partition_reassignments(), [])
         brokers = await self._brokers(addresses, names.brokers, seen)
         topics = await self._topics(wanted, infos, seen, reassigning, brokers)
@@ -128,6 +134,31 @@ class Gathering:
         except (KafkaError, OSError) as error:
             self._unknown.append(f"{what}: {error}")
         return otherwise
+
+    async def _ask_of_all(
+        self, what: str, subjects: list[S], question: Callable[[list[S]], Awaitable[dict[K, T]]]
+    ) -> dict[K, T]:
+        """Ask about all subjects at once; where that is refused about each half, so that a bad one hides no other."""
+
+        async def answer_or_none() -> dict[K, T] | None:
+            try:
+                return await question(subjects)
+            except (OSError, ClientTimeout):
+                raise
+            except KafkaError:
+                refused = sum(one.startswith(f"{what}: ") for one in self._unknown)
+                if len(subjects) == 1 or refused >= REFUSALS_MAX:
+                    raise
+                return None
+
+        if not subjects:
+            return {}
+        found = await self._ask(what, answer_or_none(), {})
+        if found is not None:
+            return found
+        half = len(subjects) // 2
+        found = await self._ask_of_all(what, subjects[:half], question)
+        return found | await self._ask_of_all(what, subjects[half:], question)
 
     # -- ZooKeeper and brokers ---------------------------------------------------------------------------------------
 
@@ -237,9 +268,7 @@ class Gathering:
 
     async def _topic_settings(self, topics: list[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource("TOPIC", topic) for topic in topics]
-        if not resources:
-            return {}
-        found = await self._ask("the settings of topics", self._admin.describe_configs(resources), {})
+        found = await self._ask_of_all("the settings of topics", resources, self._admin.describe_configs)
         return {
             resource.name: {one.name: one.value for one in entries if one.value is not None}
             for resource, entries in found.items()
@@ -277,12 +306,18 @@ class Gathering:
     ) -> None:
         """Fill in where logs begin and end, for partitions whose leader answers."""
         led = [at for at, one in partitions.items() if one.leader in brokers and brokers[one.leader].answers]
-        if not led:
-            return
+
+        async def located(
+            time: int, isolation: int, some: list[TopicPartition]
+        ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+            return await self._admin.list_offsets(dict.fromkeys(some, time), isolation)
+
         questions = ((EARLIEST, READ_UNCOMMITTED), (LATEST, READ_UNCOMMITTED), (LATEST, READ_COMMITTED))
         starts, ends, stables = [
-            await self._ask(
-                "where logs begin and end", self._admin.list_offsets(dict.fromkeys(led, time), isolation), {}
+            await self._ask_of_all(
+                "where logs begin and end",
+                led,
+                partial(located, time, isolation),
             )
             for time, isolation in questions
         ]

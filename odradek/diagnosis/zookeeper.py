@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from odradek.zk_schema.store import NoNode, Stat, Store
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
-from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_path
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_path
 from odradek.zk_schema.znodes.controller import (
     CONTROLLER_EPOCH_PATH,
     CONTROLLER_PATH,
@@ -14,7 +14,7 @@ from odradek.zk_schema.znodes.controller import (
     decode_controller_epoch,
 )
 from odradek.zk_schema.znodes.json_data import BadZnode
-from odradek.zk_schema.znodes.topics import PartitionState, TopicAssignment, state_path, topic_path
+from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
 
 READS_AT_ONCE = 200
 
@@ -28,6 +28,7 @@ class SeenInZooKeeper:
     controller_epoch: int | None = None
     brokers: dict[int, Stat] = field(default_factory=dict)
     deleting: dict[str, Stat] = field(default_factory=dict)
+    topics: frozenset[str] = frozenset()
     assignments: dict[str, TopicAssignment] = field(default_factory=dict)
     states: dict[tuple[str, int], tuple[PartitionState, Stat]] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
@@ -35,7 +36,7 @@ class SeenInZooKeeper:
 
 
 async def look(store: Store) -> SeenInZooKeeper:
-    """Read what there is about brokers, controller and deletions. Raises StoreError."""
+    """Read what there is about brokers, controller and deletions, and the names of topics. Raises StoreError."""
     seen = SeenInZooKeeper()
     controller, epoch = await _read(store, [CONTROLLER_PATH, CONTROLLER_EPOCH_PATH])
     try:
@@ -48,8 +49,14 @@ async def look(store: Store) -> SeenInZooKeeper:
         seen.unreadable.append(str(bad))
     ids = [name for name in await _children(store, BROKER_IDS_PATH) if name.isdecimal()]
     for name, znode in zip(ids, await _read(store, [broker_path(int(one)) for one in ids]), strict=True):
-        if znode is not None:
-            seen.brokers[int(name)] = znode[1]
+        if znode is None:
+            continue
+        seen.brokers[int(name)] = znode[1]
+        try:
+            BrokerRegistration.decode(int(name), znode[0])
+        except BadZnode as bad:
+            seen.unreadable.append(str(bad))
+    seen.topics = frozenset(await _children(store, TOPICS_PATH))
     marked = await _children(store, DELETE_TOPICS_PATH)
     for name, znode in zip(marked, await _read(store, [delete_topic_path(one) for one in marked]), strict=True):
         if znode is not None:

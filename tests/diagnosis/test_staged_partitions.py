@@ -15,6 +15,9 @@ from odradek.diagnosis.facts import NO_LEADER
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.virtual_run import VirtualCluster, run
 from odradek.testing.way_through import until
+from odradek.zk_schema.znodes.brokers import broker_path
+from odradek.zk_schema.znodes.configs import topic_config_path
+from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path
 from tests.diagnosis.conftest import facts_of, partition, staged
 
 AT = TopicPartition("flights", 0)
@@ -390,6 +393,38 @@ def test_open_and_hanging_transactions() -> None:
                 f"odradek transactions abort flights-0 --producer-id {one.producer_id} --producer-epoch 0"
             )
             await producer.abort_transaction()
+
+    run(test)
+
+
+def test_a_bad_topic_hides_nothing_of_the_others() -> None:
+    """One name that no client may say, or one setting that cannot be read, took the answers about all topics away."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await flights(cluster, [0, 1])
+        await produce(cluster, 3)
+        await cluster.create_topic("trains", assignment={0: [0]})
+        bare = TopicAssignment({0: PartitionReplicas((0,))}).encode()
+        admin = cluster.embedded.zookeeper.connect()
+        await admin.start(10_000)
+        await admin.create(topic_path("no name!"), bare)
+        await admin.create(topic_path("broken"), b"{")
+        await admin.create(broker_path(9), b"{", ephemeral=True)
+        await admin.set(topic_config_path("trains"), b"{")
+        await cluster.wait_for("no name!", leader=0)
+        facts = await facts_of(cluster, None)
+        await admin.close()
+        assert facts.topics["flights"].settings["min.insync.replicas"] == "1"
+        assert facts.topics["flights"].partitions[0].high_watermark == 3
+        assert facts.topics["no name!"].partitions[0].high_watermark is None
+        for said in (
+            "where logs begin and end: a topic's name has",
+            "the settings of topics: INVALID_TOPIC_EXCEPTION: no name!",
+            "/config/topics/trains: not JSON",
+            "/brokers/topics/broken: not JSON",
+            "/brokers/ids/9: not JSON",
+        ):
+            assert any(said in one for one in facts.unknown), (said, facts.unknown)
 
     run(test)
 

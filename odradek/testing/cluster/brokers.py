@@ -32,6 +32,8 @@ NOT_YET = frozenset(
 )  # fmt: skip
 """Refusals after which the same is asked again."""
 PREFERRED, UNCLEAN = 0, 1
+NOT_ELECTED_YET = PartitionState(leader=-1, leader_epoch=-1, isr=(), controller_epoch=-1)
+"""State of a partition that no controller has taken up yet: its topic was made a moment ago."""
 TRANSACTION = 1
 
 
@@ -292,7 +294,10 @@ class BrokerFaults(ClusterCore):
 
     def _state(self, topic: str, partition: int) -> PartitionState:
         self._assignment(topic, partition)
-        return PartitionState.decode(topic, partition, self.embedded.zookeeper.data(state_path(topic, partition)))
+        path = state_path(topic, partition)
+        if self.embedded.zookeeper.tree.get(path) is None:
+            return NOT_ELECTED_YET
+        return PartitionState.decode(topic, partition, self.embedded.zookeeper.data(path))
 
     def _assignment(self, topic: str, partition: int) -> tuple[int, ...]:
         zookeeper = self.embedded.zookeeper
