@@ -39,7 +39,7 @@ from odradek.world.periodic import PeriodicActions
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
-from odradek.zk_schema.store import ConnectionLost, NotAuthorized, Store
+from odradek.zk_schema.store import ConnectionLost, NoSuchHost, NotAuthorized, Store
 from odradek.zk_schema.znodes.brokers import BrokerRegistration
 from odradek.zk_schema.znodes.json_data import BadZnode
 
@@ -193,8 +193,9 @@ class BrokerServer:
             ) from error
         except ConnectionLost as error:
             waited = self.config.zookeeper_connection_timeout_ms
+            why = f": {error}" if isinstance(error, NoSuchHost) else ""
             raise StartFailure(
-                f"ZooKeeper at {self.config.zookeeper_connect} does not answer within {waited} ms "
+                f"ZooKeeper at {self.config.zookeeper_connect} does not answer within {waited} ms{why} "
                 "(zookeeper.connect, zookeeper.connection.timeout.ms)"
             ) from error
         return store

@@ -93,6 +93,17 @@ class ConnectionLost(StoreError):
     reason = "no connection to ZooKeeper"
 
 
+class NoSuchHost(ConnectionLost):
+    """No connection when it was first wanted, and names of servers that have no address."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__("/")
+        self.names = tuple(names)
+
+    def __str__(self) -> str:
+        return f"no address is known for {', '.join(self.names)}"
+
+
 class MultiFailed(StoreError):
     """Failure of a multi, of which nothing was done. `index` is the operation that failed, `cause` why."""
 

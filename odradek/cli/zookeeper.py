@@ -57,7 +57,7 @@ def with_store(
     """
     from odradek.world.clock import LoopClock
     from odradek.zk_schema.kazoo_store import KazooStore
-    from odradek.zk_schema.store import ConnectionLost, StoreError
+    from odradek.zk_schema.store import ConnectionLost, NoSuchHost, StoreError
 
     async def run() -> Result:
         clock = LoopClock(asyncio.get_running_loop())
@@ -66,8 +66,9 @@ def with_store(
         try:
             await store.start(TIMEOUT_MS)
             return await work(store)
-        except ConnectionLost:
-            raise OSError(f"no ZooKeeper answers at {address}") from None
+        except ConnectionLost as error:
+            why = f": {error}" if isinstance(error, NoSuchHost) else ""
+            raise OSError(f"no ZooKeeper answers at {address}{why}") from None
         except StoreError as error:
             raise OSError(str(error)) from None
         finally:

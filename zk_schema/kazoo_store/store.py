@@ -32,6 +32,7 @@ from odradek.zk_schema.kazoo_store.values import (
     Watched,
     create_error,
     multi_results,
+    names_without_address,
     split_connect,
     stat_of,
     store_error,
@@ -46,6 +47,7 @@ from odradek.zk_schema.store import (
     Delete,
     Expired,
     NoNode,
+    NoSuchHost,
     Operation,
     OperationResult,
     SessionExpired,
@@ -138,6 +140,8 @@ class KazooStore:
             await self._started
         except ConnectionLost:
             await self.close()
+            if nameless := await asyncio.to_thread(names_without_address, self._hosts):
+                raise NoSuchHost(nameless) from None
             raise
         finally:
             timer.cancel()

@@ -1,6 +1,7 @@
 """Translation of kazoo's values into the store's: errors, stats, events, results of a multi. And the watches set."""
 
 import re
+import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -74,6 +75,18 @@ def split_connect(connect: str) -> tuple[str, str]:
         if HOST.fullmatch(host.strip()) is None:
             raise BadAddress(f"ZooKeeper at {connect!r}: {host!r} is not host:port (host:port,host:port/chroot)")
     return hosts, (slash + chroot).rstrip("/")
+
+
+def names_without_address(hosts: str) -> list[str]:
+    """Return those of `host:port,host:port` whose names cannot be resolved now. Blocks."""
+    nameless = []
+    for host in hosts.split(","):
+        name = HOST.sub(r"\1", host.strip())
+        try:
+            socket.getaddrinfo(name.strip("[]"), None)
+        except OSError:
+            nameless.append(name)
+    return nameless
 
 
 def store_error(error: Exception, path: str) -> StoreError:
