@@ -33,6 +33,7 @@ ALONE = {
     "robustness/test_disk_full.py",
     "robustness/test_mutated_requests.py",
     "robustness/test_zookeeper_away.py",
+    "spark/test_pipeline.py",
 }
 """Files there that start their own, or none."""
 BY_WIRE = {"test_offsets.py", "test_produce_and_fetch.py", "test_wire.py"}

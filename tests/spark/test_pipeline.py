@@ -1,4 +1,4 @@
-"""The shipped pipeline: totals are exact, whatever is killed."""
+"""The shipped pipeline, a process with a Spark of its own: totals are exact, whatever is killed."""
 
 import json
 import os
@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from pyspark.sql import SparkSession
 
 from odradek import KafkaProducer
-from odradek.client.spark.writing import EPOCH_PROPERTY, QUERY_PROPERTY
 from odradek.demo.flights import Flight, read_flights
 from odradek.pipeline.flights import DELAYED_FROM_MINUTES, TOTALS
-from odradek.pipeline.result_topic import create_result_topic, read_results, write_results
+from odradek.pipeline.result_topic import create_result_topic, read_results
 from odradek.testing import Cluster
 from odradek.testing.patience import PATIENCE_SECONDS
+from tests.spark.result_records import all_records
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2700)]
 
@@ -68,19 +66,6 @@ def in_parquet(directory: Path) -> dict[str, dict[str, int]]:
     (query,) = directory.iterdir()
     rows = pyarrow.dataset.dataset(query, partitioning="hive").to_table().to_pylist()
     return only_totals({f"{row['origin']}/{row['day']}": row for row in sorted(rows, key=lambda row: row["batch"])})
-
-
-def all_records(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
-    """The result topic's values as somebody else's consumer sees them."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
-    while (message := consumer.poll(PATIENCE_SECONDS)) is not None and message.error() is None:
-        value = message.value()
-        assert isinstance(value, bytes)
-        found.append(json.loads(value))
-    consumer.close()
-    return found
 
 
 class Pipeline:
@@ -191,41 +176,6 @@ def test_killed_driver_and_killed_broker_change_nothing(
         written = [(row["origin"], row["day"], row["batch"]) for row in all_records(cluster, RESULTS)]
         assert len(written) == len(set(written)), "a row was written twice"
         assert summary["too_late"] == 0 and pipeline.chart.read_bytes()[:4] == b"\x89PNG"
-
-
-def write(spark: SparkSession, cluster: Cluster, topic: str, query: str, batch: int, days: int) -> None:
-    """What foreachBatch is called for: its jobs know the query and the micro-batch."""
-    set_property: Any = spark.sparkContext.setLocalProperty  # which takes None too
-    set_property(QUERY_PROPERTY, query)
-    set_property(EPOCH_PROPERTY, str(batch))
-    try:
-        rows = spark.range(1, days + 1, numPartitions=2).selectExpr(
-            "'EWR' as origin", "concat('2013-01-', lpad(id, 2, '0')) as day", "id as flights"
-        )
-        write_results(rows, cluster.bootstrap, topic, query, batch)
-    finally:
-        set_property(QUERY_PROPERTY, None)
-        set_property(EPOCH_PROPERTY, None)
-
-
-def test_a_repeated_micro_batch_is_recognised(spark: SparkSession, cluster: Cluster) -> None:
-    topic = "repeated"
-    assert create_result_topic(cluster.bootstrap, topic, 1, 3)
-    assert not create_result_topic(cluster.bootstrap, topic, 1, 3)
-    for batch, days in ((0, 10), (1, 4), (1, 4), (2, 1)):
-        write(spark, cluster, topic, "query", batch, days)
-    written = [(row["day"], row["batch"]) for row in all_records(cluster, topic)]
-    assert len(written) == 15 and len(set(written)) == 15
-    newest = read_results(cluster.bootstrap, topic)
-    assert newest["EWR/2013-01-02"] == {
-        "origin": "EWR",
-        "day": "2013-01-02",
-        "flights": 2,
-        "query": "query",
-        "batch": 1,
-    }
-    write(spark, cluster, topic, "another query", 0, 10)
-    assert {row["query"] for row in read_results(cluster.bootstrap, topic).values()} == {"another query"}
 
 
 def test_an_input_that_is_not_there_is_said_before_spark_starts(cluster: Cluster, tmp_path: Path) -> None:
