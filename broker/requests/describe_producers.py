@@ -40,6 +40,9 @@ def _partition(broker: Services, topic: str, index: int) -> PartitionResponse:
     partition = broker.replicas.partition(topic, index)
     if isinstance(partition, ErrorCode):
         answer.error_code = partition
+        unknown = partition is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        fault = "knows no partition" if unknown else "does not have a replica of"
+        answer.error_message = f"Broker {broker.config.broker_id} {fault} {topic}-{index}."
         return answer
     answer.active_producers = [
         ProducerState(

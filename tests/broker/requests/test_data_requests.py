@@ -253,6 +253,11 @@ def test_producers_are_described_by_followers_and_partitions_elsewhere_are_not_u
         assert [one.producer_id for one in held.active_producers] == [given.producer_id]
         assert elsewhere.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert held.error_message is None
+        assert (elsewhere.error_message, unknown.error_message) == (
+            "Broker 1 does not have a replica of u-0.",
+            "Broker 1 knows no partition v-0.",
+        )
 
     def replicated_on(name: str, *brokers: int) -> CreatableTopic:
         assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(brokers))
