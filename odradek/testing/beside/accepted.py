@@ -36,5 +36,7 @@ REASONS: Final[dict[str, str]] = {
     "counts as damage.",
     "cut off": "A message that is cut off, or missing, is refused; Kafka drops it and answers that all is well.",
     "no share groups": "A cluster with ZooKeeper never has a coordinator of share groups: no use to ask again.",
+    "deleted": "A record that was deleted by offset hides no later one of the time that is asked for, and is no place "
+    "to begin (version 0); Kafka looks into one segment, and tells a log's start for each segment below.",
     "one question": "A question that cannot be answered does not hide the answers to the others.",
 }

@@ -9,7 +9,7 @@ from odradek.protocol.records import encode_batch
 from odradek.testing.beside import group_stories as groups
 from odradek.testing.beside import log_stories as logs
 from odradek.testing.beside import transaction_stories as transactions
-from odradek.testing.beside.steps import Answered, Step, Story
+from odradek.testing.beside.steps import Answered, Step, Story, wanted
 
 STEPS = 80
 OVER = transactions.describe(transactions.ID, "~other")
@@ -137,8 +137,13 @@ LOOKS = (
 
 def drawn_logs(seed: int) -> Story:
     """A log of small segments: written with times of its own, cut, read, and asked for offsets."""
-    first = (logs.create(segment_bytes="400"),)
-    return _story("a log", seed, first, _log_step)
+    story = _story("a log", seed, (logs.create(segment_bytes="400"),), _log_step)
+    cut = next((number for number, step in enumerate(story.steps) if step.api == "DeleteRecords"), STEPS)
+    steps = [
+        wanted("deleted", step) if number > cut and step.api == "ListOffsets" else step
+        for number, step in enumerate(story.steps)
+    ]
+    return replace(story, steps=tuple(steps))
 
 
 def _log_step(chance: random.Random) -> Step:
