@@ -12,7 +12,7 @@ from odradek.testing.simulation.run import Plan, Report, simulate, varied_plan
 SEEDS = range(2)
 VARIED = [1, *(int(seed) for (seed,) in corpus("simulation"))]
 """One, and those that have failed once."""
-SHORT_S = 5.0
+SHORT_S = 4.0
 WITHOUT = (frozenset({"old"}), frozenset({"loose"}))
 """Each run has one of these clients: both cost more than they show."""
 DIGEST = "from odradek.testing.simulation.run import *; print(simulate(Plan(3, faults_s=3.0)).digest)"
