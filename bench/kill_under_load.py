@@ -6,8 +6,8 @@ Java's client 3.9.1 and the newest one (bench/exactly_once/Workers.java) and fra
 topic, each in a group of its own with two workers, and write two records for each that they read, offsets and all in
 transactions, of which every tenth is aborted on purpose. Meanwhile each reads what it has written, read_committed. The
 brokers, three on either side, are killed in turn, and started again after ten seconds or, where ZooKeeper still knows
-them, when it does not any more. Both sides have the same settings; Kafka 3.9.1 comes from Maven, and starts from an
-archive of its classes.
+them, when it does not any more; the next is killed when that one serves. Both sides have the same settings; Kafka 3.9.1
+comes from Maven, and starts from an archive of its classes.
 
 In the end every record must have been processed exactly once, odradek.testing.transaction_history must find nothing,
 and nobody may be stuck. Printed for each client: transactions that failed without being asked to, how many were
@@ -39,7 +39,7 @@ from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.foreign.downloads import compiled
 from odradek.testing.foreign.kafka_jars import KafkaJars, kafka_jars, kraft_jars
 from odradek.testing.foreign.stage import Stage
-from odradek.testing.load import QUIET, ask_again, end_of
+from odradek.testing.load import QUIET, end_of
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.transaction_history import Outcome, Read, Transaction, anomalies
 
@@ -248,9 +248,14 @@ def source_ends(bootstrap: str) -> dict[int, int]:
     return ends
 
 
-def all_processed(client: Client, ends: Mapping[int, int]) -> bool:
-    done = {place for one in client.committed for place in client.places[one.name]}
-    return len(done) >= sum(ends.values())
+def catch_up(client: Client, ends: Mapping[int, int]) -> None:
+    """Wait until it has processed the whole source. Raises AssertionError when it stands still."""
+
+    def done() -> int:
+        return len({place for one in client.committed for place in client.places[one.name]})
+
+    while (before := done()) < sum(ends.values()):
+        wait_until(lambda before=before: done() > before, f"{client.name} goes on after {before} of {ends}")  # type: ignore[misc]
 
 
 def play(side: str, names: Sequence[str], seconds: float, folder: Path) -> bool:
@@ -275,14 +280,15 @@ def play(side: str, names: Sequence[str], seconds: float, folder: Path) -> bool:
         stuck = []
         for client in clients:
             try:
-                wait_until(lambda client=client: all_processed(client, ends), f"{client.name} has done everything")
+                catch_up(client, ends)
             except AssertionError as error:
                 stuck.append(str(error))
             client.finish()
         fine = not stuck
-        print(f"\n{side}: {len(kills)} kills, {sum(ends.values())} records", *stuck, sep="\n")
+        apart_s = (kills[-1] - kills[0]) / max(1, len(kills) - 1)
+        print(f"\n{side}: {len(kills)} kills, {apart_s:.0f} s apart, {sum(ends.values())} records", *stuck, sep="\n")
         for client in clients:
-            wrong = ask_again(lambda client=client: client.wrong(bootstrap, ends))
+            wrong = client.wrong(bootstrap, ends)
             fine = fine and not wrong
             tell(client, kills, wrong)
         for line in trouble(stages) if side == "odradek" else []:

@@ -69,7 +69,7 @@ class Workers {
         settings.put("enable.auto.commit", "false");
         settings.put("isolation.level", "read_committed");
         settings.put("auto.offset.reset", "earliest");
-        settings.put("max.poll.records", "20");
+        settings.put("max.poll.records", "100");
         return new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
     }
 

@@ -76,6 +76,8 @@ func work(id string) {
 			kgo.ConsumerGroup(name), kgo.ConsumeTopics(source), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
 			kgo.RecordPartitioner(kgo.ManualPartitioner()),
+			// A member of its own would be waited for, for 45 s after each coordinator's death, when a session has ended.
+			kgo.InstanceID(id),
 		)
 		if err != nil {
 			panic(err)
@@ -86,7 +88,7 @@ func work(id string) {
 		}
 		for over.Err() == nil {
 			polling, cancel := context.WithTimeout(over, 200*time.Millisecond)
-			records := session.PollRecords(polling, 20).Records()
+			records := session.PollRecords(polling, 100).Records()
 			cancel()
 			if len(records) == 0 {
 				continue
