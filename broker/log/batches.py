@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from odradek.broker.settings.topic_settings import CREATE_TIME, LogConfig
 from odradek.protocol.compression import CODEC_NAMES
+from odradek.protocol.control_records import decode_end_txn_marker
 from odradek.protocol.conversion import records_of
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import (
@@ -29,6 +30,7 @@ from odradek.protocol.record_batch import (
     CorruptBatch,
     compute_crc,
 )
+from odradek.protocol.records import decode_records
 from odradek.world.files import Buffer, File
 
 LARGEST_EPOCH = 2**31 - 1
@@ -251,9 +253,27 @@ def _why_not_from_client(base_offset: int, attributes: int, sequence: int) -> st
     return f"sequence {sequence} with a producer id"
 
 
-def checked_batches(view: memoryview, leader_epoch: int = LARGEST_EPOCH) -> list[Batch]:
-    """Return the whole batches of what the leader of an epoch has sent, checked. Raises KafkaError CORRUPT_MESSAGE.
+class EndOfTransaction(NamedTuple):
+    """Contents of a marker."""
 
+    aborted: bool
+    coordinator_epoch: int
+
+
+def decode_end_of_transaction(batch: Buffer) -> EndOfTransaction | None:
+    """Decode a whole control batch; None when it ends no transaction. Raises KafkaError INVALID_RECORD."""
+    try:
+        records = decode_records(batch)
+        marker = decode_end_txn_marker(records.keys[0], records.values[0])
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"control record: {error}") from None
+    return None if marker is None else EndOfTransaction(not marker.committed, marker.coordinator_epoch)
+
+
+def checked_batches(view: memoryview, leader_epoch: int = LARGEST_EPOCH) -> list[Batch]:
+    """Return the whole batches of what the leader of an epoch has sent, checked.
+
+    Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD for a transaction's marker that makes no sense.
     Ends at one of a later epoch: the leader has been deposed, and the range of its file that its answer names was cut
     and written anew before it was sent (Kafka 4: UnifiedLog.hasHigherPartitionLeaderEpoch).
     """
@@ -276,6 +296,8 @@ def checked_batches(view: memoryview, leader_epoch: int = LARGEST_EPOCH) -> list
             if batch.base_offset <= last_offset:
                 raise CorruptBatch(at, f"offset {batch.base_offset} after {last_offset}")
             last_offset = batch.last_offset
+            if batch.attributes & CONTROL_BIT and batch.producer_id >= 0 and batch.record_count:
+                decode_end_of_transaction(content)
             batches.append(batch)
             at += size
     except CorruptBatch as bad:

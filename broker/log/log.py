@@ -148,8 +148,8 @@ class Log(LocalLog):
         """Write batches with the offsets and epochs that the leader of `leader_epoch` gave them, as many as
         `checked_batches` finds.
 
-        Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, OFFSET_OUT_OF_RANGE when they do not continue this log.
-        Raises StorageFailure.
+        Raises KafkaError, nothing written: what `checked_batches` raises, OFFSET_OUT_OF_RANGE when they do not continue
+        this log. Raises StorageFailure.
         """
         view = memoryview(records)
         batches = checked_batches(view, leader_epoch)

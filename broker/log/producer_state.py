@@ -6,9 +6,8 @@ Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerSta
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from odradek.broker.log.batches import Batch
+from odradek.broker.log.batches import Batch, decode_end_of_transaction
 from odradek.broker.log.producer_sequences import Refusals, is_later, sequence_after
-from odradek.protocol.control_records import decode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import (
     CONTROL_BIT,
@@ -17,9 +16,7 @@ from odradek.protocol.record_batch import (
     MAGIC_AT,
     MAGIC_V2,
     TRANSACTIONAL_BIT,
-    CorruptBatch,
 )
-from odradek.protocol.records import decode_records
 from odradek.world.files import Buffer
 
 BATCHES_REMEMBERED = 5
@@ -127,23 +124,6 @@ class CompletedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     aborted: bool
-
-
-class EndOfTransaction(NamedTuple):
-    """Contents of a marker."""
-
-    aborted: bool
-    coordinator_epoch: int
-
-
-def decode_end_of_transaction(batch: Buffer) -> EndOfTransaction | None:
-    """Decode a whole control batch; None when it ends no transaction. Raises KafkaError INVALID_RECORD."""
-    try:
-        records = decode_records(batch)
-        marker = decode_end_txn_marker(records.keys[0], records.values[0])
-    except CorruptBatch as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"control record: {error}") from None
-    return None if marker is None else EndOfTransaction(not marker.committed, marker.coordinator_epoch)
 
 
 class ProducerState:

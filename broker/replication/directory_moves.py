@@ -130,6 +130,9 @@ class DirectoryMoves:
             self.forget(*key)  # the directory is offline, and has been reported
         except KafkaError as error:
             self._trouble(key, copy, error)
+        except Exception:  # a bug of ours: this one does not go on, the others do
+            logger.exception("%s does not go on", copy)
+            self.forget(*key)
 
     def _promote(self, key: TopicPartition) -> None:
         """Let the future log take the place of the partition's log."""

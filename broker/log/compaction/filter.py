@@ -7,10 +7,9 @@ Source: Cleaner.cleanInto and shouldRetainRecord in LogCleaner.scala, MemoryReco
 
 from collections.abc import Iterable
 
-from odradek.broker.log.batches import Batch
+from odradek.broker.log.batches import Batch, decode_end_of_transaction
 from odradek.broker.log.compaction.messages import Request
 from odradek.broker.log.compaction.offset_map import OffsetMap, RecordVerdicts
-from odradek.broker.log.producer_state import decode_end_of_transaction
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.conversion import records_of
 from odradek.protocol.message_set import down_convert

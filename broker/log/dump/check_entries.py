@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from odradek.broker.log.batches import Batch, iterate_headers, iterate_of_producers
+from odradek.broker.log.batches import Batch, decode_end_of_transaction, iterate_headers, iterate_of_producers
 from odradek.broker.log.checkpoint_format import LEADER_EPOCHS
 from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
@@ -17,7 +17,6 @@ from odradek.broker.log.dump.check_log import Complaint
 from odradek.broker.log.dump.rows import Row
 from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.producer_snapshots import SNAPSHOT
-from odradek.broker.log.producer_state import decode_end_of_transaction
 from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import MAGIC_V2, CorruptBatch

@@ -3,11 +3,16 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from odradek.broker.log.batches import Batch, checksum_of, iterate_headers, iterate_of_producers
+from odradek.broker.log.batches import (
+    Batch,
+    checksum_of,
+    decode_end_of_transaction,
+    iterate_headers,
+    iterate_of_producers,
+)
 from odradek.broker.log.dump.batch_rows import control_fields
 from odradek.broker.log.dump.internal_topics import Decoder
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
-from odradek.broker.log.producer_state import decode_end_of_transaction
 from odradek.protocol.conversion import records_of
 from odradek.protocol.errors import KafkaError, MalformedMessage
 from odradek.protocol.record_batch import LOG_APPEND_TIME_BIT, MAGIC_V2, CorruptBatch

@@ -11,7 +11,7 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import ControlType, EndTxnMarker, control_type, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import batches
-from odradek.protocol.records import decode_records
+from odradek.protocol.records import decode_records, encode_batch
 from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
@@ -310,3 +310,21 @@ def test_plain_records_are_refused_while_a_transaction_is_open() -> None:
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
     end(log, 1, commit=True)
     assert write(log, b"b", 1, 1, transactional=False) == 2
+
+
+@pytest.mark.parametrize("damaged", ["key", "value"])
+def test_a_marker_that_makes_no_sense_is_not_written(damaged: str) -> None:
+    """A follower stays where it is: what it has in the log, it knows of its producers too."""
+    log = open_test_log(make_environment())
+    good = make_batch([b"x"], producer_id=1, sequence=0, epoch=0, transactional=True)
+    key, value = (b"", bytes(6)) if damaged == "key" else (bytes(4), b"")
+    marker = encode_batch(
+        1, [0], [key], [value], producer_id=1, producer_epoch=0, transactional=True, control=True,
+        partition_leader_epoch=0,
+    )  # fmt: skip
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_follower(bytes(good) + bytes(marker))
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert (log.log_end_offset, log.active.size_bytes, log.producers.producers) == (0, 0, {})
+    log.append_as_follower(good)
+    assert (log.log_end_offset, log.producers.map_end_offset, log.closed) == (1, 1, False)

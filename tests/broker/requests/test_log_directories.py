@@ -267,6 +267,38 @@ def test_so_many_move_at_a_time_and_the_lag_says_how_far_they_are() -> None:
     with_brokers(scenario, num_replica_alter_log_dirs_threads="1")
 
 
+def test_a_move_that_ends_by_a_bug_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    advance = log_copy.LogCopy.advance
+
+    def stumbles(copy: log_copy.LogCopy, then: Callable[[], object]) -> bool:
+        if copy.source.partition == 0:
+            raise AssertionError("planted")
+        return advance(copy, then)
+
+    monkeypatch.setattr(log_copy.LogCopy, "advance", stumbles)
+
+    async def scenario(client: Client) -> None:
+        await client.create(partitions=3)
+        (broker,) = client.cluster.brokers
+        homes = {index: next(path for path, logs in (await client.where()).items() if (TOPIC, index, False) in logs)
+                 for index in (0, 1, 2)}  # fmt: skip
+        away = {index: "/a" if home == "/b" else "/b" for index, home in homes.items()}
+        for index in (0, 1, 2):
+            assert await client.move(away[index], index=index) == 0
+        await asyncio.sleep(1)
+        partitions = broker.server.services.replicas.partitions
+        assert [partitions[TOPIC, index].log.log_directory for index in (0, 1, 2)] == [homes[0], away[1], away[2]]
+        assert any(record.exc_info is not None and "does not go on" in record.message for record in caplog.records)
+        monkeypatch.undo()
+        assert await client.move(away[0]) == 0
+        await asyncio.sleep(1)
+        assert partitions[TOPIC, 0].log.log_directory == away[0], "when it is asked for again"
+
+    with_brokers(scenario, num_replica_alter_log_dirs_threads="1")
+
+
 def test_followers_move_as_leaders_do() -> None:
     async def scenario(client: Client) -> None:
         await client.create()
