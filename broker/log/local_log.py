@@ -333,14 +333,16 @@ class LocalLog:
         self.environment.background.run(flush.sync, done)
 
     def _files_to_sync(self, *, closing: bool = False) -> Flush:
-        """`closing`: with all that a clean start relies on. While there is no room for the epochs the recovery point
-        stays: a start learns them from the batches after it. Raises OSError."""
+        """`closing`: with all that a clean start relies on. While there is no room for the epochs or for aborted
+        transactions the recovery point stays: a start learns them from the batches after it. Raises OSError."""
         epoch_file = self.epoch_file
         epoch_file.try_again()
         paths: list[str] = []
         names_changed = closing or epoch_file.unsynced
+        all_written = not epoch_file.waits_for_room
         # the one before a recovery point that is its end: its indexes were written when it was full, after its data
         for segment in self.segments[max(0, self.segment_number(self.recovery_point - 1)) :]:
+            all_written = segment.transactions.try_again() and all_written
             paths += [segment.path(LOG), segment.path(TRANSACTION_INDEX)]
             if closing or segment is not self.active:
                 paths += [segment.path(OFFSET_INDEX), segment.path(TIME_INDEX)]
@@ -356,7 +358,7 @@ class LocalLog:
             self.directory,
             paths,
             names_changed=names_changed,
-            offset=self.recovery_point if epoch_file.waits_for_room else self.log_end_offset,
+            offset=self.log_end_offset if all_written else self.recovery_point,
             history_changes=self.history_changes,
             epochs_written=epoch_file.written,
         )

@@ -219,7 +219,7 @@ class Log(LocalLog):
         if completed.aborted:
             stable = self.producers.stable_offset_after(completed)
             try:
-                segment.transactions.append(AbortedTransaction(*completed[:3], stable))
+                segment.transactions.append_or_put_off(AbortedTransaction(*completed[:3], stable))
             except OSError as error:
                 raise self.give_up_directory(error) from error
         self.producers.complete(completed)

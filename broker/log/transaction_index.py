@@ -3,12 +3,15 @@
 Source: org.apache.kafka.storage.internals.log.TransactionIndex and AbortedTxn of 3.9.
 """
 
+import logging
 import struct
 from itertools import pairwise
 from typing import NamedTuple
 
-from odradek.broker.log.errors import CorruptFile
+from odradek.broker.log.errors import DISK_FULL, CorruptFile
 from odradek.world.files import Files
+
+logger = logging.getLogger(__name__)
 
 VERSION = 0
 ENTRY = struct.Struct(">hqqqq")
@@ -45,11 +48,13 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
 class TransactionIndex:
     """The file of one segment, read once and then kept in memory. Methods raise OSError as the disk does."""
 
-    __slots__ = ("_entries", "_files", "_path")
+    __slots__ = ("_entries", "_files", "_path", "_unwritten")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files, self._path = files, path
         self._entries: list[AbortedTransaction] | None = None
+        self._unwritten = 0
+        """Entries at the end for which there was no room on the disk."""
 
     def entries(self) -> list[AbortedTransaction]:
         """Return all in the order of their markers; not to be changed. Raises CorruptFile."""
@@ -66,17 +71,42 @@ class TransactionIndex:
         self._files.open(self._path, create=True).append(encode_aborted(aborted))
         entries.append(aborted)
 
+    def append_or_put_off(self, aborted: AbortedTransaction) -> None:
+        """Append an entry, in memory alone while there is no room on the disk: its marker is in the log already."""
+        self.entries().append(aborted)
+        self._unwritten += 1
+        self.try_again()
+
+    def try_again(self) -> bool:
+        """Write what was put off. Returns whether all is in the file, to be synced."""
+        if not self._unwritten:
+            return True
+        entries = self.entries()
+        written = len(entries) - self._unwritten
+        try:
+            file = self._files.open(self._path, create=True)
+            if file.size() > written * ENTRY.size:  # an attempt may have left the beginning of an entry
+                file.truncate(written * ENTRY.size)
+            file.append(b"".join(map(encode_aborted, entries[written:])))
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            logger.warning("no room for aborted transactions: %s", error)
+            return False
+        self._unwritten = 0
+        return True
+
     def keep_before(self, offset: int) -> None:
         """Forget those whose marker is at or after `offset`."""
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
             self._files.write_atomically(self._path, b"".join(map(encode_aborted, kept)), sync=False)
-            self._entries = kept
+            self._entries, self._unwritten = kept, 0
 
     def clear(self) -> bool:
         """Forget all, readable or not: the batches will tell again. Whether there was a file."""
-        self._entries = []
+        self._entries, self._unwritten = [], 0
         if not self._files.exists(self._path):
             return False
         self._files.remove(self._path)
@@ -88,5 +118,6 @@ class TransactionIndex:
             self._files.open(self._path).sync()
 
     def release(self) -> None:
-        """Give the memory back."""
-        self._entries = None
+        """Give the memory back, unless there is more in it than on the disk."""
+        if not self._unwritten:
+            self._entries = None

@@ -4,8 +4,11 @@ import errno
 
 import pytest
 
+from odradek.broker.log.log import Origin
 from odradek.broker.log.retention import delete_old_segments
+from odradek.broker.log.transaction_index import AbortedTransaction, decode_aborted
 from odradek.broker.settings.topic_settings import LogConfig
+from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
 from odradek.testing.crashes.run import run_fault_case
@@ -25,6 +28,29 @@ def test_leader_epochs_wait_for_room_and_hold_the_recovery_point_back() -> None:
     assert (log.latest_epoch, log.recovery_point, log.closed) == (5, 2, False)
     log.flush()
     assert (log.recovery_point, files.read(f"{DIRECTORY}/leader-epoch-checkpoint")) == (3, b"0\n2\n0 0\n5 2\n")
+
+
+@pytest.mark.parametrize("room_bytes", [0, 10])
+def test_aborted_transactions_wait_for_room_and_hold_the_recovery_point_back(room_bytes: int) -> None:
+    """The marker is in the log by then; of the entry the disk may have taken the beginning."""
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files), clean=True)
+    index = f"{DIRECTORY}/{0:020d}.txnindex"
+    marker = encode_end_txn_marker(EndTxnMarker(False, 0), 0, 1, 0)
+    for producer_id in (1, 2):
+        log.append_as_leader(make_batch([b"x"], producer_id=producer_id, transactional=True), 0)
+    log.flush()
+    files.capacity_bytes = files._used_bytes() + len(marker) + room_bytes
+    log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
+    log.flush()
+    assert (log.log_end_offset, log.recovery_point, log.closed) == (3, 2, False)
+    aborted = [AbortedTransaction(1, 0, 2, 1)]
+    assert log.aborted_transactions(0, 3) == aborted, "readers are told"
+    files.capacity_bytes = None
+    log.append_as_leader(encode_end_txn_marker(EndTxnMarker(False, 0), 0, 2, 0), 0, origin=Origin.COORDINATOR)
+    log.flush()
+    assert log.recovery_point == 4
+    assert decode_aborted(files.read(index)) == [*aborted, AbortedTransaction(2, 1, 3, 4)]
 
 
 def test_a_snapshot_that_finds_no_room_is_left_out() -> None:
