@@ -4,9 +4,9 @@ import gc
 import sys
 from collections.abc import Sequence
 
-GC_THRESHOLDS = (10_000, 25, 10_000)
+GC_THRESHOLDS = (10_000, 10, 25_000)
 """The loop makes few cycles: full collections are rare, so that none shows in the latency. A collection of the young
-takes a millisecond or two, one of those that have survived it (a quarter of a million) some thirty."""
+takes a millisecond or two, one of those that have survived it (a hundred thousand) some fifteen."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

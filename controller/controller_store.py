@@ -55,6 +55,8 @@ OPERATIONS_PER_MULTI = 100
 """A state is some 150 bytes and ZooKeeper's limit for a transaction is 1 MB; more gains little and delays others."""
 CALLS_IN_FLIGHT = 256
 READS_PER_CALL = 100
+DECODED_AT_ONCE = 500
+"""Partitions whose assignments are decoded before others have their turn: some milliseconds."""
 DELETE_ATTEMPTS_MAX = 10
 
 
@@ -134,8 +136,13 @@ class ControllerStore:
         wanted = sorted(topics)
         found = await self.get_all([topic_path(topic) for topic in wanted], watch=True)
         decoded = {}
+        partitions = 0
         for topic, znode in zip(wanted, found, strict=True):
+            if partitions >= DECODED_AT_ONCE:
+                await asyncio.sleep(0)
+                partitions = 0
             held = None if znode is None else _topic(topic, znode[0])
+            partitions += len(held.partitions) if held is not None else 1
             self._note((topic, None), readable=znode is None or held is not None)
             if held is not None:
                 decoded[topic] = held

@@ -85,14 +85,13 @@ async def elect_where_needed(active: ActiveController, topic: str | None = None)
     Kafka's triggerOnlinePartitionStateChange: called whenever there may be a leader where there was none, or none
     where there was one.
     """
-    state = active.state
-    waiting = [
-        partition
-        for partition, phase in state.partition_phases.items()
-        if phase in (PartitionPhase.NEW, PartitionPhase.OFFLINE)
-        and not state.being_deleted(partition)
-        and topic in (None, partition.topic)
-    ]
+    state, turn = active.state, active.turn()
+    waiting = []
+    for partition, phase in state.partition_phases.items():
+        await active.pause(turn)
+        wanted = phase in (PartitionPhase.NEW, PartitionPhase.OFFLINE) and topic in (None, partition.topic)
+        if wanted and not state.being_deleted(partition):
+            waiting.append(partition)
     await bring_online(active, waiting, Strategy.OFFLINE_PARTITION)
 
 

@@ -311,11 +311,20 @@ class ReplicaManager:
     # ---- this broker's own health
 
     def stop_leading_all(self) -> list[Partition]:
-        """Lead nothing until a controller says so again: our session with ZooKeeper is over. Returns what we led."""
+        """Lead nothing until a controller says so again: our session with ZooKeeper is over. Returns what we led.
+
+        Who waits for one of them is woken in slices of time.
+        """
         led = [partition for partition in self.partitions.values() if partition.is_leader]
         for partition in led:
             partition.stop_leading()
-            self.role_changed(partition)
+
+        def wake() -> Iterator[None]:
+            for partition in led:
+                self.role_changed(partition)
+                yield
+
+        run_in_slices(self.clock, wake(), lambda: True, at_once=True)
         return led
 
     def directory_failed(self, keys: Iterable[tuple[str, int]]) -> list[Partition]:

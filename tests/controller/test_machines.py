@@ -1,12 +1,13 @@
 """The tables of legal transitions, and requests merged per broker."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import product
 from typing import Any
 
 import pytest
 
-from odradek.controller import channel_manager, partition_machine, replica_machine
+from odradek.controller import channel_manager, controller_store, partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.channel_manager import RequestBatch
 from odradek.controller.cluster_state import (
@@ -195,3 +196,29 @@ def test_others_have_their_turn_between_two_partitions(play: Play, monkeypatch: 
     rules = ["NewPartition"] * 3 + ["AlterPartition"] * 3 + ["OfflineReplica 2"] * 3 + ["OfflinePartition"] * 3
     assert [rule for _, rule in changes] == rules
     assert len({turn for turn, _ in changes}) == len(changes)
+
+
+def test_others_have_their_turn_while_thousands_of_assignments_are_read(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that was just elected decoded all topics in one piece."""
+    monkeypatch.setattr(controller_store, "DECODED_AT_ONCE", 2)
+    decode = controller_store._topic
+    turns: list[str] = []
+    seen: list[int] = []
+
+    def noted(topic: str, data: bytes) -> Any:
+        seen.append(len(turns))
+        asyncio.get_running_loop().call_soon(turns.append, topic)
+        return decode(topic, data)
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        for topic in "abc":
+            await cluster.create_topic(topic, [0, 1], [1, 0])
+        monkeypatch.setattr(controller_store, "_topic", noted)
+        found = await cluster.active._active.store.assignments("abc")
+        assert {topic: len(one.partitions) for topic, one in found.items()} == dict.fromkeys("abc", 2)
+
+    play(scenario)
+    assert seen == [0, 1, 2]

@@ -5,8 +5,11 @@ import errno
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import pytest
+
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.replication.controller_requests import DELETED_REMEMBERED_MAX, DeletedReplicas, StoppedReplica
+from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.requests import leader_and_isr, stop_replica
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -23,6 +26,7 @@ from odradek.protocol.messages.stop_replica import (
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.time_slices import TimeSlice
 
 CONTEXT = RequestContext(7, "controller", "broker-0:1", "PLAINTEXT")
 Scenario = Callable[[EmbeddedCluster, Services], Awaitable[None]]
@@ -78,6 +82,32 @@ def test_a_new_isr_under_the_same_leader_epoch_wakes_no_fetch_of_a_follower() ->
             )
             assert services.controller_requests.apply("t", partition.topic_id, state) is ErrorCode.NONE
             assert len(set(heard)) == wakes and ("appended" in heard) == (wakes == 3), heard
+
+    with_broker(scenario)
+
+
+def test_without_a_session_nothing_is_led_at_once_and_who_waits_hears_of_it_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of a session held the loop of a broker that led thousands for a third of a second."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        replicas, first = services.replicas, services.replicas.partitions["t", 0]
+        view = PartitionView(0, 7, (0,), 7, (0,))
+        for index in range(1, 4):
+            replicas.partitions["t", index] = more = Partition("t", index, 0, first.log)
+            more.lead(view, 0.0)
+        heard: list[int] = []
+        led = [partition for partition in replicas.partitions.values() if partition.is_leader]
+        for partition in led:
+            replicas.purgatory.listen(partition.appended, partial(heard.append, partition.index))
+        monkeypatch.setattr(TimeSlice, "is_over", True)
+        assert replicas.stop_leading_all() == led and not any(partition.is_leader for partition in led)
+        assert len(heard) == 1
+        await asyncio.sleep(0.1)
+        assert heard == [partition.index for partition in led] and len(led) >= 3
+        for index in range(1, 4):
+            del replicas.partitions["t", index]
 
     with_broker(scenario)
 
