@@ -1,16 +1,16 @@
 """`odradek why`, `doctor` and `transactions` on a cluster on sockets: what they print, and how they end."""
 
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from odradek import KafkaProducer
 from odradek.cli import main as command_line
+from odradek.diagnosis import gathering
 from odradek.local.ports import free_port_range
 from odradek.testing import Cluster
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, UNHURRIED
 
 Capture = pytest.CaptureFixture[str]
 NO_ZOOKEEPER = ["--zookeeper", "none"]
@@ -20,8 +20,17 @@ NO_ZOOKEEPER = ["--zookeeper", "none"]
 def cluster() -> Iterator[Cluster]:
     """Three brokers whose journals can be read: their metrics.port is a number with the broker's behind it."""
     tens = free_port_range(20) // 10 + 1
-    with Cluster(brokers=3, topics={"flights": 2}, settings={"metrics.port": f"{tens}{{}}"}, trace=False) as cluster:
+    settings = UNHURRIED | {"metrics.port": f"{tens}{{}}"}
+    with Cluster(brokers=3, topics={"flights": 2}, settings=settings, trace=False) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def answers_may_take_long() -> Iterator[None]:
+    """Whoever asks by hand would rather be told "not known" than wait for 150 s: that is no matter here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gathering, "ANSWER_S", PATIENCE_SECONDS)
+        yield
 
 
 def run(cluster: Cluster, capture: Capture, *arguments: str) -> tuple[int, list[str]]:
@@ -29,16 +38,6 @@ def run(cluster: Cluster, capture: Capture, *arguments: str) -> tuple[int, list[
     code = command_line.run([*arguments, "--bootstrap-server", cluster.bootstrap])
     told = capture.readouterr()
     return code, (told.out or told.err).splitlines()
-
-
-def told(cluster: Cluster, capture: Capture, *arguments: str) -> list[str]:
-    """The lines of a command, once nothing that it asked for has taken longer than it waits."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        _, lines = run(cluster, capture, *arguments)
-        if not any(line.startswith("not known") for line in lines):
-            return lines
-        assert time.monotonic() < deadline, lines
 
 
 def test_what_is_well_is_told_so_with_what_the_journals_say(cluster: Cluster, capsys: Capture) -> None:
@@ -102,12 +101,12 @@ def test_a_transaction_is_listed_and_one_that_hangs_is_ended(cluster: Cluster, c
         assert code == 0 and "Ongoing" in lines[1]
         code, (line,) = run(cluster, capsys, "transactions", "list", "--json")
         (listed,) = json.loads(line)
-        lines = told(cluster, capsys, "why", "flights-0", "--history", "0", *NO_ZOOKEEPER)
+        _, lines = run(cluster, capsys, "why", "flights-0", "--history", "0", *NO_ZOOKEEPER)
         assert any("the transaction of bills is Ongoing" in line for line in lines)
         number = str(listed["producer_id"])
         arguments = ["flights-0", "--producer-id", number, "--producer-epoch", "0"]
         assert run(cluster, capsys, "transactions", "abort", *arguments)[0] == 0
-        lines = told(cluster, capsys, "why", "flights-0", "--history", "0", *NO_ZOOKEEPER)
+        _, lines = run(cluster, capsys, "why", "flights-0", "--history", "0", *NO_ZOOKEEPER)
         assert not any("transaction" in line for line in lines)
         assert run(cluster, capsys, "transactions", "hanging", "--json") == (0, ["[]"])
         producer.abort_transaction()
