@@ -15,7 +15,7 @@ VARIED = [1, *(int(seed) for (seed,) in corpus("simulation"))]
 SHORT_S = 4.0
 WITHOUT = (frozenset({"old"}), frozenset({"loose"}))
 """Each run has one of these clients: both cost more than they show."""
-DIGEST = "from odradek.testing.simulation.run import *; print(simulate(Plan(3, faults_s=3.0)).digest)"
+DIGEST = "from odradek.testing.simulation.run import *; print(simulate(Plan(3, (), 3.0, without={'old'})).digest)"
 
 
 def check(report: Report) -> None:
