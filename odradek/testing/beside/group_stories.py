@@ -9,7 +9,8 @@ GROUP = "~g"
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
 """A consumer's, of topic t."""
 OTHER_SUBSCRIPTION = SUBSCRIPTION[:-4] + b"\x00\x00\x00\x01x"
-NEWEST = 99
+FIRST_WITH_INSTANCES = 5
+"""Version of JoinGroup that knows static members."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,10 @@ def join(
     since: int = 0,
     **fields: Any,
 ) -> Step:
-    """Join under the id that the actor has been given, or under `member_id`; a static member without any."""
+    """Join under the id that the actor has been given, or under `member_id`; a static member without any.
+
+    Versions that know no static members are left out: in them other members would be elected.
+    """
     own = "" if instance is not None else member(actor)
     return Step(
         actor,
@@ -57,7 +61,7 @@ def join(
             "protocols": [{"name": one, "metadata": metadata} for one in protocols],
             **fields,
         },
-        since,
+        since if instance is None else FIRST_WITH_INSTANCES,
     )
 
 
