@@ -390,6 +390,7 @@ def test_list_offsets() -> None:
         assert (await client.offsets(-3, version=6)).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert (await client.offsets(-3, version=0)).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert (await client.offsets(-1, version=0, max_num_offsets=5)).old_style_offsets == [4, 0]
+        assert (await client.offsets(-1, version=0, max_num_offsets=0)).old_style_offsets == []
         assert (await client.offsets(-1, current_leader_epoch=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
     with_broker(scenario)
