@@ -1,10 +1,11 @@
 """Differences from Kafka's answers that are wanted, each with its reason.
 
-The first four may hold at any step; the others are of single steps, which name them (`steps.wanted`).
+The first five may hold at any step; the others are of single steps, which name them (`steps.wanted`).
 """
 
 from typing import Final
 
+DEFAULTS: Final = "Ours says of a setting whether it is the default (DescribeConfigs 0); Kafka says of none that it is."
 UNFORESEEN: Final = (
     "Kafka's handler raised an exception that nobody foresaw (UNKNOWN_SERVER_ERROR); ours has an answer."
 )

@@ -10,7 +10,7 @@ from typing import Any
 from odradek.protocol.connection import framed
 from odradek.protocol.fields import Message, Struct
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request
-from odradek.testing.beside.accepted import ELECTED, IN_WORDS, REASONS, REPLACED, UNFORESEEN
+from odradek.testing.beside.accepted import DEFAULTS, ELECTED, IN_WORDS, REASONS, REPLACED, UNFORESEEN
 from odradek.testing.beside.comparison import differences, plain
 from odradek.testing.beside.steps import Step, Story
 
@@ -255,6 +255,8 @@ class Play:
                 reason = REASONS.get(step.wanted, "")
                 if path.endswith("error_message") and not theirs:
                     reason = IN_WORDS
+                elif path.endswith("is_default"):
+                    reason = DEFAULTS
                 elif failed(kafka):
                     reason = UNFORESEEN
                 elif theirs == NO_ANSWER and step.api in MAY_WAIT:
