@@ -39,7 +39,7 @@ from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.foreign.downloads import compiled
 from odradek.testing.foreign.kafka_jars import KafkaJars, kafka_jars, kraft_jars
 from odradek.testing.foreign.stage import Stage
-from odradek.testing.load import QUIET, end_of
+from odradek.testing.load import QUIET, ask_again, end_of
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.transaction_history import Outcome, Read, Transaction, anomalies
 
@@ -248,14 +248,17 @@ def source_ends(bootstrap: str) -> dict[int, int]:
     return ends
 
 
-def catch_up(client: Client, ends: Mapping[int, int]) -> None:
-    """Wait until it has processed the whole source. Raises AssertionError when it stands still."""
+def catch_up(client: Client, bootstrap: str, ends: Mapping[int, int]) -> None:
+    """Wait until its group has committed the whole source. Raises AssertionError when it stands still."""
+    asker = Consumer({**QUIET, "bootstrap.servers": bootstrap, "group.id": client.name})
+    places = [TopicPartition(SOURCE, one) for one in ends]
 
     def done() -> int:
-        return len({place for one in client.committed for place in client.places[one.name]})
+        return sum(max(0, place.offset) for place in ask_again(lambda: asker.committed(places, timeout=30)))
 
     while (before := done()) < sum(ends.values()):
         wait_until(lambda before=before: done() > before, f"{client.name} goes on after {before} of {ends}")  # type: ignore[misc]
+    asker.close()
 
 
 def play(side: str, names: Sequence[str], seconds: float, folder: Path) -> bool:
@@ -280,7 +283,7 @@ def play(side: str, names: Sequence[str], seconds: float, folder: Path) -> bool:
         stuck = []
         for client in clients:
             try:
-                catch_up(client, ends)
+                catch_up(client, bootstrap, ends)
             except AssertionError as error:
                 stuck.append(str(error))
             client.finish()
