@@ -196,7 +196,7 @@ class Log(LocalLog):
             segment.append(view)
         except OSError as error:
             if error.errno in DISK_FULL:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error}") from error
+                raise self.environment.refuse_for_room(self.directory, error) from error
             raise self.give_up_directory(error) from error
         self.log_end_offset = last.last_offset + 1
         self._remember_position(first.base_offset, position)

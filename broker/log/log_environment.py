@@ -9,11 +9,14 @@ from typing import NamedTuple
 from odradek.broker.log.open_segments import OpenSegments
 from odradek.broker.log.segment import SUFFIXES, Segment
 from odradek.broker.settings.topic_settings import LogConfig
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.background import Background
 from odradek.world.clock import Clock
 from odradek.world.files import Files
 
 logger = logging.getLogger(__name__)
+
+FULL_DISK_TOLD_EVERY_MS = 60_000
 
 
 class Claims(NamedTuple):
@@ -34,6 +37,7 @@ class LogEnvironment:
         "clock",
         "failed",
         "files",
+        "full_disk_told_ms",
         "lower_checkpoints",
         "open_segments",
         "producer_expiration_ms",
@@ -68,8 +72,17 @@ class LogEnvironment:
         self.lower_checkpoints = lower_checkpoints
         self.producer_expiration_ms = producer_expiration_ms
         self.open_segments = OpenSegments()
+        self.full_disk_told_ms: float | None = None
         self.removals: set[str] = set()
         """Log directories that logs were removed from, which is not on the disk yet for certain."""
+
+    def refuse_for_room(self, directory: str, error: OSError) -> KafkaError:
+        """Make the refusal of records for a log whose disk is full; log it once a minute, however many try again."""
+        now_ms = self.clock.monotonic_ms()
+        if self.full_disk_told_ms is None or now_ms - self.full_disk_told_ms >= FULL_DISK_TOLD_EVERY_MS:
+            self.full_disk_told_ms = now_ms
+            logger.error("%s: the disk is full, records are refused until it has room: %s", directory, error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}")
 
     def new_segment(self, directory: str, base_offset: int, config: LogConfig) -> Segment:
         """Make an empty segment with its files; what a crash left of others by that name goes. Raises OSError."""

@@ -126,7 +126,7 @@ def disk_fills_up(case: BrokerCase) -> Told | None:
         case.way("keep less", "configs alter --topic TOPIC --set retention.ms=…"),
         case.way("see what lies there", f"reassign directories {case.number}"),
     )
-    return Told("runs out of disk", because, "a directory that is full goes offline", ways)
+    return Told("runs out of disk", because, "where the disk is full, records are refused until it has room", ways)
 
 
 @row(

@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from odradek.broker.log.log import Origin
+from odradek.broker.log.log_environment import FULL_DISK_TOLD_EVERY_MS
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.transaction_index import AbortedTransaction, decode_aborted
 from odradek.broker.settings.topic_settings import LogConfig
@@ -14,6 +15,7 @@ from odradek.testing.crashes.machine import TOPIC_IDS, Machine
 from odradek.testing.crashes.run import run_fault_case
 from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import Fault, SimulatedFiles
+from odradek.testing.virtual_clock import ManualClock
 
 
 def test_leader_epochs_wait_for_room_and_hold_the_recovery_point_back() -> None:
@@ -73,6 +75,23 @@ def test_retention_on_a_full_disk_keeps_the_last_segment() -> None:
     files.fault = Fault(files.calls, 1, errno.ENOSPC, what="room")
     assert (delete_old_segments(log, 3), log.closed, log.log_start_offset) == (0, False, 0)
     assert delete_old_segments(log, 3) == 1
+
+
+def test_a_full_disk_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever looked into the broker's log found nothing, while its producers were refused."""
+    files, clock = SimulatedFiles(), ManualClock()
+    log = open_test_log(make_environment(files, clock), clean=True)
+    log.append_as_leader(make_batch([b"1"]), 0)
+    files.fault = Fault(files.calls, 1000, errno.ENOSPC, what="room")
+    for told in (1, 1, 2):
+        with pytest.raises(KafkaError) as refused:
+            log.append_as_leader(make_batch([b"2"]), 0)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert caplog.text.count("the disk is full, records are refused until it has room") == told
+        clock.advance(FULL_DISK_TOLD_EVERY_MS / 2)
+    files.fault = None
+    log.append_as_leader(make_batch([b"2"]), 0)
+    assert log.log_end_offset == 2
 
 
 @pytest.mark.parametrize("seed", range(12))
