@@ -192,7 +192,7 @@ class Chaos:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process that is not merely waiting to be reaped."""
+    """Tell whether there is such a process that is not merely waiting to be reaped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

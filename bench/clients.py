@@ -48,7 +48,7 @@ GOALS = {
 
 
 class Run(NamedTuple):
-    """What one process has measured."""
+    """Figures of one measuring process."""
 
     rate: float
     """Records a second."""
@@ -57,7 +57,7 @@ class Run(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What one process does."""
+    """Work of one measuring process."""
 
     bootstrap: str
     topic: str

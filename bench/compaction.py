@@ -43,7 +43,7 @@ COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=16 <<
 
 
 class Compacted(NamedTuple):
-    """What was found out."""
+    """Figures of one compaction, and of the appends beside it."""
 
     bytes_before: int
     bytes_after: int

@@ -60,7 +60,7 @@ class Turns:
 
 
 class Settings:
-    """Of all logs; changed on the way."""
+    """Settings of all logs alike, changed on the way."""
 
     def __init__(self) -> None:
         self.config = LogConfig(segment_bytes=600, retention_ms=-1, file_delete_delay_ms=3_600_000)
@@ -179,7 +179,7 @@ class Bench:
 
 
 async def rest(seconds: float = 1.0) -> None:
-    """What was begun goes on meanwhile."""
+    """Wait while what was begun goes on."""
     await asyncio.sleep(seconds)
 
 

@@ -90,7 +90,7 @@ KINDS = (
 
 
 def play(kind: Kind, seed: int) -> bool:
-    """Whether all went well; what did not is told and kept."""
+    """Make one run; tell whether all went well. What did not is printed and kept."""
     try:
         wrong = kind.wrong(seed)
     except Exception:  # noqa: BLE001 - whatever ends a run is a finding
@@ -114,7 +114,10 @@ def spend(kind: Kind, first: int, minutes: float) -> int:
 
 
 def fuzz(minutes: float) -> bool:
-    """Whether nothing was found; it prints what it finds, and keeps it beside the inputs that have reached most."""
+    """Fuzz the SASL exchange; tell whether nothing was found.
+
+    It prints what it finds, and keeps it beside the inputs that have reached most.
+    """
     corpus = REPOSITORY / ".cache" / "fuzz-sasl"
     command = [sys.executable, str(FUZZ), "--minutes", str(minutes), "--corpus", str(corpus)]
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode in (0, FUZZ_LACKING)

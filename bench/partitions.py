@@ -1,4 +1,4 @@
-"""What many partitions cost a broker: the time until its logs are open, memory, descriptors.
+"""Cost of many partitions for a broker: the time until its logs are open, memory, descriptors.
 
     python bench/partitions.py [PARTITIONS]
 
@@ -31,7 +31,7 @@ STARTED = re.compile(r"broker \d+ has started")
 
 
 class Cost(NamedTuple):
-    """Of one start. Seconds from the start of the process."""
+    """Cost of one start. Seconds from the start of the process."""
 
     open_seconds: float
     """Until all logs are open."""

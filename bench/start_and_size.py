@@ -80,7 +80,7 @@ def serves(port: int) -> bool:
 
 
 def start_seconds(cluster: UpCluster, directory: Path, broker_id: int) -> float:
-    """Of one more broker."""
+    """Start one more broker; return the seconds until it serves."""
     [port] = free_ports(1)
     file = directory / "server.properties"
     settings = {

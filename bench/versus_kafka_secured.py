@@ -46,7 +46,7 @@ CLIENT = Path(__file__).with_name("steady_client.py")
 
 
 class Broker(NamedTuple):
-    """One of the two."""
+    """Ports of a broker under measurement, ours or Kafka's."""
 
     port: int
     tls_port: int

@@ -1,4 +1,4 @@
-"""What a container runs: one broker, with settings from a properties file and the environment.
+"""Entry point of a container: one broker, with settings from a properties file and the environment.
 
 /etc/odradek/server.properties, when it is mounted, else the server.properties beside this file; then every variable
 KAFKA_NAME, named as in Kafka's own image (KAFKA_LOG_DIRS is log.dirs; two underscores are one, three are a hyphen);
@@ -43,7 +43,7 @@ def properties_file() -> str:
 
 
 def overrides(variables: Mapping[str, str]) -> list[str]:
-    """What the environment says, as key=value, the strongest last."""
+    """Return the settings that the environment gives, as key=value, the strongest last."""
     kafka = [name for name in sorted(variables) if name.startswith(PREFIX) and name not in OF_THE_JVM]
     lines = [line.strip() for line in variables.get("ODRADEK_OVERRIDE", "").splitlines()]
     return [f"{setting_name(name)}={variables[name]}" for name in kafka] + [line for line in lines if line]

@@ -1,4 +1,4 @@
-"""Whether the broker of this container is at work: it answers Metadata, and finds itself in the answer.
+"""Check whether the broker of this container is at work: it answers Metadata, and finds itself in the answer.
 
 It is in the answer when it is registered in ZooKeeper and a controller has told it so. Where listeners want TLS or a
 login, `/ready` at `metrics.port` is asked instead. Exit code 0, or 1 with the reason, which `docker inspect` shows.
@@ -49,7 +49,7 @@ def what_is_wrong(config: BrokerConfig) -> str:
 
 
 def ask_readiness(host: str, port: int) -> str:
-    """What the broker itself says is wrong; "" when nothing is. Raises OSError."""
+    """Return what the broker itself says is wrong; "" when nothing is. Raises OSError."""
     if not port:
         return "metrics.port is not set: where listeners are not PLAINTEXT there is nothing else to ask"
     with socket.create_connection((host or "127.0.0.1", port), TIMEOUT_SECONDS) as connection:

@@ -1,4 +1,4 @@
-"""What this broker knows of the whole cluster, as controllers tell it by UpdateMetadata and LeaderAndIsr.
+"""Metadata of the whole cluster as controllers tell this broker of it by UpdateMetadata and LeaderAndIsr.
 
 Kafka's ZkMetadataCache, with a memory: that a topic is not in it means that this broker does not know the topic, and
 not that the topic is gone. A controller that has just been elected says who lives, then who leads, and the rest only

@@ -249,7 +249,7 @@ def following_sequence(sequence: int, count: int) -> int:
 
 
 class Home:
-    """What the futures of one producer share: the lock of its queues, and the loop that delivers."""
+    """Things that the futures of one producer share: the lock of its queues, and the loop that delivers."""
 
     __slots__ = ("lock", "loop")
 

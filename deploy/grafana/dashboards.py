@@ -279,7 +279,7 @@ def queries() -> list[str]:
 
 
 def dashboard(title: str) -> dict[str, Any]:
-    """One of them, as Grafana wants it."""
+    """Make the dashboard of this title, as Grafana wants it."""
     variables = [
         {"name": name, "type": "query", "query": query, "datasource": SOURCE, "refresh": 2, "multi": True,
          "includeAll": True, "current": {"text": "All", "value": "$__all"}}
