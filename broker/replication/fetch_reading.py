@@ -91,7 +91,6 @@ class PartitionsRead(NamedTuple):
         }
 
 
-NOTHING = PartitionsRead([], 0, False)
 MayRead: TypeAlias = Callable[[CachedPartition], bool] | None
 """Tells whether the one who asks may have a partition; None: any."""
 
@@ -104,7 +103,7 @@ def read_partitions(
     *,
     arrived: bool,
     partitions: Iterable[CachedPartition] | None = None,
-    before: PartitionsRead = NOTHING,
+    before: PartitionsRead | None = None,
 ) -> PartitionsRead:
     """Read each partition in turn while `max_bytes` lasts; the first one that has anything gives one whole batch.
 
@@ -114,11 +113,14 @@ def read_partitions(
     """
     answers = []
     as_follower = parameters.as_follower
-    total, urgent, failed, unconverted = before.total_bytes, before.urgent, before.failed, before.unconverted
-    left = max(parameters.max_bytes - total, 0)
-    first = not total or parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
-    if unconverted and not first:
-        left = min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0))
+    total, left, urgent, failed, unconverted = 0, parameters.max_bytes, False, False, False
+    first = True
+    if before is not None:
+        total, urgent, failed, unconverted = before[1:]
+        left = max(left - total, 0)
+        first = not total or parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
+        if unconverted and not first:
+            left = min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0))
     for wanted in opened.partitions if partitions is None else partitions:
         if may_read is None or may_read(wanted):
             answer = _read_one(replicas, wanted, parameters, left, first)
@@ -153,7 +155,7 @@ def read_partitions(
         urgent, failed = urgent or refused, failed or refused
     if total < parameters.min_bytes and not urgent:
         urgent = any(answer.records and _is_behind(replicas, wanted, parameters) for wanted, answer in answers)
-    if before.answers:
+    if before is not None:
         answers = [*before.answers, *answers]
     return PartitionsRead(answers, total, urgent, failed, unconverted)
 
@@ -169,7 +171,7 @@ def read_in_steps(
 
     Whoever waits for what a follower has got is tried once for each step. Not from within an operation.
     """
-    read = NOTHING
+    read = None
     for first in range(0, len(partitions), AT_ONCE):
         some = partitions[first : first + AT_ONCE]
         replicas.purgatory.hold_touches()
@@ -178,6 +180,7 @@ def read_in_steps(
         finally:
             replicas.purgatory.release_touches()
         yield
+    assert read is not None, "asked to read nothing in steps"
     return read
 
 
