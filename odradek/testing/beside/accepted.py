@@ -1,11 +1,14 @@
 """Differences from Kafka's answers that are wanted, each with its reason.
 
-The first five may hold at any step; the others are of single steps, which name them (`steps.wanted`).
+The first six may hold at any step; the others are of single steps, which name them (`steps.wanted`).
 """
 
 from typing import Final
 
 DEFAULTS: Final = "Ours says of a setting whether it is the default (DescribeConfigs 0); Kafka says of none that it is."
+CONVERTED: Final = (
+    "Kafka converts into as many bytes as it has read, and cuts off what has grown; ours tells all of it."
+)
 UNFORESEEN: Final = (
     "Kafka's handler raised an exception that nobody foresaw (UNKNOWN_SERVER_ERROR); ours has an answer."
 )

@@ -10,7 +10,7 @@ from typing import Any
 from odradek.protocol.connection import framed
 from odradek.protocol.fields import Message, Struct
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request
-from odradek.testing.beside.accepted import DEFAULTS, ELECTED, IN_WORDS, REASONS, REPLACED, UNFORESEEN
+from odradek.testing.beside.accepted import CONVERTED, DEFAULTS, ELECTED, IN_WORDS, REASONS, REPLACED, UNFORESEEN
 from odradek.testing.beside.comparison import differences, plain
 from odradek.testing.beside.steps import Step, Story
 
@@ -21,6 +21,8 @@ NOTHING_COMES_SECONDS = 0.08
 ANSWER_SECONDS = 5.0
 """After so long an answer is missing."""
 NO_ANSWER = "no answer"
+OLD_MESSAGE = 2
+"""Values by which comparison.plain compares a message of the old formats."""
 PAUSE_SECONDS = 0.002
 
 
@@ -255,6 +257,8 @@ class Play:
                 reason = REASONS.get(step.wanted, "")
                 if path.endswith("error_message") and not theirs:
                     reason = IN_WORDS
+                elif step.api == "Fetch" and path.endswith("records") and _goes_on(theirs, our):
+                    reason = CONVERTED
                 elif path.endswith("is_default"):
                     reason = DEFAULTS
                 elif failed(kafka):
@@ -264,6 +268,11 @@ class Play:
                 elif self._story.by_chance and step.api == "JoinGroup" and path in ("leader", "members"):
                     reason = ELECTED
                 yield Difference(*where, reason, path, theirs, our)
+
+
+def _goes_on(theirs: list[Any], ours: list[Any]) -> bool:
+    """Tell whether ours are messages of an old format, as Kafka's are, and go on where those end."""
+    return bool(theirs) and theirs == ours[: len(theirs)] and len(ours[-1]) == OLD_MESSAGE
 
 
 def failed(answer: Any) -> bool:
