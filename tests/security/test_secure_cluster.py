@@ -205,7 +205,9 @@ def test_users_says_what_is_wrong(
 
 
 def test_nobody_else(cluster: UpCluster) -> None:
-    look = settings(cluster)
+    patience = int(PATIENCE_SECONDS * 1000)
+    limits = {"request_timeout_ms": patience, "socket_connection_setup_timeout_ms": patience}
+    look = settings(cluster) | limits | {"default_api_timeout_ms": patience}
     for change, said in (
         ({"sasl_plain_password": "wrong"}, "invalid credentials with SASL mechanism SCRAM-SHA-512"),
         ({"sasl_plain_username": "nobody"}, "invalid credentials with SASL mechanism SCRAM-SHA-512"),
