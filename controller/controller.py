@@ -79,8 +79,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CALLS_QUEUED_MAX = 10_000
-ELECTION_RETRY_MS = 5_000
 """Requests that may wait for the controller; further ones are told to come back (REQUEST_TIMED_OUT)."""
+ELECTION_RETRY_MS = 5_000
+"""Pause after which a broker stands again whose election failed at a `/controller_epoch` that cannot be read."""
 
 
 class Controller:
