@@ -22,7 +22,9 @@ from odradek.protocol.records import (
 from odradek.protocol.steps import STEP_RECORDS, Steps
 
 RECORDS_MAX: Final = 1_000_000
-"""Most records of one batch: each takes a hundred bytes of memory, and seven of what a batch decompresses to."""
+"""Most records of one batch: each takes a hundred bytes of memory."""
+LEAST_RECORD_BYTES: Final = 7
+"""Size of a record without key, value and headers."""
 
 
 def decode_in_steps(batch: Buffer, at: int, header: BatchHeader, decompressed_limit: int) -> Steps[Columns]:
@@ -31,11 +33,13 @@ def decode_in_steps(batch: Buffer, at: int, header: BatchHeader, decompressed_li
     Raises CorruptBatch; that is BatchTooLarge for more than RECORDS_MAX records or than decompresses to the limit.
     """
     stored = stored_section(batch, at, header)
-    if header.record_count > RECORDS_MAX:
-        raise BatchTooLarge(at, f"{header.record_count} records, at most {RECORDS_MAX} are taken apart")
     columns = Columns([], [], [], [])
     try:
         section = yield from compression.decompress_in_steps(header.codec, stored, decompressed_limit)
+        if header.record_count * LEAST_RECORD_BYTES > len(section):
+            raise MalformedMessage(f"{header.record_count} of them in {len(section)} bytes")
+        if header.record_count > RECORDS_MAX:
+            raise BatchTooLarge(at, f"{header.record_count} records, at most {RECORDS_MAX} are taken apart")
         position, left = 0, header.record_count
         while left > STEP_RECORDS:
             end = _end_of(section, position, STEP_RECORDS)
@@ -45,6 +49,8 @@ def decode_in_steps(batch: Buffer, at: int, header: BatchHeader, decompressed_li
         _decode(columns, section[position:], left, header)
     except compression.DecompressesTooLarge as error:
         raise BatchTooLarge(at, f"records: {error}") from None
+    except BatchTooLarge:
+        raise
     except (IndexError, MalformedMessage) as error:
         raise CorruptBatch(at, f"records: {error}") from None
     if header.is_log_append_time:

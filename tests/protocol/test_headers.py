@@ -145,9 +145,10 @@ def test_a_version_we_do_not_have_and_bytes_left_over() -> None:
 
 def test_headers_leave_nothing_behind_for_versions_that_nobody_has() -> None:
     """A peer can send any version: what is kept for each of them would be its to fill."""
+    decode_request_header(b"\0\x12\0\0\0\0\0\1\0\0\0")
     before = flexible_from.cache_info().currsize
     for version in range(1000):
         decode_request_header(version.to_bytes(2, "big").join([b"\0\x12", b"\0\0\0\1\0\0\0"]))
-    assert flexible_from.cache_info().currsize <= max(before, 1)
+    assert flexible_from.cache_info().currsize == before
     with pytest.raises(MalformedMessage):
         decode_request_header(bytes.fromhex("0007 ffff 00000001 0000"))

@@ -33,9 +33,13 @@ def admin(address: str, user: str, password: str, options: str = "") -> odradek.
 
 
 def comes_in(address: str, token: Any) -> bool:
-    with admin(address, token.token_id, token.password, "tokenauth=true") as by_token:
+    return is_let_in(address, token.token_id, token.password, "tokenauth=true")
+
+
+def is_let_in(address: str, name: str, password: str, more: str = "") -> bool:
+    with admin(address, name, password, more) as client:
         try:
-            by_token.list_topics()
+            client.list_topics()
         except odradek.KafkaError as error:
             assert "credentials" in str(error) or "tokenId" in str(error), error
             return False
@@ -50,6 +54,8 @@ def test_tokens_of_either_broker_are_both_brokers(new_stage: Callable[..., Stage
     alice = odradek.UserScramCredentialUpsertion("alice", odradek.ScramMechanism.SCRAM_SHA_256, "secret")
     with odradek.KafkaAdminClient(bootstrap_servers=stages[0].address) as anybody:
         anybody.alter_user_scram_credentials([alice])
+    for address in addresses:
+        wait_until(lambda: is_let_in(address, "alice", "secret"), "the credential that the other broker took")  # noqa: B023
     for made_by, other in ((addresses[0], addresses[1]), (addresses[1], addresses[0])):
         with admin(made_by, "alice", "secret") as there, admin(other, "alice", "secret") as here:
             token = there.create_delegation_token(["User:bob"])
