@@ -146,7 +146,7 @@ class Connection:
                 answer.set_result(one.message)
 
     def _timed_out(self, name: str, timeout_ms: float) -> None:
-        self._break(RequestTimedOut(self.address, f"no answer to {name} within {timeout_ms:g} ms"))
+        self._break(RequestTimedOut(self.address, f"no answer to {name} within {timeout_ms:.0f} ms"))
 
     def _break(self, error: BrokerUnreachable) -> None:
         if self.closed:
@@ -207,7 +207,7 @@ async def _opened(
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             raise
-        raise BrokerUnreachable(address, f"no connection within {timeout_ms:g} ms") from None
+        raise BrokerUnreachable(address, f"no connection within {timeout_ms:.0f} ms") from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
         raise BrokerUnreachable(address, f"cannot connect: {reason}") from error

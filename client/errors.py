@@ -73,7 +73,8 @@ class NoBrokerReachable(BrokerUnreachable):
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         tried = "; ".join(dict.fromkeys(reasons.values()))
-        super().__init__(", ".join(reasons), f"not reachable ({tried}). Is the cluster up, is the address right?")
+        question = "Is the cluster up, are address and security.protocol right?"
+        super().__init__(", ".join(reasons), f"not reachable ({tried}). {question}")
 
 
 class RequestTimedOut(BrokerUnreachable):

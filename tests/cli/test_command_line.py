@@ -150,7 +150,7 @@ def test_no_cluster_is_one_line_and_1_at_once(
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
         f"odradek: broker {dead_address}: not reachable (cannot connect: Connection refused). "
-        "Is the cluster up, is the address right?"
+        "Is the cluster up, are address and security.protocol right?"
     )
 
 
