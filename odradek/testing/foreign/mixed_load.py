@@ -16,6 +16,8 @@ GROUPS = ("readers", "writers", "others")
 RECORDS = 40
 LEADER_ALONE = 1
 """acks"""
+BATCHES_FOR_NOBODY = 8
+"""Batches that a leader takes before it dies, of which its follower may get some but not all."""
 
 
 @dataclass
@@ -84,13 +86,15 @@ class MixedLoad:
     def diverge(self, leader: int, follower: int) -> None:
         """The leader takes what nobody else gets, with acks=1, and dies. Only these two brokers may run.
 
-        The first batch may reach the follower in the answer to the fetch that waits for it; the second cannot.
+        The first batches may reach the follower in the answer to the fetch that waits for them: Kafka looks after that
+        when it has answered the producer. The last cannot.
         """
         topic = f"sequenced-{leader}"
         address, producer = self.cluster.stages[leader].address, self.producers[topic]
         end_offset = producer.sequence
         self.cluster.pause(follower)
-        for sequence in (end_offset, end_offset + 4):
+        beyond = range(end_offset, end_offset + 4 * BATCHES_FOR_NOBODY, 4)
+        for sequence in beyond:
             batch = producer.batch(sequence, 4)
             assert produce_batch(address, topic, batch, acks=LEADER_ALONE) == (ErrorCode.NONE, sequence)
         self.cluster.kill(leader)
@@ -98,9 +102,9 @@ class MixedLoad:
         self.cluster.wait_controller(follower)
         self.cluster.wait_in_sync()
         left = len(read(self.cluster.stages[follower].address, [topic])[topic]) - end_offset
-        assert left in (0, 4), left
-        if left:
-            producer.sent.append((end_offset, 4, end_offset))
+        assert left % 4 == 0 and left < len(beyond) * 4, left
+        for sequence in beyond[: left // 4]:
+            producer.sent.append((sequence, 4, sequence))
             producer.sequence += 4
 
     def check_files(self) -> None:
