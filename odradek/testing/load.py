@@ -32,6 +32,7 @@ ASKED_AGAIN = {
     KafkaError.NOT_CONTROLLER,
     KafkaError.NOT_COORDINATOR,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.REQUEST_TIMED_OUT,
 }
 """What is said while leaders move and brokers come back: clients ask again, single calls of librdkafka do not."""
