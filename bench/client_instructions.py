@@ -8,12 +8,11 @@ difference between FEW and MANY readings of the same bytes is theirs alone. Abou
 """
 
 import argparse
-import os
-import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from instructions import counted
 
 HERE = Path(__file__).resolve().parent
 FEW, MANY = 2, 22
@@ -74,18 +73,6 @@ def read(client: str, size: int, times: int) -> None:
         assert READERS[client](data) == count
 
 
-def counted(client: str, size: int, times: int, path: Path) -> int:
-    """Return the instructions of a process that reads, with `path` as its PYTHONPATH."""
-    command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
-    command += [sys.executable, __file__, "--here", client, str(size), str(times)]
-    environment = os.environ | {"PYTHONPATH": str(path), "PYTHONHASHSEED": "0"}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
-    found = re.search(r"I +refs: +([\d,]+)", said)
-    if found is None:
-        raise SystemExit(f"valgrind counted nothing:\n{said}")
-    return int(found[1].replace(",", ""))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compiled", type=Path, metavar="TREE", help="a checkout with compiled modules")
@@ -101,7 +88,8 @@ def main() -> int:
     for size in SIZES:
         records = answer(size)[1]
         for name, client, path in rows:
-            few, many = (counted(client, size, times, path) for times in (FEW, MANY))
+            program = [__file__, "--here", client, str(size)]
+            few, many = (counted([*program, str(times)], str(path)) for times in (FEW, MANY))
             print(f"{size:5} B  {name:18} {(many - few) / (MANY - FEW) / records:8,.0f} for a record", flush=True)
     return 0
 

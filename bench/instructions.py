@@ -59,26 +59,28 @@ def play(row: str, times: int) -> None:
     run_virtual(main)
 
 
-def counted(row: str, times: int, path: str) -> int:
-    """Return the instructions of a process that plays a row, with `path` as its PYTHONPATH."""
-    command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
-    command += [sys.executable, __file__, row, str(times)]
+def counted(program: list[str], path: str) -> int:
+    """Return the instructions of a Python program with its arguments, with `path` as its PYTHONPATH."""
+    command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", sys.executable]
     environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
+    said = subprocess.run([*command, *program], env=environment, capture_output=True, text=True, check=True).stderr
     found = re.search(r"I +refs: +([\d,]+)", said)
     if found is None:
         raise SystemExit(f"valgrind counted nothing:\n{said}")
     return int(found[1].replace(",", ""))
 
 
+def per_request(row: str, path: str) -> float:
+    """Return the instructions for one request of a row, with `path` as the PYTHONPATH."""
+    few, many = (counted([__file__, row, str(times)], path) for times in (FEW, MANY))
+    return (many - few) / (MANY - FEW)
+
+
 def main() -> int:
     met = True
     print(f"{'instructions':14} {'odradek':>12} {'unmeasured':>12}   {'ratio':>6}", flush=True)
     for row in ROWS:
-        ours, theirs = (
-            (counted(row, MANY, path) - counted(row, FEW, path)) / (MANY - FEW)
-            for path in (str(HERE.parent), f"{HERE / 'unmeasured'}:{HERE.parent}")
-        )
+        ours, theirs = (per_request(row, path) for path in (str(HERE.parent), f"{HERE / 'unmeasured'}:{HERE.parent}"))
         good = ours / theirs <= WATCHING_COSTS
         verdict = f"goal <= {WATCHING_COSTS}  {'met' if good else 'MISSED'}"
         print(f"{row:14} {ours:12,.0f} {theirs:12,.0f}   {ours / theirs:6.3f}   {verdict}", flush=True)
