@@ -37,7 +37,7 @@ demo: setup
 
 # More at a time than there are processors: what starts brokers begins, and mostly waits for sessions to expire; the
 # others fill the gaps.
-WORKERS ?= 5
+WORKERS ?= 7
 test: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint pytest
 

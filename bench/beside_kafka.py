@@ -20,7 +20,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +28,10 @@ from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.protocol.fields import Message, Struct
 from odradek.protocol.headers import API_NAMES, message_classes
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
+from odradek.testing.beside.playing import prepare
 from odradek.testing.foreign.kafka_jars import kafka_jars
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.stage import Stage
-from odradek.testing.patience import wait_until
 from odradek.testing.plausible_requests import PlausibleRequests
 
 JARS = Path(__file__).resolve().parent.parent / ".cache" / "kafka-3.9"
@@ -186,34 +181,12 @@ def differences(first: Any, second: Any, pairs: Pairs, version: int, path: str =
         yield path, first, second
 
 
-def prepare(broker: Broker) -> None:
-    """Create the topics that requests are about, and wait until there are coordinators and ids of producers."""
-    compacted = [CreatableTopicConfig(name="cleanup.policy", value="compact")]
-    topics = [
-        CreatableTopic(name="t", num_partitions=2, replication_factor=1),
-        CreatableTopic(name="compacted", num_partitions=1, replication_factor=1, configs=compacted),
-    ]
-    broker.ask(CreateTopicsRequest(topics=topics, timeout_ms=5000), 5)
-    for question, version in (
-        (FindCoordinatorRequest(key="g", key_type=0), 2),
-        (FindCoordinatorRequest(key="tx", key_type=1), 2),
-        (OffsetFetchRequest(group_id="g", topics=None), 5),
-        (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1),
-        (InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000), 1),
-    ):
-        wait_until(partial(_answers, broker, question, version), f"{type(question).__name__} is answered")
-
-
-def _answers(broker: Broker, question: Message, version: int) -> bool:
-    return bool(broker.ask(question, version).error_code == 0)
-
-
 def compare(kafka: Broker, ours: Broker, seed: int, requests: int, apis: set[str]) -> Counter[tuple[str, str]]:
     """Put the requests to both; returns how often each kind differed."""
     found: Counter[tuple[str, str]] = Counter()
     served, served_by_us = kafka.served(), ours.served()
     for broker in (kafka, ours):
-        prepare(broker)
+        prepare(broker.ask)
     plausible, pairs = PlausibleRequests(seed, oddity=0.03), Pairs()
     choose = random.Random(seed)
     keys = [key for key in sorted(served.keys() & served_by_us.keys()) if not apis or API_NAMES[key] in apis]

@@ -35,7 +35,7 @@ TROUBLE_IN_LOGS = ("Traceback", "never retrieved", "AssertionError")
 
 
 class Member(threading.Thread):
-    """One consumer of the group: from the committed offsets on it must be given every offset, one after the other."""
+    """Consumer of the group: from the committed offsets on it must be given every offset, one after the other."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__()

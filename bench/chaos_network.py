@@ -185,7 +185,7 @@ class Faults:
         return name
 
     def mute(self) -> str:
-        """Nobody hears a broker, which hears everybody."""
+        """Let nobody hear a broker, which hears everybody."""
         name = self.random.choice(BROKERS)
         for other in self.hosts.names:
             if other != name:

@@ -1,17 +1,26 @@
-"""Instructions of a consumer for each record, counted by valgrind: the same on a busy machine as on a quiet one.
+"""Instructions of a client for each record, counted by valgrind: the same on a busy machine as on a quiet one.
 
-    python bench/client_instructions.py [--compiled TREE]
+    python bench/client_instructions.py [--compiled TREE] [--whole]
 
 From the bytes of a fetch's answer to the records that the application gets, ours and aiokafka's, each with checksums
 and at most 500 at a time: batches of 16 kB, as producers make them by default. What the socket costs is not in it. The
 difference between FEW and MANY readings of the same bytes is theirs alone. About two minutes of processor time.
+
+With `--whole` it is the whole of a client instead, sockets and threads and all, at the work of bench/clients.py and
+beside confluent-kafka too: a delivery report for each record that is sent, key, value and offset of each that is read.
+Batches are filled by a longer linger, since valgrind makes clients fifty times slower; what the kernel does for them is
+not counted. About eight minutes of processor time.
 """
 
 import argparse
 import sys
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+from client_work import OURS_AIO, Task, produce_odradek
+from clients import create_topic
 from instructions import counted
 
 HERE = Path(__file__).resolve().parent
@@ -63,6 +72,10 @@ def read_aiokafka(data: bytes) -> int:
     return int(found.next_fetch_offset)
 
 
+WHOLE = (OURS_AIO, AIOKAFKA, OURS, "confluent-kafka")
+WHOLE_RECORDS = {"produce": (1_200, 4_800), "batches": (6_000, 24_000)}
+"""Few and many records of a work."""
+FILLING_LINGER_MS = 1_000
 READERS: dict[str, Callable[[bytes], int]] = {OURS: read_ours, AIOKAFKA: read_aiokafka}
 
 
@@ -73,14 +86,43 @@ def read(client: str, size: int, times: int) -> None:
         assert READERS[client](data) == count
 
 
+def whole(work: str, client: str, size: int, records: int, bootstrap: str, path: str) -> int:
+    """Return the instructions of a process that does some work of bench/clients.py."""
+    topic = f"instructions-{time.time_ns()}"
+    create_topic(bootstrap, topic)
+    if work != "produce":
+        produce_odradek(Task(bootstrap, topic, records - 1, size))  # and a warm one
+    task = Task(bootstrap, topic, records, size, FILLING_LINGER_MS)
+    return counted([str(HERE / "client_work.py"), client, work, *map(str, task)], path)
+
+
+def print_whole(compiled: Path | None) -> None:
+    from odradek.testing.up import UpCluster
+
+    rows = [(client, client, HERE.parent) for client in WHOLE]
+    if compiled:
+        rows += [(f"{client} compiled", client, compiled.resolve()) for client in (OURS_AIO, OURS)]
+    with tempfile.TemporaryDirectory() as folder, UpCluster(Path(folder) / "cluster", brokers=1) as cluster:
+        for work, (few, many) in WHOLE_RECORDS.items():
+            for size in SIZES:
+                for name, client, path in rows:
+                    counts = [whole(work, client, size, each, cluster.bootstrap, str(path)) for each in (few, many)]
+                    each = (counts[1] - counts[0]) / (many - few)
+                    print(f"{work:8} {size:5} B  {name:22} {each:8,.0f} for a record", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compiled", type=Path, metavar="TREE", help="a checkout with compiled modules")
+    parser.add_argument("--whole", action="store_true", help="whole clients, at the work of bench/clients.py")
     parser.add_argument("--here", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
         client, size, times = options.here
         read(client, int(size), int(times))
+        return 0
+    if options.whole:
+        print_whole(options.compiled)
         return 0
     rows = [(OURS, OURS, HERE.parent), (AIOKAFKA, AIOKAFKA, HERE.parent)]
     if options.compiled:

@@ -68,7 +68,7 @@ def fill(log: Log, size_bytes: int, keys: int) -> None:
 
 
 def _signal_child(number: int) -> None:
-    """To the only child, if it has not ended."""
+    """Send a signal to the only child, if it has not ended."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     for child in children:
         with contextlib.suppress(ProcessLookupError):
@@ -76,7 +76,7 @@ def _signal_child(number: int) -> None:
 
 
 async def _appends_per_second(log: Log, seconds: float) -> float:
-    """In bursts, so that the disk's own pace does not come into it."""
+    """Append in bursts, so that the disk's own pace does not come into it."""
     batch = encode_batch(0, [1], [None], [bytes(1000)])
     began, count, busy = time.perf_counter(), 0, 0.0
     while time.perf_counter() - began < seconds:
@@ -124,7 +124,7 @@ async def _measure(directory: Path, megabytes: int, keys: int) -> Compacted:
 
 
 def measure(megabytes: int, keys: int) -> Compacted:
-    """To be called in a process that has had no larger child: the peak is that of all its children."""
+    """Measure one; call it in a process that has had no larger child: the peak is that of all its children."""
     with tempfile.TemporaryDirectory(prefix="compaction-") as directory:
         return asyncio.run(_measure(Path(directory), megabytes, keys))
 

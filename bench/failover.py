@@ -1,4 +1,4 @@
-"""How long writes pause when a broker dies: one SIGKILL after another under acks=all load, each figure from its kill.
+"""Pause of writes when a broker dies: one SIGKILL after another under acks=all load, each figure from its kill.
 
     python bench/failover.py [--kills 4]
 

@@ -70,7 +70,7 @@ SETTINGS = {
 
 
 class Client:
-    """One of the programs, and what it has said."""
+    """A client's program, and what it has said."""
 
     def __init__(self, name: str, command: Sequence[str], bootstrap: str, log: Path) -> None:
         self.name, self.target = name, f"bills-{name}"

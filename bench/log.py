@@ -33,7 +33,7 @@ OPEN_GOAL_SECONDS, MEMORY_GOAL_MB, BESIDE_GOAL = 3.0, 200, 0.7
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table. `goal` is for the ratio where there is one, else for the figure."""
+    """Line of the table. `goal` is for the ratio where there is one, else for the figure."""
 
     name: str
     value: float

@@ -1,4 +1,5 @@
-"""What `bench/log.py` measures of the log in its own process: appending, reading, recovery, each beside a bare loop.
+"""Measurements of the log that `bench/log.py` makes in a process: appending, reading, recovery, each beside a bare
+loop.
 
 `python bench/log_alone.py DIRECTORY LOGS BYTES BATCH_BYTES` writes logs and is killed: what a recovery then finds.
 """
@@ -43,7 +44,7 @@ TOPIC = "measured"
 
 
 class Pair(NamedTuple):
-    """One measurement of the log and one of the bare loop, one after the other: bytes or calls a second."""
+    """Measurements of the log and of the bare loop, one after the other: bytes or calls a second."""
 
     log: float
     bare: float
@@ -126,7 +127,8 @@ def _send_files(paths: list[str], target: int) -> None:
 
 
 def _send_log(log: Log, batch_bytes: int, target: int) -> None:
-    """As a consumer reads it: answers of at most a megabyte, each beginning where the last whole batch ended."""
+    """Send the log as a consumer reads it: answers of at most a megabyte, each beginning where the last whole batch
+    ended."""
     offset, end = 0, log.log_end_offset
     while offset < end:
         records = log.read(offset, PIECE_BYTES, end, whole_first_batch=True).records

@@ -1,4 +1,4 @@
-"""How long what a broker does to its logs from time to time holds the loop up: measured against a goal.
+"""Chores of a broker's logs, and how long they hold the loop up: measured against a goal.
 
     python bench/log_chores.py [--logs 2000] [--move-mb 64] [--directory DIR]
 
@@ -118,7 +118,7 @@ class Bench:
         await self.measure("nothing", lambda: None, rest)
         await self.measure("recovery points", points.write_recovery_points, rest)
         await self.measure("log starts", points.write_log_starts, rest)
-        await self.measure("high watermarks", lambda: points.write_high_watermarks(watermarks), rest)
+        await self.measure("high watermarks", lambda: points.write_high_watermarks(watermarks.get), rest)
         await self.measure("producers", maintenance._expire_producers, rest)
         await self.measure("settings of the broker", self.logs.configure_all, rest)
         await self.measure("retention, nothing to do", maintenance._apply_retention, rest)

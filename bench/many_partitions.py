@@ -58,7 +58,7 @@ GOALS = {
 
 
 class Row(NamedTuple):
-    """One phase, as it is printed."""
+    """Figures of a phase, as they are printed."""
 
     name: str
     seconds: float

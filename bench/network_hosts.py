@@ -17,7 +17,7 @@ LINK = "eth0"
 
 
 class NoNamespaces(OSError):  # noqa: N818 - a sentence for a person
-    """This kernel, or this user, has no network namespaces."""
+    """The kernel has no network namespaces, or not for this user."""
 
 
 def run(*command: str) -> None:

@@ -22,7 +22,8 @@ from odradek.broker.requests.registry import SERVED
 from odradek.testing.crashes.run import run_case, run_fault_case
 from odradek.testing.mutated_requests import mutate
 from odradek.testing.seeds import corpus, remember
-from odradek.testing.simulation.run import simulate, varied_plan
+from odradek.testing.simulation.plans import varied_plan
+from odradek.testing.simulation.run import simulate
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CHAOS = Path(__file__).with_name("chaos.py")
@@ -36,7 +37,7 @@ LINES = 60
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of run, by the name of its file of seeds."""
+    """Kind of run, by the name of its file of seeds."""
 
     name: str
     wrong: Callable[[int], str]
@@ -102,7 +103,7 @@ def play(kind: Kind, seed: int) -> bool:
 
 
 def spend(kind: Kind, first: int, minutes: float) -> int:
-    """How many runs have failed."""
+    """Run known seeds, and new ones from `first` on until the time is up; return how many runs have failed."""
     known = [int(seed) for (seed,) in corpus(kind.name)] if kind in CHAOTIC else []
     failed = sum(not play(kind, seed) for seed in known)
     end, seed = time.monotonic() + 60 * minutes, first

@@ -127,7 +127,7 @@ def all_in_sync(admin: AdminClient) -> bool:
 
 
 def bills(bootstrap: str) -> Counter[str]:
-    """How often each order was billed."""
+    """Count how often each order was billed."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "isolation.level": "read_committed"})
     found: Counter[str] = Counter()
     for partition in range(PARTITIONS):

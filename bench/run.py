@@ -46,7 +46,7 @@ PROCESSOR = "processor ms"
 
 
 class Row(NamedTuple):
-    """One line of the table: what is run, and the figures that are read from its output."""
+    """Line of the table: what is run, and the figures that are read from its output."""
 
     name: str
     program: str

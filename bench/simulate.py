@@ -1,7 +1,7 @@
 """Runs the simulation for many seeds and prints those that fail.
 
-    python bench/simulate.py --seeds 0-1000 [--faults kill,isolate] [--seconds 15] [--rolling] [--first] [--shrink]
-        [--show]
+    python bench/simulate.py --seeds 0-1000 [--faults kill,isolate] [--seconds 15] [--brokers 3] [--rolling] [--first]
+        [--shrink] [--show]
 
 Without `--faults` and `--seconds` half of the plans are short with all kinds of faults, half long with a few kinds.
 A failing run prints its seed, what went wrong and the end of its transcript (`--show`: all of it). So does one that
@@ -11,17 +11,21 @@ timeline.
 """
 
 import argparse
+import gc
 import os
 import signal
 import sys
 import time
 import traceback
 
-from odradek.testing.simulation.run import ROLLING, Plan, simulate, varied_plan
+from odradek.testing.simulation.plans import ROLLING, Plan, varied_plan
+from odradek.testing.simulation.run import simulate
 from odradek.testing.simulation.shrinking import shrink, timeline
 
 LINES = 60
 LIMIT_S = 60
+ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
+"""Python's 700 cost a few percent of each run."""
 
 
 def too_long(*_: object) -> None:
@@ -33,6 +37,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="0-20", help="first-last, the last not included, or one seed")
     parser.add_argument("--faults", default="", help="names, separated by commas; empty: all")
     parser.add_argument("--seconds", type=float, help="virtual time under faults; 15 with --faults")
+    parser.add_argument("--brokers", type=int, default=3, help="with --faults or --seconds: so many")
     parser.add_argument("--rolling", action="store_true", help="with --faults: small segments that are compacted")
     parser.add_argument("--first", action="store_true", help="stop at the first run that fails")
     parser.add_argument("--shrink", action="store_true", help="cut each that fails down to what it needs")
@@ -43,6 +48,8 @@ def main() -> int:
     began, failed, virtual_s = time.process_time(), [], 0.0
     seeds = range(int(first), int(last) if last else int(first) + 1)
     signal.signal(signal.SIGVTALRM, too_long)
+    gc.freeze()
+    gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
     for seed in seeds:
         if failed and given.first:
             break
@@ -50,7 +57,8 @@ def main() -> int:
         varied = not kinds and given.seconds is None
         try:
             settings = ROLLING if given.rolling else {}
-            plan = varied_plan(seed) if varied else Plan(seed, kinds, given.seconds or 15.0, settings=settings)
+            drawn = Plan(seed, kinds, given.seconds or 15.0, settings=settings, brokers=given.brokers)
+            plan = varied_plan(seed) if varied else drawn
             report = simulate(plan)
         except Exception:  # noqa: BLE001 - whatever ends a run is a finding
             failed.append(seed)

@@ -1,4 +1,4 @@
-"""How long a cluster and a broker take to start, and what they take of the machine: measured against goals.
+"""Time that a cluster and a broker take to start, and what they take of the machine: measured against goals.
 
     python bench/start_and_size.py [--idle-seconds 20] [--rounds 3]
 
@@ -64,7 +64,7 @@ def wait(condition: Callable[[], bool], what: str) -> None:
 
 @contextlib.contextmanager
 def started_cluster(directory: Path) -> Iterator[tuple[UpCluster, float]]:
-    """And the seconds until it said `ready`."""
+    """Start a cluster; give it and the seconds until it said `ready`."""
     cluster = UpCluster(directory, BROKERS)
     began = time.monotonic()
     with cluster:

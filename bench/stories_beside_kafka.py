@@ -25,6 +25,7 @@ from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.beside.drawn_stories import DRAWN
 from odradek.testing.beside.playing import EVERY_PLAY, SETTINGS, SUBJECTS, play_all, prepare
 from odradek.testing.foreign.kafka_jars import kafka_jars
+from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.stage import Stage
 
 JARS = Path(__file__).resolve().parent.parent / ".cache" / "kafka-3.9"
@@ -70,7 +71,8 @@ async def main() -> int:
             stages[0].kafka()
             stages[1].odradek()
             for stage in stages:
-                prepare(stage.address)
+                with RawConnection(stage.address) as connection:
+                    prepare(connection.ask)
             good = report(stages, given)
         finally:
             for stage in stages:

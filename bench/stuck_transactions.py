@@ -21,7 +21,13 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.protocol.messages.fetch import CONSUMER_REPLICA_ID
+from odradek.protocol.messages.list_offsets import (
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.load import QUIET, read_to_the_end
 from odradek.testing.up import UpCluster
@@ -29,7 +35,6 @@ from odradek.testing.up import UpCluster
 TOPIC, PARTITIONS, PRODUCERS = "stuck", 6, 4
 TRANSACTION_TIMEOUT_SECONDS = 5
 CLEANUP_SECONDS = 1
-LATEST, CONSUMER = -1, -1
 UNCOMMITTED, COMMITTED = 0, 1
 OVERRIDES = (f"transaction.abort.timed.out.transaction.cleanup.interval.ms={CLEANUP_SECONDS * 1000}",)
 WARM_UP_TRANSACTIONS = 200
@@ -82,10 +87,12 @@ def kill_in_the_middle(cluster: UpCluster, round_number: int) -> None:
 
 
 def ends(address: str, isolation: int) -> list[int]:
-    """By partition: the high watermark, or the last stable offset; -1 while it is not served."""
-    partitions = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(PARTITIONS)]
+    """Return each partition's high watermark, or its last stable offset; -1 while it is not served."""
+    partitions = [
+        ListOffsetsPartition(partition_index=index, timestamp=LATEST_TIMESTAMP) for index in range(PARTITIONS)
+    ]
     topics = [ListOffsetsTopic(name=TOPIC, partitions=partitions)]
-    request = ListOffsetsRequest(replica_id=CONSUMER, isolation_level=isolation, topics=topics)
+    request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, isolation_level=isolation, topics=topics)
     with RawConnection(address) as connection:
         (topic,) = connection.ask(request, 5).topics
     answered = {one.partition_index: -1 if one.error_code else one.offset for one in topic.partitions}

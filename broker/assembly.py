@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from odradek.broker.cluster.broker_client import BrokerClient, BrokerClients
 from odradek.broker.cluster.connection_setup import ConnectionSetup
 from odradek.broker.cluster.identity import Identity
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.cluster.topic_creation import TopicCreation
 from odradek.broker.config import BrokerConfig
@@ -18,7 +18,7 @@ from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.metrics.request_metrics import RequestMetrics
-from odradek.broker.network.server import SocketServer
+from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.quotas.client_quotas import ClientQuotas
@@ -48,6 +48,7 @@ from odradek.broker.transactions.transaction_verification import TransactionVeri
 from odradek.broker.world import World
 from odradek.controller.channel_manager import BrokerChannels
 from odradek.controller.controller import Controller
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.store import Store
 
@@ -138,10 +139,10 @@ def assemble(
     journal = Journal(world.clock.now_ms)
     parts = Parts(config, world, store, identity, logs, MetadataCache(), sockets.purgatory, journal, tasks)
     elections = CoordinatorElections()
-    replicas, fetchers, throttling, altering, controller_requests = replication(parts, elections)
-    groups, transactions, markers, partition_counts = coordination(parts, replicas, elections)
+    replicas, fetchers, throttling, altering, controller_requests = make_replication(parts, elections)
+    groups, transactions, markers, partition_counts = make_coordination(parts, replicas, elections)
     controller_requests.topics_deleted = dynamic.forget
-    quotas, authorizer, tokens = admission(parts)
+    quotas, authorizer, tokens = make_admission(parts)
     sockets.address_rates = ConnectionRates(world.clock, quotas.windows)
     creation = TopicCreation(store, parts.metadata, lambda: dynamic.config, world.random)
     services = Services(
@@ -169,7 +170,7 @@ def assemble(
         ),
         authorizer=authorizer,
         tokens=tokens,
-        controller=_controller(parts),
+        controller=_make_controller(parts),
         journal=journal,
         request_metrics=RequestMetrics(),
         quotas=quotas,
@@ -177,7 +178,7 @@ def assemble(
         learn_topic_settings=dynamic.learn,
         auto_create_topic=creation.create,
     )
-    dispatcher = _dispatcher(services, Throttled(quotas, world.processor_ms))
+    dispatcher = _make_dispatcher(services, Throttled(quotas, world.processor_ms))
     return Assembly(services, parts.client, fetchers, throttling, altering, markers, dispatcher, partition_counts)
 
 
@@ -187,10 +188,10 @@ def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServ
     return SocketServer(world.network, world.clock, tasks, timers, Purgatory(timers), config)
 
 
-def replication(parts: Parts, elections: CoordinatorElections) -> Replication:
+def make_replication(parts: Parts, elections: CoordinatorElections) -> Replication:
     """Make what holds and copies partitions; `elections` hears which of the coordinators' this broker leads."""
     config, clock, broker_id = parts.config, parts.world.clock, parts.identity.broker_id
-    throttling = _throttling(config, parts.world)
+    throttling = _make_throttling(config, parts.world)
     criteria = IsrCriteria(config.replica_lag_time_max_ms, parts.metadata.is_alive)
     replicas = ReplicaManager(broker_id, parts.logs, clock, parts.purgatory, criteria, throttling)
     replicas.exists = lambda topic, index: parts.metadata.partition(topic, index) is not None
@@ -213,7 +214,7 @@ def replication(parts: Parts, elections: CoordinatorElections) -> Replication:
     return Replication(replicas, fetchers, throttling, altering, controller_requests)
 
 
-def coordination(parts: Parts, replicas: ReplicaManager, elections: CoordinatorElections) -> Coordination:
+def make_coordination(parts: Parts, replicas: ReplicaManager, elections: CoordinatorElections) -> Coordination:
     """Make the coordinators of groups and of transactions, and have `elections` tell them."""
     config, world, metadata = parts.config, parts.world, parts.metadata
     broker_id, timeout_ms = parts.identity.broker_id, config.request_timeout_ms
@@ -240,7 +241,7 @@ def coordination(parts: Parts, replicas: ReplicaManager, elections: CoordinatorE
     return Coordination(groups, transactions, markers, (group_partitions, transaction_partitions))
 
 
-def admission(parts: Parts) -> Admission:
+def make_admission(parts: Parts) -> Admission:
     """Make what limits clients. Nobody has a quota until ZooKeeper is asked."""
     config, clock = parts.config, parts.world.clock
     windows = RateWindows(config.quota_window_num, config.quota_window_size_seconds * 1000.0)
@@ -254,7 +255,7 @@ def admission(parts: Parts) -> Admission:
     return Admission(ClientQuotas(clock, windows, mutations), authorizer, tokens)
 
 
-def _dispatcher(services: Services, throttled: Throttled) -> Dispatcher:
+def _make_dispatcher(services: Services, throttled: Throttled) -> Dispatcher:
     """Make the dispatcher: each handler behind the authorizer, if there is one, and both inside the quotas, if any."""
     authorizer, quotas = services.authorizer, services.quotas
 
@@ -284,7 +285,7 @@ def _token_settings(config: BrokerConfig) -> TokenSettings:
     )
 
 
-def _throttling(config: BrokerConfig, world: World) -> Throttling:
+def _make_throttling(config: BrokerConfig, world: World) -> Throttling:
     replication = RateWindows(
         config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000.0
     )
@@ -304,7 +305,7 @@ def set_rates(throttling: Throttling, config: BrokerConfig) -> None:
     throttling.moving.bytes_per_second = config.replica_alter_log_dirs_io_max_bytes_per_second
 
 
-def _controller(parts: Parts) -> Controller:
+def _make_controller(parts: Parts) -> Controller:
     config, world, broker_id, tasks = parts.config, parts.world, parts.identity.broker_id, parts.tasks
     network = world.controller_network or world.network
     channels = BrokerChannels(

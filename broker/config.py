@@ -24,7 +24,7 @@ from odradek.broker.settings.cluster_settings import ControllerSettings, ServerS
 from odradek.broker.settings.coordinator_settings import GroupSettings, TransactionSettings
 from odradek.broker.settings.definition import HIDDEN, BadValue, Effect, Value, setting_name
 from odradek.broker.settings.layers import Layers
-from odradek.broker.settings.listeners import Listeners, resolve_listeners
+from odradek.broker.settings.listener_endpoints import Listeners, resolve_listeners
 from odradek.broker.settings.log_settings import LogManagerSettings, TopicDefaults
 from odradek.broker.settings.logger_settings import LoggerSettings
 from odradek.broker.settings.network_settings import ConnectionSettings, FetcherSettings, ReplicationSettings

@@ -24,6 +24,7 @@ from odradek.zk_schema.store import (
     NoNode,
     SessionExpired,
     Store,
+    children_if_any,
 )
 from odradek.zk_schema.znodes.configs import (
     BROKERS,
@@ -87,10 +88,6 @@ class DynamicConfig:
         self._follower = ChangeFollower(
             store, tasks, (CONFIG_CHANGES_PATH,), self._load, self._read_changed, "dynamic settings"
         )
-
-    def topic_overrides(self, topic: str) -> dict[str, str]:
-        """Return what is set for this topic itself."""
-        return self._topics.get(topic, {})
 
     def log_config(self, topic: str) -> LogConfig:
         """Settings of a topic's logs (LogManager's `config_of`): its own as far as they can be read, and the broker's.
@@ -222,17 +219,13 @@ class DynamicConfig:
         """List the users, clients, clients of users, and addresses that ZooKeeper has settings of."""
         found = []
         for kind in (USERS, CLIENTS, IPS):
-            found += [f"{kind}/{name}" for name in await self._children(kind)]
+            found += [f"{kind}/{name}" for name in await children_if_any(self._store, entity_path(kind))]
         users = [one for one in found if one.startswith(f"{USERS}/")]
-        async for user, clients in read_each(users, lambda user: self._children(f"{user}/{CLIENTS}")):
+        async for user, clients in read_each(
+            users, lambda user: children_if_any(self._store, entity_path(f"{user}/{CLIENTS}"))
+        ):
             found += [f"{user}/{CLIENTS}/{client}" for client in clients]
         return found
-
-    async def _children(self, entity: str) -> list[str]:
-        try:
-            return await self._store.children(entity_path(entity))
-        except NoNode:
-            return []
 
     async def _read_entities(self, entities: Iterable[str]) -> None:
         """Read settings of users, clients and addresses, and hand them on to those who obey them."""

@@ -6,16 +6,15 @@ and what was before stays. Source: DynamicListenerConfig of Kafka 3.9, which lea
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.config import BrokerConfig
-from odradek.broker.network.server import SocketServer
-from odradek.broker.settings.listeners import Listener
+from odradek.broker.network.socket_server import SocketServer
+from odradek.broker.settings.listener_endpoints import Listener
+from odradek.broker.world import World
 from odradek.security.errors import BadSecuritySetting
 from odradek.security.scram import FindIdentity
-from odradek.world.clock import Clock
-from odradek.world.network import Network
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.registration import Registrar
 from odradek.zk_schema.znodes.brokers import Endpoint
@@ -31,23 +30,25 @@ class CannotListen(Exception):  # noqa: N818 - a sentence for the person who sta
 
 
 class Bound(NamedTuple):
-    """A listener as it was asked for, and the port that it has."""
+    """A listener as it was asked for, and the address and port that it has."""
 
     asked: Listener
+    address: str
     port: int
 
 
 class BrokerListeners:
     """Sockets, keys and registration follow the settings of listeners. Loop-thread only."""
 
-    def __init__(
-        self, sockets: SocketServer, network: Network, clock: Clock, tasks: Tasks, find_scram: FindIdentity
-    ) -> None:
-        self.network = self.controller_network = network
+    def __init__(self, sockets: SocketServer, world: World, tasks: Tasks, find_scram: FindIdentity) -> None:
+        self.network = self.controller_network = world.network
         """Networks for connections to other brokers, made by brokers and by the controller; it is `open` that has them
         encrypted and authenticated."""
-        self._sockets, self._clock, self._tasks, self._find_scram = sockets, clock, tasks, find_scram
+        self._sockets, self._clock, self._tasks, self._find_scram = sockets, world.clock, tasks, find_scram
+        self._address_of = world.address_of
         self._bound: dict[str, Bound] = {}
+        self._wanted: BrokerConfig | None = None
+        """Settings that are still to be obeyed, while names are looked up for them."""
         self._security: BrokerSecurity | None = None
         self._registrar: Registrar | None = None
 
@@ -59,17 +60,25 @@ class BrokerListeners:
             self.controller_network = self._security.network(config.controller_listener_name)
         for listener in config.listeners:
             try:
-                self._bind(listener)
+                self._bind(listener, listener.host)
             except OSError as error:
                 raise CannotListen(f"cannot listen on {_url(listener)}: {error}") from error
 
     def endpoints(self, config: BrokerConfig) -> tuple[Endpoint, ...]:
-        """Return the advertised addresses of the listeners that are bound, for clients and brokers to connect to."""
-        return tuple(
-            Endpoint(one.name, one.host, one.port or self._bound[one.name].port, one.protocol)
-            for one in config.advertised_listeners
-            if one.name in self._bound
-        )
+        """Return the advertised addresses of the listeners that are bound, for clients and brokers to connect to.
+
+        A listener that could not be moved is advertised where it still is.
+        """
+        asked = {one.name: one for one in config.listeners}
+        told = []
+        for one in config.advertised_listeners:
+            bound = self._bound.get(one.name)
+            if bound is None:
+                continue
+            is_where_it_listens = (one.host, one.port) == (asked[one.name].host, asked[one.name].port)
+            place = bound.asked if is_where_it_listens else one
+            told.append(Endpoint(one.name, place.host, place.port or bound.port, one.protocol))
+        return tuple(told)
 
     def registered_by(self, registrar: Registrar) -> None:
         """Tell the cluster of changes from now on, through `registrar`."""
@@ -78,19 +87,49 @@ class BrokerListeners:
     # ---- while the broker runs
 
     def configure(self, config: BrokerConfig) -> None:
-        """Obey other settings of listeners."""
-        self.configure_security(config)
-        wanted = {one.name: one for one in config.listeners}
-        for name in self._bound.keys() - wanted.keys():
+        """Obey other settings of listeners, as soon as the addresses behind their hosts are known.
+
+        Those that are gone are closed at once: their security goes now, and nobody is to get in without."""
+        for name in self._bound.keys() - {one.name for one in config.listeners}:
             log.info("listener %s is closed", name)
             self._sockets.unlisten(name, close_connections=True)
             del self._bound[name]
-        for listener in wanted.values():
-            bound = self._bound.get(listener.name)
-            if bound is None:
-                self._add(listener)
-            elif (bound.asked.host, bound.asked.port) != (listener.host, listener.port):
-                self._move(bound, listener)
+        self.configure_security(config)
+        if self._wanted is None:
+            self._tasks.spawn("other listeners", self._follow, OnDeath.REPORT)
+        self._wanted = config
+
+    async def _follow(self) -> None:
+        """Look names up beside the loop, which goes on serving, and then obey what is wanted last."""
+        try:
+            while (config := self._wanted) is not None:
+                addresses = {one.host: await self._address(one.host) for one in config.listeners if self._moves(one)}
+                if config is self._wanted:
+                    self._wanted = None
+                    self._obey(config, addresses)
+        finally:
+            self._wanted = None
+
+    async def _address(self, host: str) -> str | OSError:
+        try:
+            return await self._address_of(host)
+        except OSError as error:
+            return error
+
+    def _moves(self, listener: Listener) -> bool:
+        """Tell whether a listener is new, or is to be had at another host or port."""
+        bound = self._bound.get(listener.name)
+        return bound is None or (bound.asked.host, bound.asked.port) != (listener.host, listener.port)
+
+    def _obey(self, config: BrokerConfig, addresses: Mapping[str, str | OSError]) -> None:
+        for listener in filter(self._moves, config.listeners):
+            bound, address = self._bound.get(listener.name), addresses[listener.host]
+            if isinstance(address, OSError):
+                log.error("cannot listen on %s: %s", _url(listener), address)
+            elif bound is None:
+                self._add(listener, address)
+            else:
+                self._move(bound, listener, address)
         self._tell(config)
 
     def configure_security(self, config: BrokerConfig) -> None:
@@ -114,37 +153,37 @@ class BrokerListeners:
         delay_ms = config.connection_failed_authentication_delay_ms
         self._sockets.entrance = Entrance(self._clock, self._security.listener, delay_ms)
 
-    def _add(self, listener: Listener) -> None:
+    def _add(self, listener: Listener, address: str) -> None:
         if listener.protocol != "PLAINTEXT" and (
             self._security is None or self._security.listener(listener.name) is None
         ):
             log.error("%s is not opened: its keys or its mechanisms are not known", _url(listener))
             return
         try:
-            self._bind(listener)
+            self._bind(listener, address)
         except OSError as error:
             log.error("cannot listen on %s: %s", _url(listener), error)
         else:
             log.info("listening on %s too", _url(listener))
 
-    def _move(self, bound: Bound, listener: Listener) -> None:
+    def _move(self, bound: Bound, listener: Listener, address: str) -> None:
         """The old port first: the new address may take it in."""
         self._sockets.unlisten(listener.name, close_connections=False)
         try:
-            self._bind(listener)
+            self._bind(listener, address)
         except OSError as error:
             log.error("cannot listen on %s, it stays %s: %s", _url(listener), _url(bound.asked), error)
             try:
-                self._bind(bound.asked._replace(port=bound.port))
+                self._bind(bound.asked._replace(port=bound.port), bound.address)
             except OSError as second:
                 log.error("%s is lost: %s", _url(bound.asked), second)
                 del self._bound[listener.name]
         else:
             log.info("%s is now %s", _url(bound.asked), _url(listener))
 
-    def _bind(self, listener: Listener) -> None:
-        port = self._sockets.listen(listener.name, listener.host, listener.port)
-        self._bound[listener.name] = Bound(listener, port)
+    def _bind(self, listener: Listener, address: str) -> None:
+        port = self._sockets.listen(listener.name, address, listener.port)
+        self._bound[listener.name] = Bound(listener, address, port)
 
     def _tell(self, config: BrokerConfig) -> None:
         """Change the registration, which the controller watches and tells everybody of."""

@@ -93,15 +93,17 @@ async def _serve(config: BrokerConfig) -> int:
     loop = asyncio.get_running_loop()
     signals = _Signals(loop)
     clock, background = LoopClock(loop), ThreadBackground(loop, config.background_threads)
+    network = TcpNetwork(
+        loop,
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        backlog=config.socket_listen_backlog_size,
+    )
     world = World(
         clock=clock,
         files=OsFiles(),
-        network=TcpNetwork(
-            loop,
-            send_buffer_bytes=config.socket_send_buffer_bytes,
-            receive_buffer_bytes=config.socket_receive_buffer_bytes,
-            backlog=config.socket_listen_backlog_size,
-        ),
+        network=network,
+        address_of=network.address_of,
         background=background,
         random=random.Random(),
         zookeeper=_zookeeper(clock),

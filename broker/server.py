@@ -26,14 +26,14 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.monitoring.monitoring import BrokerState, Monitoring
 from odradek.broker.network.outcomes import Dispatch
-from odradek.broker.network.server import SocketServer
+from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.requests import loggers, request_log
 from odradek.broker.requests.request_log import RequestLog
 from odradek.broker.services import Services
 from odradek.broker.setting_changes import SettingChanges
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.broker.world import World
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 from odradek.security.errors import BadSecuritySetting
 from odradek.world.periodic import PeriodicActions
 from odradek.world.tasks import Tasks
@@ -68,15 +68,16 @@ class BrokerServer:
         """Tasks of this broker, all of them."""
         self._sockets: SocketServer = make_sockets(config, world, self.tasks)
         self.setting_changes = changes = SettingChanges(config, self._sockets)
-        self._listeners = BrokerListeners(self._sockets, world.network, world.clock, self.tasks, changes.find_scram)
+        self._listeners = BrokerListeners(self._sockets, world, self.tasks, changes.find_scram)
         changes.register("listeners", self._listeners.configure)
         changes.register("tls", self._listeners.configure_security)
+        changes.register("background", lambda config: world.background.resize(config.background_threads))
         self._monitoring = Monitoring(world.network, world.clock, self.tasks)
         self._store: Store | None = None
         self._logs: LogManager | None = None
         self._dynamic: DynamicConfig | None = None
         self._directory_events: DirectoryEvents | None = None
-        self._lifecycle: BrokerSession | None = None
+        self._session: BrokerSession | None = None
         self._assembly: Assembly | None = None
         self._periodic = PeriodicActions(world.clock)
         self.dispatch: Dispatch | None = None
@@ -252,7 +253,7 @@ class BrokerServer:
         registrar = Registrar(store, self._world.clock, registration)
         self._listeners.registered_by(registrar)
         services = self._assembly.services
-        self._lifecycle = BrokerSession(
+        self._session = BrokerSession(
             store,
             self.tasks,
             identity,
@@ -269,7 +270,7 @@ class BrokerServer:
         clock, timeout_ms = self._world.clock, self.config.zookeeper_session_timeout_ms
         await wait_until_out_of_isr(store, clock, identity.broker_id, doubtful, timeout_ms)
         try:
-            await self._lifecycle.join()
+            await self._session.join()
         except BrokerIdInUse as taken:
             raise StartFailure(str(taken)) from taken
 
@@ -277,14 +278,14 @@ class BrokerServer:
 
     def _checkpoint_watermarks(self) -> None:
         assert self._logs is not None and self._assembly is not None
-        self._logs.checkpoints.write_high_watermarks(self._assembly.services.replicas.high_watermarks())
+        self._logs.checkpoints.write_high_watermarks(self._assembly.services.controller_requests.high_watermark_of)
 
     def _high_watermark_of(self, replica_log: Log) -> int:
         assert self._assembly is not None
         partition = self._assembly.services.replicas.partitions.get((replica_log.topic, replica_log.partition))
         return replica_log.log_start_offset if partition is None else partition.high_watermark
 
-    def _directory_failed(self, path: str, cause: OSError, partitions: list[TopicPartition]) -> None:
+    def _directory_failed(self, path: str, cause: OSError, partitions: list[PartitionKey]) -> None:
         """Take the directory's partitions offline; the broker lives on while another directory works."""
         if self._assembly is not None:
             services = self._assembly.services
@@ -333,8 +334,8 @@ class BrokerServer:
         """End everything that was started; harmless at any point of a start that failed."""
         self._periodic.stop()
         loggers.listeners.discard(self)
-        if self._lifecycle is not None:
-            self._lifecycle.leave()
+        if self._session is not None:
+            self._session.leave()
         self._monitoring.close()
         self._sockets.stop_listening()
         if self._assembly is not None:

@@ -6,7 +6,7 @@ from functools import partial
 from odradek.broker.assembly import Assembly, set_rates
 from odradek.broker.config import BrokerConfig
 from odradek.broker.log.log_manager import LogManager
-from odradek.broker.network.server import SocketServer
+from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.security.credentials import Credentials
 from odradek.broker.settings.live_settings import Apply, LiveSettings
 from odradek.security.scram import ScramIdentity

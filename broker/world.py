@@ -1,7 +1,7 @@
 """The outside of a broker as one record: clock, files, network, ZooKeeper (odradek/world has the protocols)."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -14,6 +14,11 @@ from odradek.world.network import Network
 from odradek.zk_schema.store import Store
 
 
+async def itself(host: str) -> str:
+    """Take the name of a host for its address, where networks know names."""
+    return host
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Everything a broker touches outside of itself."""
@@ -24,6 +29,8 @@ class World:
     background: Background
     random: random.Random
     zookeeper: Callable[[BrokerConfig], Store]
+    address_of: Callable[[str], Awaitable[str]] = itself
+    """Looks up, without holding the loop, where a host of this machine listens. Raises OSError."""
     controller_network: Network | None = None
     """Network by which the controller connects to brokers, if it is not `network`."""
     children: Children | None = None

@@ -6,11 +6,12 @@ A wrong type is a TypeError, a value out of its range a ConfigError (which is a 
 import operator
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from odradek.client.errors import ConfigError
 from odradek.client.records import ConsumerGroupMetadata, Headers, OffsetAndMetadata, TopicPartition
 
+Kind = TypeVar("Kind")
 HIGHEST_INT32, HIGHEST_INT64 = 2**31 - 1, 2**63 - 1
 TOPIC_CHARACTERS_LIMIT = 249
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
@@ -22,6 +23,44 @@ def topic_name(given: Any) -> str:
     if not isinstance(given, str):
         raise TypeError(f"a topic is a text, not {type(given).__name__}: {given!r}")
     return legal_name(given, "a topic's name")
+
+
+def listed(given: Any, what: str) -> list[Any]:
+    """Return what a list holds. Raises TypeError, also for a single text: its letters would be taken, one by one."""
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise TypeError(f"{what} are a list, not {type(given).__name__}: {given!r}")
+    return list(given)
+
+
+def topic_names(given: Any) -> list[str]:
+    """Return names of topics. Raises TypeError, ConfigError."""
+    return [topic_name(one) for one in listed(given, "topics")]
+
+
+def texts(given: Any, what: str) -> list[str]:
+    """Return texts that can be sent; `what` is the name of one. Raises TypeError, ConfigError."""
+    return [text(one, f"a {what}") for one in listed(given, f"{what}s")]
+
+
+def instances(given: Any, kind: type[Kind]) -> list[Kind]:
+    """Return what a list of values of a class holds. Raises TypeError."""
+    kept = listed(given, f"{kind.__name__}s")
+    for one in kept:
+        if not isinstance(one, kind):
+            raise TypeError(f"{kind.__name__} is wanted, not {type(one).__name__}: {one!r}")
+    return kept
+
+
+def mapping(given: Any, what: str) -> Mapping[Any, Any]:
+    """Return a mapping as it is. Raises TypeError."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} are a mapping, not {type(given).__name__}: {given!r}")
+    return given
+
+
+def by_partition(given: Any, what: str) -> dict[TopicPartition, Any]:
+    """Return a mapping of partitions. Raises TypeError, ConfigError."""
+    return {topic_partition(where): one for where, one in mapping(given, what).items()}
 
 
 def legal_name(given: str, what: str) -> str:
@@ -81,9 +120,9 @@ def topic_partition(given: Any) -> TopicPartition:
 
 def topic_partitions(given: Iterable[Any]) -> list[TopicPartition]:
     """Return TopicPartitions, each once, in the order given."""
-    if isinstance(given, (str, bytes, TopicPartition)):
+    if isinstance(given, TopicPartition):
         raise TypeError(f"partitions are a list of TopicPartition, not {given!r}")
-    return list(dict.fromkeys(topic_partition(one) for one in given))
+    return list(dict.fromkeys(topic_partition(one) for one in listed(given, "partitions")))
 
 
 def offset(given: Any) -> int:
@@ -99,8 +138,7 @@ def timestamp_ms(given: Any) -> int:
 def offsets_to_commit(given: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return offsets by partition; each is that of the next record, as a number or with metadata."""
     wanted = {}
-    for where, position in given.items():
-        given_for = topic_partition(where)
+    for given_for, position in by_partition(given, "offsets").items():
         if not isinstance(position, tuple):
             wanted[given_for] = OffsetAndMetadata(offset(position))
             continue

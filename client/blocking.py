@@ -110,6 +110,3 @@ def _close_all() -> None:
             except ClientError as error:
                 logger.debug("at exit: %s", error)
             one._end()
-
-
-AnyFunction = Callable[..., Any]

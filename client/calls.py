@@ -247,7 +247,7 @@ async def _try(
 
 
 async def refresh_quietly(cluster: Cluster) -> None:
-    """For a loop that asks anyway, and reports what is wrong then."""
+    """Refresh, for a loop that asks again anyway and reports then what is wrong."""
     try:
         await cluster.refresh()
     except BrokerUnreachable:

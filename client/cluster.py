@@ -31,8 +31,8 @@ Shared = TypeVar("Shared")
 
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 QUESTIONS_CONNECTION = "questions"
-"""What any broker may be asked has connections of its own: a broker answers one request of a connection after the
-other, and a Produce with acks=all may wait there as long as its followers take."""
+"""Name of the connections for requests that any broker may answer: a broker answers one request of a connection after
+the other, and a Produce with acks=all may wait there as long as its followers take."""
 ANOTHER_BROKER_AFTER_MS = 1_000.0
 """A broker that has not answered by then may be frozen: the next one is asked beside it."""
 FIRST_BOOTSTRAP_ID = -2
@@ -82,7 +82,7 @@ class Cluster:
         self._idle_timer = self._plan_idle_check()
 
     def bootstrap_from(self, servers: Sequence[str]) -> None:
-        """Where to begin when no broker known from metadata can be reached. Raises ConfigError."""
+        """Set the addresses to begin with when no broker known from metadata can be reached. Raises ConfigError."""
         found = addresses(servers)
         self._bootstrap = [Node(FIRST_BOOTSTRAP_ID - n, host, port) for n, (host, port) in enumerate(found)]
 
@@ -238,6 +238,11 @@ class Cluster:
         link = self._links.get((node_id, ""))
         return link is not None and link.connection is not None and not link.connection.closed
 
+    def free_connection(self, node_id: int) -> Connection | None:
+        """Return a connection to a node that is open and waits for no answer, whatever it is for; None without one."""
+        links = [link.connection for (known, _), link in self._links.items() if known == node_id]
+        return next((one for one in links if one is not None and not one.closed and not one.unanswered), None)
+
     @property
     def any_connected(self) -> bool:
         """Tell whether a connection to some broker is open."""
@@ -270,9 +275,7 @@ class Cluster:
             found = known[2][topic] = tuple(one.partition for one in up or led)
         return found
 
-    async def request_any(
-        self, message: Message, response: type[Response], timeout_ms: float | None = None
-    ) -> Response:
+    async def request_any(self, message: Message, response: type[Response]) -> Response:
         """Ask whichever broker answers first: one, and after a failure or a second without answer the next beside it.
 
         For questions that may be asked twice. Raises NoBrokerReachable naming them all.
@@ -283,7 +286,7 @@ class Cluster:
         try:
             while left or asked:
                 if left:
-                    question = partial(self._question, left.pop(0), message, response, timeout_ms)
+                    question = partial(self._question, left.pop(0), message, response)
                     asked.append(self.tasks.result_of(type(message).__name__, question))
                 await self._first_answer(asked, may_give_up=bool(left))
                 for task in [one for one in asked if one.done()]:
@@ -298,10 +301,8 @@ class Cluster:
                 task.cancel()
                 task.add_done_callback(lambda one: one.cancelled() or one.exception())
 
-    async def _question(
-        self, node_id: int, message: Message, response: type[Response], timeout_ms: float | None
-    ) -> Response:
-        return await self.request(node_id, message, response, timeout_ms=timeout_ms, purpose=QUESTIONS_CONNECTION)
+    async def _question(self, node_id: int, message: Message, response: type[Response]) -> Response:
+        return await self.request(node_id, message, response, purpose=QUESTIONS_CONNECTION)
 
     async def _first_answer(self, asked: "list[asyncio.Task[Response]]", *, may_give_up: bool) -> None:
         """Wait until one has ended, or, when there is another to ask, for ANOTHER_BROKER_AFTER_MS."""

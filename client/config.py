@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.client.arguments import HIGHEST_INT32, HIGHEST_INT64
 from odradek.client.errors import ConfigError
+from odradek.protocol.messages.fetch import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -34,7 +35,6 @@ ALIASES = {
 }
 """kafka-python's names of settings (ssl_cafile, …), and Kafka's. Its files are PEM files."""
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 """isolation.level, and what stands for it on the wire."""
 
@@ -68,7 +68,7 @@ def setting(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """How a client and a broker prove to each other who they are. What may be a secret is never shown."""
+    """Settings by which a client and a broker prove to each other who they are. What may be a secret is never shown."""
 
     security_protocol: str = setting("PLAINTEXT", choices=["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
     ssl_keystore_type: str = setting("JKS")

@@ -1,4 +1,4 @@
-"""One connection to one broker, on a loop: negotiates versions when it opens, then carries requests, pipelined.
+"""A connection to one broker, on a loop: negotiates versions when it opens, then carries requests, pipelined.
 
 The shell around `protocol.connection.ClientConnection`. All methods are for the loop's thread only.
 """

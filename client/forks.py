@@ -15,7 +15,7 @@ class Forkable(Protocol):
     """Something with threads or locks."""
 
     def forked(self) -> None:
-        """This is the child: fail whatever waits, refuse whatever comes."""
+        """Fail whatever waits and refuse whatever comes: this is the child of a fork."""
 
 
 _alive: "weakref.WeakSet[Forkable]" = weakref.WeakSet()

@@ -23,12 +23,13 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
         self._forked = False
-        self._thread = threading.Thread(target=_run_forever, args=(self.loop,), name=name, daemon=True)
+        self._waiting: set[_Caller] = set()
+        self._thread = threading.Thread(target=_run_forever, args=(self.loop, self._waiting), name=name, daemon=True)
         self._thread.start()
         watch(self)
 
     def forked(self) -> None:
-        """This is the child of a fork: there is no thread here, and the loop's pipe is the parent's."""
+        """Forget thread and loop: in the child of a fork there is no thread, and the loop's pipe is the parent's."""
         self._forked = True
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -43,16 +44,31 @@ class LoopThread:
             work.close()
             raise ClientError("a callback may not call a method that waits: it would wait for itself")
         caller = _Caller()
-        waiting = asyncio.run_coroutine_threadsafe(caller.serve(work), self.loop)
+        served = caller.serve(work)
+        try:
+            waiting = asyncio.run_coroutine_threadsafe(served, self.loop)
+        except RuntimeError:  # the loop was closed just now
+            served.close()
+            work.close()
+            raise ClientClosed("the client is closed") from None
         waiting.add_done_callback(caller.done)
+        self._waiting.add(caller)
+        if self.loop.is_closed():  # by a thread that may not have seen this one wait
+            caller.done(None)
         try:
             caller.work_until_done()
+            if not waiting.done():  # nor will it be: the loop is closed
+                raise concurrent.futures.CancelledError
             return waiting.result()
         except concurrent.futures.CancelledError:
+            served.close()  # it has ended, or will never begin
+            work.close()
             raise ClientClosed("the client was closed meanwhile") from None
         except BaseException:
             waiting.cancel()
             raise
+        finally:
+            self._waiting.discard(caller)
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Run a plain function on the loop and wait for its result."""
@@ -97,15 +113,25 @@ class LoopThread:
             loop.call_soon_threadsafe(begin)
 
 
-def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    """Knows the loop alone, so that a client that nobody refers to any more can be collected."""
+def _run_forever(loop: asyncio.AbstractEventLoop, waiting: "set[_Caller]") -> None:
+    """Run it until it is stopped, once or more often; who waits for something that came too late is released.
+
+    Knows the loop and not the client, so that one that nobody refers to any more can be collected.
+    """
     asyncio.set_event_loop(loop)
     loop.run_forever()
-    pending = asyncio.all_tasks(loop)
-    for task in pending:
-        task.cancel()
-    loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+    loop.call_soon(loop.stop)
+    loop.run_forever()  # for one turn: who waits for what has just ended is told its result
+    while pending := asyncio.all_tasks(loop):
+        for task in pending:
+            task.cancel()
+        ended = asyncio.gather(*pending, return_exceptions=True)
+        ended.add_done_callback(lambda _: loop.stop())
+        while not ended.done():
+            loop.run_forever()
     loop.close()
+    for caller in list(waiting):
+        caller.done(None)
 
 
 class _Caller:

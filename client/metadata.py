@@ -20,8 +20,6 @@ from odradek.protocol.primitives import ZERO_UUID
 TOPIC_EXPIRY_MS = 300_000
 """A topic that a producer has not used for so long is no longer asked for (metadata.max.idle.ms)."""
 WANTED_TOPICS_LIMIT = 100_000
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Kafka's own: a pattern does not mean them (exclude.internal.topics)."""
 
 
 class Node(NamedTuple):
@@ -147,7 +145,7 @@ def _partition(topic: str, answer: MetadataResponsePartition, known: TopicInfo |
 
 
 class MetadataNeeds:
-    """Which topics a client wants to know of, and when to ask the next time.
+    """Topics that a client wants to know of, and the time to ask for them next.
 
     Asked at once when somebody has said `stale()`, but not sooner than a pause after the last attempt; else when the
     last answer is `max_age_ms` old. The pause is `retry_backoff_ms`, and grows to `retry_backoff_max_ms` while answers
@@ -186,7 +184,7 @@ class MetadataNeeds:
         self._last_used_ms[topic] = now_ms
 
     def want_exactly(self, topics: Iterable[str], now_ms: float) -> None:
-        """These and no others."""
+        """Want these topics and no others."""
         wanted = set(topics)
         for topic in [known for known in self._last_used_ms if known not in wanted]:
             del self._last_used_ms[topic]
@@ -199,7 +197,7 @@ class MetadataNeeds:
         self._stale = True
 
     def next_at_ms(self) -> float:
-        """When to ask."""
+        """Return when to ask."""
         pause_ms = min(self._retry_backoff_max_ms, self._retry_backoff_ms * 2.0 ** min(max(0, self._in_vain - 1), 30))
         backed_off_ms = self._attempted_ms + pause_ms
         return backed_off_ms if self._stale else max(backed_off_ms, self._answered_ms + self._max_age_ms)

@@ -9,6 +9,7 @@ from odradek.client.errors import BrokerUnreachable
 from odradek.client.metadata import ClusterView
 from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
+from odradek.protocol.messages.fetch import CONSUMER_REPLICA_ID
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -29,10 +30,6 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-CONSUMER_REPLICA_ID = -1
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -141,10 +138,20 @@ def _offset(one: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:
 
 
 async def committed_offsets(
-    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition] | None, deadline: Deadline
+    cluster: Cluster,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    deadline: Deadline,
+    *,
+    require_stable: bool = True,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """A group's committed offsets, of these partitions or (None) of all that have one. Those without are left out."""
+    """Return a group's committed offsets, of these partitions or (None) of all that have one.
+
+    Who goes on from them waits for open transactions that commit to the group (KIP-447). Who only shows them passes
+    `require_stable=False`, as Kafka's admin client does: such a group may never be without one.
+    """
     request = fetch_request(group_id, None if partitions is None else by_topic(partitions))
+    request.require_stable = require_stable
     while True:
         answer = await ask_coordinator(cluster, group_id, request, OffsetFetchResponse, _fetch_errors, deadline)
         group = answer.groups[0] if answer.groups else answer
@@ -157,7 +164,8 @@ async def committed_offsets(
 
 
 def fetch_request(group_id: str, topics: Mapping[str, list[int]] | None) -> OffsetFetchRequest:
-    """In the form of all versions: a list of topics until 7, of groups since 8. None asks for all offsets there are."""
+    """Return an OffsetFetch that can be encoded in all versions: a list of topics until 7, of groups since 8. None asks
+    for all offsets there are."""
     request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=True)
     group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
     if topics is not None:

@@ -3,17 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from odradek.protocol.topic_names import TopicPartition as TopicPartition
+
 Headers = Sequence[tuple[str, bytes | None]]
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -38,7 +30,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who commits offsets in a transaction (KIP-447): a member of a group; with the defaults somebody who is none."""
+    """Member of a group that commits offsets in a transaction (KIP-447); with the defaults it is none."""
 
     group_id: str
     generation_id: int = -1
@@ -47,7 +39,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written."""
+    """Place of a record that was written."""
 
     topic: str
     partition: int

@@ -29,7 +29,7 @@ class WakeUp:
         self._event.set()
 
     def clear(self) -> None:
-        """From here on a `set` means something new."""
+        """Forget the last `set`: from here on a `set` means something new."""
         self._event.clear()
 
     def is_set(self) -> bool:

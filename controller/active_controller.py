@@ -9,7 +9,7 @@ accepted, and the next controller begins from ZooKeeper.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from odradek.broker.metrics.counters import ControllerCounters
@@ -17,15 +17,17 @@ from odradek.broker.metrics.journal import Entry, Journal, plain
 from odradek.broker.metrics.sentences import tell
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import Channels, RequestBatch
-from odradek.controller.cluster_state import NO_LEADER, Broker, ClusterState, LeaderAndIsr, TopicPartition
+from odradek.controller.cluster_state import Broker, ClusterState, LeaderAndIsr
 from odradek.controller.controller_store import ControllerMoved, ControllerStore
 from odradek.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek.protocol.topic_names import TopicPartition
 from odradek.world.clock import Clock, Timer
 from odradek.world.time_slices import TimeSlice
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
 T = TypeVar("T")
 
@@ -118,6 +120,22 @@ class ActiveController:
         """Forget a broker that is gone, and its channel with what waits in it."""
         del self.state.brokers[broker_id]
         self._channels.remove_broker(broker_id)
+
+    # States of partitions.
+
+    async def present_states(
+        self, partitions: Sequence[TopicPartition], *, from_zookeeper: bool
+    ) -> dict[TopicPartition, LeaderAndIsr | None]:
+        """Return partitions' states as they are known here or, asked for, as ZooKeeper has them; None: there is none.
+
+        What is known here is good enough for a decision that is written: the write names the controller's epoch and the
+        version of the znode that was known. Both hold only if no later controller has written, and if the znode is
+        just what is known, so it is as if it had been read. Whatever is decided without a write, or was refused, must
+        be decided again from ZooKeeper: a leader of an old version writes ISRs there itself, and a znode can be gone.
+        """
+        if from_zookeeper:
+            return await self.store.leader_and_isr(partitions)
+        return {partition: self.state.leader_and_isr.get(partition) for partition in partitions}
 
     # Requests.
 

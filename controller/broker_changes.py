@@ -59,6 +59,7 @@ async def _started(active: ActiveController, brokers: list[int]) -> None:
         state.offline_directories.pop(broker_id, None)
     await active.tell([], state.brokers.keys() - set(brokers))
     await active.tell_everything(brokers)
+    await active.breathe()  # each look at all partitions takes some milliseconds of 10,000
     replicas = state.replicas_on(brokers)
     serving = [replica for replica in replicas if not state.being_deleted(replica.partition)]
     await replica_machine.move(active, serving, ReplicaPhase.ONLINE)
@@ -81,9 +82,10 @@ async def replicas_lost(active: ActiveController, replicas: Iterable[Replica]) -
     lost = list(replicas)
     to_delete = [replica for replica in lost if state.being_deleted(replica.partition)]
     serving = [replica for replica in lost if not state.being_deleted(replica.partition)]
+    await active.breathe()  # each look at all partitions takes some milliseconds of 10,000
     partition_machine.move(active, state.without_live_leader(), PartitionPhase.OFFLINE)
-    await partition_machine.elect_where_needed(active)
-    await replica_machine.take_offline(active, serving)
+    elected = await partition_machine.elect_where_needed(active)
+    await replica_machine.take_offline(active, serving, elected)
     await topic_deletion.replicas_failed(active, to_delete)
     if not serving:
         # No request told anybody so far that a broker is gone.

@@ -8,13 +8,13 @@ import logging
 
 from odradek.controller import partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import Replica, TopicPartition
+from odradek.controller.cluster_state import Replica
+from odradek.controller.isr_updates import UNKNOWN_BROKER_EPOCH
 from odradek.controller.partition_machine import Strategy
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.topic_names import TopicPartition
 
 log = logging.getLogger(__name__)
-
-UNKNOWN_BROKER_EPOCH = -1
 
 
 async def shut_down(active: ActiveController, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
@@ -32,9 +32,13 @@ async def shut_down(active: ActiveController, broker_id: int, broker_epoch: int)
         )
     log.info("broker %d is shutting down", broker_id)
     state.shutting_down.add(broker_id)
-    movable = [p for p in state.partitions_on(broker_id) if _movable(active, p)]
-    led = [partition for partition in movable if state.leader_and_isr[partition].leader == broker_id]
-    followed = [partition for partition in movable if state.leader_and_isr[partition].leader != broker_id]
+    led: list[TopicPartition] = []
+    followed: list[TopicPartition] = []
+    turn = active.turn()
+    for partition in state.partitions():
+        await active.pause(turn)
+        if broker_id in state.replicas(partition) and _movable(active, partition):
+            (led if state.leader_and_isr[partition].leader == broker_id else followed).append(partition)
     await partition_machine.bring_online(active, led, Strategy.CONTROLLED_SHUTDOWN)
     await replica_machine.take_offline(active, [Replica(partition, broker_id) for partition in followed])
     still_led = [partition for partition in led if state.leader_and_isr[partition].leader == broker_id]

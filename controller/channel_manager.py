@@ -1,8 +1,8 @@
 """Requests from the controller to the brokers, and their way there (Kafka's ControllerChannelManager).
 
-`RequestBatch` collects what one step of a flow wants brokers to know: for each broker at most one UpdateMetadata, one
-StopReplica, and a LeaderAndIsr for every thousand partitions. What is collected are names of partitions; the values are
-taken from the state when the step is over, and the state holds only what ZooKeeper has accepted.
+`RequestBatch` collects what one step of a flow wants brokers to know: for each broker a LeaderAndIsr and an
+UpdateMetadata for every thousand partitions, and at most one StopReplica. What is collected are names of partitions;
+the values are taken from the state when the step is over, and the state holds only what ZooKeeper has accepted.
 
 `BrokerChannels` has a queue per broker, one request in flight, in order, until the broker is removed. A request is
 repeated until it is answered: the broker's fences (controller epoch, broker epoch, leader epoch) make that harmless,
@@ -15,7 +15,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from odradek.controller.cluster_state import FIRST_LEADER_EPOCH, Broker, ClusterState, TopicPartition
+from odradek.controller.cluster_state import FIRST_LEADER_EPOCH, Broker, ClusterState
 from odradek.controller.controller_store import slices
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import (
@@ -40,6 +40,7 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.topic_names import TopicPartition
 from odradek.world.clock import Clock, sleep
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
@@ -49,8 +50,9 @@ log = logging.getLogger(__name__)
 EPOCH_DURING_DELETE = -2
 """Leader epoch of a StopReplica that is obeyed whatever epoch the broker has."""
 NO_EPOCH = -1
-PARTITIONS_PER_LEADER_AND_ISR = 1000
-"""A request is encoded, decoded and answered in one piece: of 10,000 partitions in 20 ms each."""
+PARTITIONS_PER_REQUEST = 1000
+"""Most partitions of a LeaderAndIsr, or of an UpdateMetadata that is not complete: each is encoded, decoded and
+answered in one piece, of 10,000 partitions in 20 ms."""
 VERSIONS: dict[int, int] = {4: 7, 5: 4, 6: 8}
 """Versions sent, by API key: those of inter.broker.protocol.version 3.9 (LeaderAndIsr, StopReplica, UpdateMetadata)."""
 RETRY_BACKOFF_MS = 100.0
@@ -73,12 +75,15 @@ class RequestBatch:
         self._metadata_parts: dict[TopicPartition, UpdateMetadataPartitionState] = {}
         self._leader_and_isr_parts: dict[tuple[TopicPartition, bool], LeaderAndIsrPartitionState] = {}
 
-    def leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool = False) -> None:
-        """Tell replicas their leader, and so everybody the metadata. Once new stays new."""
+    def leader_and_isr(
+        self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool = False, metadata: bool = True
+    ) -> None:
+        """Tell replicas their leader, and so everybody the `metadata`, unless they have it. Once new stays new."""
         for broker in brokers:
             wanted = self._leader_and_isr[broker]
             wanted[partition] = is_new or wanted.get(partition, False)
-        self.update_metadata([partition])
+        if metadata:
+            self.update_metadata([partition])
 
     def stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
         """Stop following (or leading), and with `delete` remove the files. Once delete stays delete."""
@@ -98,6 +103,11 @@ class RequestBatch:
         if complete:
             self._metadata_type = TYPE_FULL
 
+    @property
+    def is_full(self) -> bool:
+        """True when there is enough for a whole request: a long step sends it before it goes on."""
+        return len(self._metadata_partitions) >= PARTITIONS_PER_REQUEST
+
     def build(self) -> Iterator[None]:
         """Make the parts of the requests, which all brokers share; yields after each, for others to have their turn.
 
@@ -106,9 +116,11 @@ class RequestBatch:
         for partition in tuple(self._metadata_partitions):
             if partition in self._state.leader_and_isr:
                 self._metadata_part(partition)
-                for is_new in {brokers[partition] for brokers in self._leader_and_isr.values() if partition in brokers}:
-                    self._leader_and_isr_part(partition, is_new)
             yield
+        for partitions in tuple(self._leader_and_isr.values()):
+            for partition, is_new in partitions.items():
+                self._leader_and_isr_part(partition, is_new)
+                yield
 
     def messages(self) -> Iterator[tuple[int, Message]]:
         """Make the requests, each when it is asked for: LeaderAndIsr to each broker, UpdateMetadata, StopReplica.
@@ -116,7 +128,7 @@ class RequestBatch:
         That is Kafka's order. When all have been made, nothing is left of what was collected.
         """
         for broker_id, broker, partitions in self._registered(self._leader_and_isr):
-            for some in slices(list(partitions.items()), PARTITIONS_PER_LEADER_AND_ISR):
+            for some in slices(list(partitions.items()), PARTITIONS_PER_REQUEST):
                 yield broker_id, self._leader_and_isr_request(broker, some)
         yield from self._update_metadata_requests()
         for broker_id, broker, partitions in self._registered(self._stop_replica):
@@ -199,27 +211,32 @@ class RequestBatch:
     # UpdateMetadata.
 
     def _update_metadata_requests(self) -> Iterator[tuple[int, Message]]:
+        """Make one complete request for each broker, or several that are not; without partitions one, of who lives."""
         told = sorted(self._metadata_brokers & self._state.brokers.keys())
-        topics = self._metadata_topics() if told else []
-        brokers = self._metadata_live_brokers() if told else []
+        if not told:
+            return
+        known = [partition for partition in self._metadata_partitions if partition in self._state.leader_and_isr]
+        complete = self._metadata_type == TYPE_FULL
+        shares = [known] if complete or not known else slices(known, PARTITIONS_PER_REQUEST)
+        topics = [self._metadata_topics(share) for share in shares]
+        brokers = self._metadata_live_brokers()
         for broker_id in told:
-            yield (
-                broker_id,
-                UpdateMetadataRequest(
-                    type=self._metadata_type,
-                    controller_id=self._state.controller_id,
-                    controller_epoch=self._state.controller_epoch,
-                    broker_epoch=self._state.brokers[broker_id].epoch,
-                    topic_states=topics,
-                    live_brokers=brokers,
-                ),
-            )
+            for share in topics:
+                yield (
+                    broker_id,
+                    UpdateMetadataRequest(
+                        type=self._metadata_type,
+                        controller_id=self._state.controller_id,
+                        controller_epoch=self._state.controller_epoch,
+                        broker_epoch=self._state.brokers[broker_id].epoch,
+                        topic_states=share,
+                        live_brokers=brokers,
+                    ),
+                )
 
-    def _metadata_topics(self) -> list[UpdateMetadataTopicState]:
+    def _metadata_topics(self, partitions: Iterable[TopicPartition]) -> list[UpdateMetadataTopicState]:
         topics: dict[str, UpdateMetadataTopicState] = {}
-        for partition in self._metadata_partitions:
-            if partition not in self._state.leader_and_isr:
-                continue
+        for partition in partitions:
             name = partition.topic
             topic = topics.get(name)
             if topic is None:

@@ -9,18 +9,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.znodes.brokers import BrokerRegistration
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
-NO_LEADER = -1
 FIRST_LEADER_EPOCH = 0
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class Replica(NamedTuple):
@@ -231,9 +224,6 @@ class ClusterState:
 
     def partitions_of(self, topic: str) -> Iterator[TopicPartition]:
         return (TopicPartition(topic, index) for index in self.assignments.get(topic, ()))
-
-    def partitions_on(self, broker: int) -> list[TopicPartition]:
-        return [partition for partition in self.partitions() if broker in self.replicas(partition)]
 
     def replicas_on(self, brokers: Iterable[int]) -> list[Replica]:
         wanted = set(brokers)

@@ -36,7 +36,7 @@ from odradek.controller import (
 )
 from odradek.controller.active_controller import ActiveController, Call, not_controller
 from odradek.controller.channel_manager import Channels
-from odradek.controller.cluster_state import Assignment, ClusterState, TopicPartition
+from odradek.controller.cluster_state import Assignment, ClusterState
 from odradek.controller.controller_election import NO_CONTROLLER, Elected
 from odradek.controller.controller_store import ControllerMoved, ControllerStore
 from odradek.controller.events import (
@@ -58,6 +58,7 @@ from odradek.controller.events import (
 )
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from odradek.protocol.topic_names import TopicPartition
 from odradek.world.clock import Clock, Timer
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.store import (
@@ -361,7 +362,7 @@ class Controller:
             if self._active is not None:
                 return
             if ours:
-                elected = await controller_election.recognize(self._store, self._last_epoch)
+                elected = await controller_election.recognize(self._store, current, self._last_epoch)
             elif current.broker_id == NO_CONTROLLER:
                 elected = await controller_election.elect(self._store, self._clock, self.broker_id)
             else:

@@ -4,13 +4,14 @@ Kafka's registerControllerAndIncrementControllerEpoch (KafkaZkClient.scala).
 """
 
 import logging
-from contextlib import suppress
 from typing import NamedTuple
 
 from odradek.world.clock import Clock
 from odradek.zk_schema.store import (
     BadVersion,
+    Check,
     Create,
+    Delete,
     MultiFailed,
     NodeExists,
     NoNode,
@@ -40,6 +41,8 @@ class CurrentController(NamedTuple):
     """NO_CONTROLLER when the znode is missing or cannot be read."""
     session_id: int
     """The session that it lives with; 0 when it is missing."""
+    zxid: int = 0
+    """Id of the transaction that has made it."""
 
 
 class Elected(NamedTuple):
@@ -60,10 +63,10 @@ async def current_controller(store: Store) -> CurrentController:
         except NoNode:
             continue
         try:
-            return CurrentController(ControllerRegistration.decode(data).broker_id, stat.ephemeral_owner)
+            return CurrentController(ControllerRegistration.decode(data).broker_id, stat.ephemeral_owner, stat.czxid)
         except BadZnode as bad:
             log.error("who is the controller? %s", bad)
-            return CurrentController(NO_CONTROLLER, stat.ephemeral_owner)
+            return CurrentController(NO_CONTROLLER, stat.ephemeral_owner, stat.czxid)
 
 
 async def elect(store: Store, clock: Clock, broker_id: int) -> Elected | None:
@@ -72,13 +75,13 @@ async def elect(store: Store, clock: Clock, broker_id: int) -> Elected | None:
     Raises ConnectionLost when the outcome is unknown: `recognize` tells it later. Raises BadZnode when
     `/controller_epoch` cannot be read, for then no epoch would be safe.
     """
-    epoch, version = await read_epoch(store)
+    epoch, written = await read_epoch(store)
     registration = ControllerRegistration(broker_id, clock.now_ms())
     try:
         _, stat = await store.multi(
             [
                 Create(CONTROLLER_PATH, registration.encode(), ephemeral=True),
-                SetData(CONTROLLER_EPOCH_PATH, encode_controller_epoch(epoch + 1), version),
+                SetData(CONTROLLER_EPOCH_PATH, encode_controller_epoch(epoch + 1), written.version),
             ]
         )
     except MultiFailed as failed:
@@ -90,34 +93,40 @@ async def elect(store: Store, clock: Clock, broker_id: int) -> Elected | None:
     return Elected(epoch + 1, stat.version)
 
 
-async def recognize(store: Store, last_epoch: int) -> Elected | None:
+async def recognize(store: Store, current: CurrentController, last_epoch: int) -> Elected | None:
     """Look why `/controller` is of our own session though we are not the controller: a lost answer, or a resignation?
 
-    An epoch later than `last_epoch`, the last one that we were elected in, can only be ours, for nobody increments it
-    without creating `/controller`. Otherwise the znode is a left-over: it is deleted, and None returned.
+    An epoch later than `last_epoch`, the last one that we were elected in, is ours if one transaction has written both;
+    if not, somebody was elected since `current` was read. Otherwise the znode is a left-over: it is deleted, if it is
+    still ours, and None returned.
     """
-    epoch, version = await read_epoch(store)
-    if epoch > last_epoch:
-        return Elected(epoch, version)
-    with suppress(NoNode):
-        await store.delete(CONTROLLER_PATH)
+    epoch, written = await read_epoch(store)
+    if epoch > last_epoch and written.mzxid == current.zxid:
+        return Elected(epoch, written.version)
+    await delete_if_ours(store)
     return None
 
 
 async def delete_if_ours(store: Store) -> None:
-    """Delete `/controller` if it lives with this session. Raises StoreError."""
+    """Delete `/controller` if it lives with this session, unless somebody was elected meanwhile: what is read of
+    ZooKeeper may be old (Kafka's KafkaZkClient.deleteController). Raises StoreError."""
+    _, epoch_written = await store.get(CONTROLLER_EPOCH_PATH)
     current = await current_controller(store)
-    if current.session_id == store.session_id:
-        with suppress(NoNode):
-            await store.delete(CONTROLLER_PATH)
+    if current.session_id != store.session_id:
+        return
+    try:
+        await store.multi([Check(CONTROLLER_EPOCH_PATH, epoch_written.version), Delete(CONTROLLER_PATH)])
+    except MultiFailed as failed:
+        if not isinstance(failed.cause, NoNode | BadVersion):
+            raise
 
 
-async def read_epoch(store: Store) -> tuple[int, int]:
-    """Return the epoch and the version of its znode, which is created if need be. Raises BadZnode."""
+async def read_epoch(store: Store) -> tuple[int, Stat]:
+    """Return the epoch and what is known of its znode, which is created if need be. Raises BadZnode."""
     while True:
         try:
             data, stat = await store.get(CONTROLLER_EPOCH_PATH)
-            return decode_controller_epoch(data), stat.version
+            return decode_controller_epoch(data), stat
         except NoNode:
             pass
         try:

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from odradek.broker.metrics.journal import Journal
-from odradek.controller.cluster_state import Assignment, Broker, LeaderAndIsr, TopicPartition
+from odradek.controller.cluster_state import Assignment, Broker, LeaderAndIsr
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import (
     ANY_VERSION,
     BadVersion,
@@ -32,7 +33,7 @@ from odradek.zk_schema.store import (
     StoreError,
 )
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
-from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_path
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_ids, broker_path
 from odradek.zk_schema.znodes.configs import decode_config, topic_config_path
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.topics import (
@@ -65,7 +66,8 @@ PATHS_NOTED_MAX: Final = 5
 
 
 class ControllerMoved(Exception):  # noqa: N818 (it is news, not an error)
-    """This broker is not the controller any more: its session is gone, or `/controller_epoch` has another version."""
+    """Raised when this broker is not the controller any more: its session is gone, or `/controller_epoch` has another
+    version."""
 
 
 class Topic(NamedTuple):
@@ -107,8 +109,7 @@ class ControllerStore:
         One whose registration cannot be read is the one in `known` as long as that has the same epoch: only ZooKeeper
         says that a broker is gone, and it has not.
         """
-        names = [name for name in await self.children(BROKER_IDS_PATH, watch=True) if name.isdecimal()]
-        ids = sorted(int(name) for name in names)
+        ids = sorted(broker_ids(await self.children(BROKER_IDS_PATH, watch=True)))
         found = await self.get_all([broker_path(broker_id) for broker_id in ids], watch=True)
         brokers = {}
         for broker_id, znode in zip(ids, found, strict=True):
@@ -194,12 +195,18 @@ class ControllerStore:
 
     async def leader_and_isr(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr | None]:
         """Read partitions' states; None where there is no readable znode."""
-        states: dict[TopicPartition, LeaderAndIsr | None] = {}
-        for some in slices(partitions, CALLS_IN_FLIGHT):
-            found = await self.get_all([state_path(*partition) for partition in some])
+        states: dict[TopicPartition, LeaderAndIsr | None] = dict.fromkeys(partitions)
+        decoded: dict[bytes, PartitionState] = {}
+        """By content: thousands of partitions have the same, and then share it."""
+
+        async def read(some: Sequence[TopicPartition]) -> None:
+            found = await self._get_each([state_path(*partition) for partition in some])
             for partition, znode in zip(some, found, strict=True):
-                state = states[partition] = None if znode is None else _leader_and_isr(partition, *znode)
+                state = None if znode is None else _leader_and_isr(partition, *znode, decoded)
+                states[partition] = state
                 self._note(partition, readable=znode is None or state is not None)
+
+        await asyncio.gather(*(read(some) for some in slices(partitions, READS_PER_CALL)))
         return states
 
     async def update_leader_and_isr(
@@ -400,12 +407,17 @@ def _topic(topic: str, data: bytes) -> Topic | None:
     )
 
 
-def _leader_and_isr(partition: TopicPartition, data: bytes, stat: Stat) -> LeaderAndIsr | None:
-    try:
-        state = PartitionState.decode(partition.topic, partition.partition, data)
-    except BadZnode as bad:
-        log.error("no state of %s: %s", partition, bad)
-        return None
+def _leader_and_isr(
+    partition: TopicPartition, data: bytes, stat: Stat, decoded: dict[bytes, PartitionState]
+) -> LeaderAndIsr | None:
+    """Decode a state, or take what has been `decoded` from the same bytes; None if it cannot be read."""
+    state = decoded.get(data)
+    if state is None:
+        try:
+            state = decoded[data] = PartitionState.decode(partition.topic, partition.partition, data)
+        except BadZnode as bad:
+            log.error("no state of %s: %s", partition, bad)
+            return None
     return LeaderAndIsr(
         state.leader,
         state.leader_epoch,

@@ -43,7 +43,7 @@ class TopicsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentChanged(Event):
-    """Somebody wrote a topic's assignment: perhaps there are more partitions."""
+    """A topic's assignment was written: perhaps there are more partitions."""
 
     topic: str
 

@@ -1,6 +1,8 @@
 """Failover to a new controller: read everything, tell all brokers, elect missing leaders, resume what was begun.
 
-Kafka's onControllerFailover. Watches are set by the very reads, so nothing that happens meanwhile is missed.
+Kafka's onControllerFailover, but for one thing: leaders are elected before dead replicas are taken out of the ISRs, as
+when a broker dies. Clients wait for leaders alone, and an election takes the dead out of that ISR with the same write.
+Watches are set by the very reads, so nothing that happens meanwhile is missed.
 """
 
 import logging
@@ -35,8 +37,10 @@ async def take_over(active: ActiveController, randomness: random.Random) -> None
     # Brokers refuse a leader that they do not know to be alive: the live brokers come first. With them all partitions,
     # for a broker that is made a coordinator takes a partition that it has never heard of for one that may still come.
     await active.tell_everything()
+    found = dict(state.leader_and_isr)
     await replica_machine.start(active)
-    await partition_machine.start(active)
+    elected = await partition_machine.start(active)
+    await replica_machine.tell_what_was_found(active, found, elected)
     log.info(
         "controller of epoch %d: %d brokers, %d topics", state.controller_epoch, len(state.brokers), len(state.topics)
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from odradek.controller import reassignment
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import ClusterState, LeaderAndIsr, TopicPartition
+from odradek.controller.cluster_state import ClusterState, LeaderAndIsr
 from odradek.controller.controller_store import lost_race
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_partition import (
@@ -20,6 +20,7 @@ from odradek.protocol.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import NoNode
 
 log = logging.getLogger(__name__)

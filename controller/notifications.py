@@ -5,9 +5,10 @@ import logging
 from odradek.controller import partition_machine, reassignment, replica_machine, topic_deletion
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.broker_changes import replicas_lost
-from odradek.controller.cluster_state import Replica, ReplicaPhase, TopicPartition
+from odradek.controller.cluster_state import Replica, ReplicaPhase
 from odradek.controller.events import ControllerChanged, LeaderAndIsrAnswered
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.notifications import (
     ISR_CHANGE_PATH,

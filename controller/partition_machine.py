@@ -12,15 +12,10 @@ from enum import Enum
 
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.channel_manager import RequestBatch
-from odradek.controller.cluster_state import (
-    FIRST_LEADER_EPOCH,
-    ClusterState,
-    LeaderAndIsr,
-    PartitionPhase,
-    TopicPartition,
-)
+from odradek.controller.cluster_state import FIRST_LEADER_EPOCH, ClusterState, LeaderAndIsr, PartitionPhase
 from odradek.controller.controller_store import lost_race, slices
 from odradek.controller.first_states import create_first_states
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import ConnectionLost, NodeExists
 
 log = logging.getLogger(__name__)
@@ -49,9 +44,9 @@ def may_become(state: ClusterState, partition: TopicPartition, target: Partition
     return state.phase(partition) in VALID_PREVIOUS[target]
 
 
-async def start(active: ActiveController) -> None:
+async def start(active: ActiveController) -> set[TopicPartition]:
     """Give each partition, at failover, the phase that follows from its state and the live brokers; elect what lacks
-    a leader."""
+    a leader, and return what was elected for."""
     state, turn = active.state, active.turn()
     for partition in state.partitions():
         await active.pause(turn)
@@ -63,7 +58,7 @@ async def start(active: ActiveController) -> None:
         else:
             phase = PartitionPhase.OFFLINE
         state.partition_phases[partition] = phase
-    await elect_where_needed(active)
+    return await elect_where_needed(active)
 
 
 def move(active: ActiveController, partitions: Iterable[TopicPartition], target: PartitionPhase) -> None:
@@ -79,9 +74,10 @@ def move(active: ActiveController, partitions: Iterable[TopicPartition], target:
             state.partition_phases[partition] = target
 
 
-async def elect_where_needed(active: ActiveController, topic: str | None = None) -> None:
+async def elect_where_needed(active: ActiveController, topic: str | None = None) -> set[TopicPartition]:
     """Elect leaders for new and offline partitions (of one topic, or of all) that are not being deleted.
 
+    Returns those that have a leader now, of which all brokers have been told.
     Kafka's triggerOnlinePartitionStateChange: called whenever there may be a leader where there was none, or none
     where there was one.
     """
@@ -92,7 +88,8 @@ async def elect_where_needed(active: ActiveController, topic: str | None = None)
         wanted = phase in (PartitionPhase.NEW, PartitionPhase.OFFLINE) and topic in (None, partition.topic)
         if wanted and not state.being_deleted(partition):
             waiting.append(partition)
-    await bring_online(active, waiting, Strategy.OFFLINE_PARTITION)
+    failed = await bring_online(active, waiting, Strategy.OFFLINE_PARTITION)
+    return set(waiting) - failed.keys()
 
 
 async def bring_online(
@@ -116,6 +113,8 @@ async def bring_online(
         known += existing
     for some in slices(known, SLICE):
         failed |= await _elect(active, some, strategy, unclean, batch)
+        if batch.is_full:  # the first begin to lead while the others are elected
+            await active.send(batch)
     await active.send(batch)
     for partition, reason in failed.items():
         await active.pause(turn)
@@ -162,22 +161,26 @@ async def _elect(
     unclean: bool,
     batch: RequestBatch,
 ) -> dict[TopicPartition, str]:
-    """Elect leaders of partitions that have a state; returns those for which it failed, and why."""
+    """Elect leaders of partitions that have a state; returns those for which it failed, and why.
+
+    The first attempt trusts `ClusterState` for what is written on condition of a version (see `present_states`).
+    """
     failed: dict[TopicPartition, str] = {}
-    remaining = list(partitions)
+    remaining, from_zookeeper = list(partitions), False
     while remaining:
-        found = await active.store.leader_and_isr(remaining)
+        found = await active.present_states(remaining, from_zookeeper=from_zookeeper)
         unclean_topics = await _unclean_topics(active, strategy, found, unclean)
         chosen: dict[TopicPartition, LeaderAndIsr] = {}
-        turn = active.turn()
+        remaining, turn = [], active.turn()
         for partition, current in found.items():
             await active.pause(turn)
             verdict = choose(active.state, strategy, partition, current, partition.topic in unclean_topics)
             if isinstance(verdict, LeaderAndIsr):
                 chosen[partition] = verdict
-            else:
+            elif from_zookeeper:
                 failed[partition] = verdict
-        remaining = []
+            else:
+                remaining.append(partition)
         written = await active.store.update_leader_and_isr(chosen)
         turn = active.turn()
         for partition, result in written.items():
@@ -185,10 +188,11 @@ async def _elect(
             if isinstance(result, LeaderAndIsr):
                 _adopt(active, partition, found[partition], result, strategy.value)
                 batch.leader_and_isr(_recipients(active.state, strategy, partition), partition)
-            elif lost_race(result):
+            elif lost_race(result) or not from_zookeeper:
                 remaining.append(partition)
             else:
                 failed[partition] = str(result)
+        from_zookeeper = True
     return failed
 
 

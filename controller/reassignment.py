@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from odradek.controller import partition_machine, replica_machine, topic_deletion
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import Assignment, LeaderAndIsr, Replica, ReplicaPhase, TopicPartition
+from odradek.controller.cluster_state import Assignment, LeaderAndIsr, Replica, ReplicaPhase
 from odradek.controller.controller_store import Topic, lost_race, slices
 from odradek.controller.events import ReassignmentAsked
 from odradek.controller.partition_machine import Strategy
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import Delete, Operation, SetData, StoreError
 from odradek.zk_schema.znodes.admin import REASSIGN_PARTITIONS_PATH, decode_reassignment, encode_reassignment
 from odradek.zk_schema.znodes.json_data import BadZnode

@@ -3,12 +3,13 @@
 Only going offline writes to ZooKeeper: the replica leaves the ISR, and the leadership if it had it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.channel_manager import RequestBatch
-from odradek.controller.cluster_state import ClusterState, LeaderAndIsr, Replica, ReplicaPhase, TopicPartition
+from odradek.controller.cluster_state import ClusterState, LeaderAndIsr, Replica, ReplicaPhase
 from odradek.controller.controller_store import lost_race, slices
+from odradek.protocol.topic_names import TopicPartition
 
 SLICE = 200
 """Replicas that are worked on before others have their turn: some milliseconds."""
@@ -33,20 +34,56 @@ def may_become(state: ClusterState, replica: Replica, target: ReplicaPhase) -> b
 
 
 async def start(active: ActiveController) -> None:
-    """Tell live brokers their replicas, at failover, and take the others out of the ISRs.
+    """Give each replica, at failover, the phase that follows from the live brokers.
 
     A replica on a dead broker counts as having failed to be deleted, to be on the safe side.
     """
     state, turn = active.state, active.turn()
-    online: list[Replica] = []
-    offline: list[Replica] = []
     for replica in state.all_replicas():
         await active.pause(turn)
         is_online = state.is_online(replica.broker, replica.partition)
         state.replica_phases[replica] = ReplicaPhase.ONLINE if is_online else ReplicaPhase.DELETION_INELIGIBLE
-        (online if is_online else offline).append(replica)
-    await move(active, online, ReplicaPhase.ONLINE)
-    await take_offline(active, offline)
+
+
+async def tell_what_was_found(
+    active: ActiveController, found: Mapping[TopicPartition, LeaderAndIsr], elected: Collection[TopicPartition]
+) -> None:
+    """Tell live brokers their replicas, at failover, and take the others out of the ISRs.
+
+    Each replica is told once: of what this controller has written (its elections) when that was written; where an ISR
+    shrinks, when it has shrunk; of what is still as it was `found`, here. All metadata was told before.
+    """
+    state, turn = active.state, active.turn()
+    offline: list[Replica] = []
+    shrinking: set[TopicPartition] = set()
+    for replica, phase in state.replica_phases.items():
+        await active.pause(turn)
+        if phase is not ReplicaPhase.ONLINE:
+            offline.append(replica)
+            current = state.leader_and_isr.get(replica.partition)
+            if current is not None and replica.broker in current.isr:
+                shrinking.add(replica.partition)
+    await _tell_unchanged(active, found, lambda partition: partition not in shrinking)
+    await take_offline(active, offline, elected)
+    await _tell_unchanged(active, found, lambda partition: partition in shrinking)  # those that could not, or need not
+
+
+async def _tell_unchanged(
+    active: ActiveController, found: Mapping[TopicPartition, LeaderAndIsr], wanted: Callable[[TopicPartition], bool]
+) -> None:
+    """Tell live brokers of their replicas whose partition's state is the very one that was `found`.
+
+    Its controller epoch does not say so: it is not an earlier one where somebody has set `/controller_epoch` back.
+    """
+    state, batch, turn = active.state, active.batch(), active.turn()
+    for (partition, broker), phase in state.replica_phases.items():
+        await active.pause(turn)
+        if phase is not ReplicaPhase.ONLINE or not wanted(partition):
+            continue
+        current = state.leader_and_isr.get(partition)
+        if current is not None and current is found.get(partition):
+            batch.leader_and_isr([broker], partition, metadata=False)
+    await active.send(batch)
 
 
 async def move(active: ActiveController, replicas: Iterable[Replica], target: ReplicaPhase) -> None:
@@ -90,10 +127,13 @@ def _enter(state: ClusterState, replica: Replica, target: ReplicaPhase) -> None:
         state.replica_phases[replica] = target
 
 
-async def take_offline(active: ActiveController, replicas: Iterable[Replica]) -> None:
+async def take_offline(
+    active: ActiveController, replicas: Iterable[Replica], elected: Collection[TopicPartition] = ()
+) -> None:
     """Tell replicas to stop, take them out of the ISRs, and tell the others.
 
-    Of topics to be deleted nobody needs the ISR any more: it stays as it is.
+    Of topics to be deleted nobody needs the ISR any more: it stays as it is. An election that has just been held, in
+    one of the partitions `elected`, has taken them out already, and has been told.
     """
     state, batch, turn = active.state, active.batch(), active.turn()
     by_broker: dict[int, list[TopicPartition]] = {}
@@ -102,37 +142,51 @@ async def take_offline(active: ActiveController, replicas: Iterable[Replica]) ->
         partition, broker = replica
         if not may_become(state, replica, ReplicaPhase.OFFLINE):
             continue
-        batch.stop_replica([broker], partition, delete=False)
-        if partition in state.leader_and_isr and not state.being_deleted(partition):
+        current = state.leader_and_isr.get(partition)
+        if current is not None and partition in elected and broker not in current.isr:
+            batch.stop_replica([broker], partition, delete=False)
+            state.replica_phases[replica] = ReplicaPhase.OFFLINE
+        elif current is not None and not state.being_deleted(partition):
             by_broker.setdefault(broker, []).append(partition)
         else:
+            batch.stop_replica([broker], partition, delete=False)
             state.replica_phases[replica] = ReplicaPhase.OFFLINE
             batch.update_metadata([partition])
     for broker, partitions in by_broker.items():
         for some in slices(partitions, SLICE):
+            for partition in some:
+                batch.stop_replica([broker], partition, delete=False)
             await _shrink(active, broker, some, batch)
+            if batch.is_full:
+                await active.send(batch)
     await active.send(batch)
 
 
 async def _shrink(
     active: ActiveController, broker: int, partitions: Sequence[TopicPartition], batch: RequestBatch
 ) -> None:
-    """Take one broker out of ISRs; one that is not in an ISR any more is offline without a write."""
+    """Take one broker out of ISRs; one that is not in an ISR any more is offline without a write.
+
+    The first attempt trusts `ClusterState` for what is written on condition of a version (see `present_states`).
+    """
     state, why = active.state, f"OfflineReplica {broker}"
-    remaining = list(partitions)
+    remaining, from_zookeeper = list(partitions), False
     while remaining:
-        found = await active.store.leader_and_isr(remaining)
+        found = await active.present_states(remaining, from_zookeeper=from_zookeeper)
         remaining, chosen, turn = [], {}, active.turn()
         for partition, current in found.items():
             await active.pause(turn)
-            if current is None:
-                active.log_failure(partition, why, "its state znode does not exist")
-            elif current.controller_epoch > state.controller_epoch:
-                later = f"its state was written by a later controller, epoch {current.controller_epoch}"
-                active.log_failure(partition, why, later)
-            elif broker in current.isr:
+            later = current is not None and current.controller_epoch > state.controller_epoch
+            if current is not None and not later and broker in current.isr:
                 written = current.without(broker)
                 chosen[partition] = written._replace(controller_epoch=state.controller_epoch)
+            elif not from_zookeeper:
+                remaining.append(partition)
+            elif current is None:
+                active.log_failure(partition, why, "its state znode does not exist")
+            elif later:
+                epoch = current.controller_epoch
+                active.log_failure(partition, why, f"its state was written by a later controller, epoch {epoch}")
             else:
                 unchanged = current._replace(controller_epoch=state.controller_epoch)
                 _adopt_offline(state, Replica(partition, broker), unchanged, batch)
@@ -143,10 +197,11 @@ async def _shrink(
             if isinstance(result, LeaderAndIsr):
                 _adopt_offline(state, Replica(partition, broker), result, batch)
                 active.log_change(partition, found[partition], result, why)
-            elif lost_race(result):
+            elif lost_race(result) or not from_zookeeper:
                 remaining.append(partition)
             else:
                 active.log_failure(partition, why, str(result))
+        from_zookeeper = True
 
 
 def _adopt_offline(state: ClusterState, replica: Replica, written: LeaderAndIsr, batch: RequestBatch) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from odradek.controller import partition_machine
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import TopicPartition
 from odradek.controller.events import LeadersToBalance, PreferredElectionAsked
 from odradek.controller.partition_machine import Strategy, elect_preferred
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import Delete
 from odradek.zk_schema.znodes.admin import PREFERRED_REPLICA_ELECTION_PATH, decode_preferred_replica_election
 from odradek.zk_schema.znodes.json_data import BadZnode

@@ -334,11 +334,15 @@ async def _extend(
     charge: Charge,
 ) -> Mapping[int, Sequence[int]]:
     charged = False
+    added: Mapping[int, Sequence[int]] = {}
+    unheard: set[int] | None = None  # the partitions, if a write was carried out whose answer was lost
     while True:
         found = await repeated(store, lambda: _read_assignment(store, topic))
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
         existing, stat = found
+        if unheard == set(existing.partitions):
+            return added
         added = _added(topic, existing, count, assignments, racks)
         if validate_only:
             return added
@@ -351,11 +355,10 @@ async def _extend(
             await store.set(topic_path(topic), data, stat.version)
         except (BadVersion, NoNode):
             continue
-        except ConnectionLost:
-            again = await repeated(store, lambda: _read_assignment(store, topic))
-            if again is None or again[0].partitions.keys() != partitions.keys():
-                continue
-        return added
+        except ConnectionLost:  # what is read next may be old: only the next write tells
+            unheard = set(partitions)
+        else:
+            return added
 
 
 def _added(

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 
 from odradek.controller import partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase, TopicPartition
+from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase
 from odradek.controller.controller_store import Topic
 from odradek.controller.events import DeletionsChanged
 from odradek.controller.partition_machine import Strategy
 from odradek.controller.topic_admin import new_topic_id
+from odradek.protocol.topic_names import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,9 @@ async def take_up_partitions(active: ActiveController, topic: str, randomness: r
     """Create the partitions of a topic, whose assignment was written, that are not known yet.
 
     What is known is not changed by it: only a reassignment moves replicas. While the topic is being deleted, new
-    partitions are taken out of ZooKeeper again.
+    partitions are taken out of ZooKeeper again. Tools from before 2.8 write the assignment without the topic's id: it
+    is put back, or the next controller would give the topic another one, under which brokers refuse their replicas
+    (KAFKA-14190, which Kafka has left open).
     """
     state = active.state
     found = (await active.store.assignments([topic])).get(topic)
@@ -44,6 +47,8 @@ async def take_up_partitions(active: ActiveController, topic: str, randomness: r
     if topic not in state.topics:  # it could not be read before
         await _take_up(active, {topic: found}, randomness)
         return
+    if found.topic_id is None and topic in state.topic_ids:
+        await _give_id(active, topic, state.topic_ids[topic])
     known = state.assignments[topic]
     added = {index: assignment for index, assignment in found.partitions.items() if index not in known}
     if not added:
@@ -64,10 +69,7 @@ def _without_others(found: Topic, known: Iterable[int]) -> Topic:
 async def add_topic(active: ActiveController, topic: str, found: Topic, randomness: random.Random) -> bool:
     """Take a topic into the state; one without an id gets one first. False when it is gone meanwhile."""
     if found.topic_id is None:
-        topic_id = new_topic_id(randomness)
-        named = await active.store.change_assignment(
-            topic, lambda now: now if now.topic_id is not None else now._replace(topic_id=topic_id)
-        )
+        named = await _give_id(active, topic, new_topic_id(randomness))
         if named is None:
             return False
         found = named
@@ -78,6 +80,13 @@ async def add_topic(active: ActiveController, topic: str, found: Topic, randomne
         partition for partition in state.partitions_of(topic) if state.assignment(partition).reassigning
     )
     return True
+
+
+async def _give_id(active: ActiveController, topic: str, topic_id: bytes) -> Topic | None:
+    """Write the id of a topic that has none in ZooKeeper; what ZooKeeper has then, None when the topic is gone."""
+    return await active.store.change_assignment(
+        topic, lambda now: now if now.topic_id is not None else now._replace(topic_id=topic_id)
+    )
 
 
 async def _take_up(active: ActiveController, topics: Mapping[str, Topic], randomness: random.Random) -> None:

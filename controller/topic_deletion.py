@@ -5,13 +5,14 @@ replica that cannot be reached, or in the middle of a reassignment, waits ("halt
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from odradek.controller import partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase, TopicPartition
+from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase
 from odradek.controller.events import StopReplicaAnswered
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.znodes.topics import topic_path
 
 log = logging.getLogger(__name__)
@@ -63,10 +64,11 @@ async def resume_topics(active: ActiveController, topics: Iterable[str]) -> None
         await resume(active)
 
 
-async def resume(active: ActiveController) -> None:
-    """Take every topic to be deleted as far as it can go now."""
-    state = active.state
-    for topic in sorted(state.topics_to_delete):
+async def resume(active: ActiveController, topics: Collection[str] | None = None) -> None:
+    """Take topics to be deleted (None: all) as far as they can go now."""
+    state, turn = active.state, active.turn()
+    for topic in sorted(state.topics_to_delete if topics is None else state.topics_to_delete & set(topics)):
+        await active.pause(turn)
         phases = {state.replica_phase(replica) for replica in state.replicas_of(topic)}
         if phases <= {ReplicaPhase.DELETION_SUCCESSFUL}:
             if topic not in state.deletion_halted:
@@ -121,8 +123,8 @@ async def note_stopped(active: ActiveController, event: StopReplicaAnswered) -> 
                 deleted.append(replica)
     await replica_machine.move(active, deleted, ReplicaPhase.DELETION_SUCCESSFUL)
     await replicas_failed(active, failed)
-    if deleted:
-        await resume(active)
+    if deleted:  # only they have come further: with a thousand topics each answer looked at all of them
+        await resume(active, {replica.partition.topic for replica in deleted})
 
 
 def _is_deleting(active: ActiveController, replica: Replica) -> bool:

@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def what_is_wrong(config: BrokerConfig) -> str:
-    """In a few words; "" when nothing is. Raises OSError when there is no answer."""
+    """Return in a few words what is wrong; "" when nothing is. Raises OSError when there is no answer."""
     name = config.inter_broker_listener_name
     [bound] = [listener for listener in config.listeners if listener.name == name]
     if bound.protocol != "PLAINTEXT":

@@ -13,6 +13,7 @@ from odradek.protocol.encoder_source import EncoderSource
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.primitives import Buffer, Part
+from odradek.protocol.steps import Steps
 
 M = TypeVar("M", bound=Message)
 Encoder: TypeAlias = Callable[[Any, list[Part]], None]
@@ -47,15 +48,20 @@ def decoder(message: type[M], version: int) -> Decoder[M]:
     return known or _decoders.setdefault((message, version), compiled_decoder(message, version))
 
 
+def stepwise_decoder(message: type[M], version: int) -> Callable[[Buffer, int], Steps[tuple[M, int]]]:
+    """Make a decoder that may be paused after each struct of an array: of a request with ten thousand partitions."""
+    return cast(Callable[[Buffer, int], Steps[tuple[M, int]]], compiled_decoder(message, version, stepwise=True))
+
+
 def compiled_encoder(message: type[Message], version: int) -> Encoder:
     check_version(message, version)
     writer = EncoderSource(message, version, flexible_in(message, version))
     return cast(Encoder, made(writer.source(), writer.known, "encode", message, version))
 
 
-def compiled_decoder(message: type[M], version: int) -> Decoder[M]:
+def compiled_decoder(message: type[M], version: int, *, stepwise: bool = False) -> Decoder[M]:
     check_version(message, version)
-    writer = DecoderSource(message, version, flexible_in(message, version))
+    writer = DecoderSource(message, version, flexible_in(message, version), stepwise=stepwise)
     source = writer.source()
     names = {**writer.known, "MalformedMessage": MalformedMessage, "StructError": StructError}
     return cast(Decoder[M], made(source, names, "decode", message, version))

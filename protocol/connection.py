@@ -42,7 +42,7 @@ class FrameReader:
     """
 
     def __init__(self, max_frame_bytes: int, read_bytes: int = READ_BYTES) -> None:
-        """At most `read_bytes` are received at once while no frame has begun."""
+        """Receive at most `read_bytes` at once while no frame has begun."""
         self.max_frame_bytes = max_frame_bytes
         self._head = memoryview(bytearray(read_bytes))
         self._head_end = 0

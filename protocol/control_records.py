@@ -28,26 +28,26 @@ class EndTxnMarker(NamedTuple):
     coordinator_epoch: int
 
 
-def control_type(key: bytes | None, position: int = 0) -> ControlType | None:
+def control_type(key: bytes | None) -> ControlType | None:
     """Return what a control record's key says; None for a type that is not known here. Raises CorruptBatch."""
     if key is None or len(key) < _KEY.size:
-        raise CorruptBatch(position, f"control record with key {key!r}")
+        raise CorruptBatch(0, f"control record with key {key!r}")
     version, number = _KEY.unpack_from(key)
     if version < 0:
-        raise CorruptBatch(position, f"control record of version {version}")
+        raise CorruptBatch(0, f"control record of version {version}")
     return ControlType(number) if number in (ControlType.ABORT, ControlType.COMMIT) else None
 
 
-def decode_end_txn_marker(key: bytes | None, value: bytes | None, position: int = 0) -> EndTxnMarker | None:
+def decode_end_txn_marker(key: bytes | None, value: bytes | None) -> EndTxnMarker | None:
     """Return a transaction's end; None when it is another control record. Raises CorruptBatch."""
-    kind = control_type(key, position)
+    kind = control_type(key)
     if kind is None:
         return None
     if value is None or len(value) < _END_TXN.size:
-        raise CorruptBatch(position, f"transaction marker with value {value!r}")
+        raise CorruptBatch(0, f"transaction marker with value {value!r}")
     version, coordinator_epoch = _END_TXN.unpack_from(value)
     if version < 0:
-        raise CorruptBatch(position, f"transaction marker of version {version}")
+        raise CorruptBatch(0, f"transaction marker of version {version}")
     return EndTxnMarker(kind is ControlType.COMMIT, coordinator_epoch)
 
 

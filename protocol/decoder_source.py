@@ -33,10 +33,12 @@ def refuse_tag(tag: int, at: int, end: int) -> None:
 class DecoderSource:
     """Collects the lines of one decoder and the names they use."""
 
-    def __init__(self, message: type[Struct], version: int, flexible: bool) -> None:
+    def __init__(self, message: type[Struct], version: int, flexible: bool, *, stepwise: bool = False) -> None:
+        """`stepwise`: make it a generator that yields behind each struct of an array, and returns the result."""
         self.message = message
         self.version = version
         self.flexible = flexible
+        self.stepwise = stepwise
         self.lines: list[str] = []
         self.depth = 2
         self.pending: list[tuple[str, str]] = []
@@ -262,6 +264,8 @@ class DecoderSource:
             self.value(element, item, False)
             self.flush()
         self.line(f"{items}.append({item})")
+        if self.stepwise and isinstance(element, type):
+            self.line("yield")
         self.depth -= 1
         self.line(f"{target} = {items}")
 

@@ -33,8 +33,6 @@ MAGIC_V0: Final = 0
 MAGIC_V1: Final = 1
 MESSAGE_CRC_AT: Final = 12
 MESSAGE_MAGIC_AT: Final = 16
-MESSAGE_ATTRIBUTES_AT: Final = 17
-MESSAGE_TIMESTAMP_AT: Final = 18
 
 _HEAD_V0: Final = Struct(">qiIbb")
 _HEAD_V1: Final = Struct(">qiIbbq")
@@ -212,10 +210,9 @@ def down_convert(
     codec: int = compression.NONE,
     *,
     log_append_time: bool = False,
-    level: int | None = None,
 ) -> bytes:
     """Do what `down_convert_in_steps` does, at once."""
-    return at_once(down_convert_in_steps(columns, magic, codec, log_append_time=log_append_time, level=level))
+    return at_once(down_convert_in_steps(columns, magic, codec, log_append_time=log_append_time))
 
 
 def down_convert_in_steps(

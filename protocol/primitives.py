@@ -21,9 +21,6 @@ Part: TypeAlias = Any
 
 ZERO_UUID = bytes(16)
 
-TopicPartition: TypeAlias = tuple[str, int]
-"""Name of a topic and index of one of its partitions."""
-
 SMALL_VARINTS = 512
 LENGTH_LIMIT = 0x7FFF_FFFF
 """Lengths and counts are int32 in Kafka, however they are written."""

@@ -127,10 +127,6 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id >= 0
-
-    @property
     def last_sequence(self) -> int:
         """Sequence of the last record; NO_SEQUENCE without one."""
         if self.base_sequence == NO_SEQUENCE:

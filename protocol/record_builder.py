@@ -1,7 +1,5 @@
 """A batch that grows record by record, as a producer fills it."""
 
-from typing import Final
-
 from odradek.protocol import compression
 from odradek.protocol.record_batch import (
     HEADER_BYTES,
@@ -21,19 +19,6 @@ from odradek.protocol.records import (
     encode_headers,
     wrap_int64,
 )
-
-MAX_RECORD_OVERHEAD: Final = 21
-"""The most that a record without headers takes beside its key and value: 1 + 5 + 5 + 10 (KIP-98)."""
-_MAX_LENGTH_BYTES: Final = 5
-
-
-def record_size_upper_bound(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
-    """Return at least as many bytes as the record takes in a batch, before compression."""
-    size = MAX_RECORD_OVERHEAD + 2 * _MAX_LENGTH_BYTES
-    size += (0 if key is None else len(key)) + (0 if value is None else len(value))
-    for name, content in headers:
-        size += 2 * _MAX_LENGTH_BYTES + len(name.encode()) + (0 if content is None else len(content))
-    return size
 
 
 class BatchBuilder:

@@ -25,29 +25,59 @@ _SECOND_BYTES: Final = bytes(_NARROW) + bytes(write_varint(delta)[1] for delta i
 class Run(NamedTuple):
     """Columns of records that follow each other; so do their offsets."""
 
-    timestamps: Sequence[int]
+    timestamps: list[int]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     end: int
-    """Where the next record begins."""
+    """Place where the next record begins."""
 
 
-class _Layout(NamedTuple):
-    """Where the parts of a record without headers stand, counted from its beginning."""
+class _Layout:
+    """Layout of a record without headers: where its parts stand, counted from its beginning."""
 
-    size: int
-    fixed: list[tuple[int, int]]
-    """Places and the bytes that stand there in all records of a run: lengths, and the number of headers."""
-    offset_at: int
-    has_key: bool
-    has_value: bool
-    cutter: Struct
-    """Cuts out the timestamp, and key and value if it has them."""
+    __slots__ = ("_columns", "_cutters", "_format", "fixed", "has_key", "has_value", "offset_at", "size")
+
+    def __init__(
+        self, size: int, fixed: list[tuple[int, int]], offset_at: int, has_key: bool, has_value: bool, form: str
+    ) -> None:
+        """`form` is the `struct` format that cuts out the timestamp, and key and value if it has them."""
+        self.size = size
+        self.fixed = fixed
+        """Places and the bytes that stand there in all records of a run: lengths, and the number of headers."""
+        self.offset_at = offset_at
+        self.has_key, self.has_value = has_key, has_value
+        self._format = form
+        self._columns: dict[int, list[tuple[int, bytes]]] = {}
+        self._cutters: dict[int, Struct] = {}
+
+    def columns(self, length: int) -> list[tuple[int, bytes]]:
+        """Return `fixed`, with the byte of each of so many records."""
+        columns = self._columns.get(length)
+        if columns is None:
+            if len(self._columns) >= _LENGTHS_KEPT:
+                self._columns.clear()
+            columns = self._columns[length] = [(place, bytes((byte,)) * length) for place, byte in self.fixed]
+        return columns
+
+    def cut(self, data: bytes, at: int, length: int) -> tuple[bytes, ...]:
+        """Return the parts of so many records, one after the other: cut by one call, and not by one for each."""
+        cutter = self._cutters.get(length)
+        if cutter is None:
+            if len(self._cutters) >= _LENGTHS_KEPT:
+                self._cutters.clear()
+            cutter = self._cutters[length] = Struct(self._format * length)
+        return cutter.unpack_from(data, at)
 
 
 _layouts: dict[bytes, _Layout] = {}
 """Layouts seen last, by the first bytes of a record. What they say is compared with every record that is read."""
-_LAYOUTS_KEPT: Final = 256
+_LAYOUTS_KEPT: Final = 64
+_LENGTHS_KEPT: Final = 4
+"""Batches of one producer often hold the same number of records."""
+_DELTA_BYTES_MAX: Final = 8
+"""Longest varint of a time delta in a run: 56 bits."""
+MOST: Final = 128
+"""Most records of one run: a cutter takes a hundred bytes for each."""
 _FIRST: Final = 3
 """Bytes of a record that tell its length, mostly."""
 
@@ -57,7 +87,12 @@ def read_run(data: bytes, at: int, index: int, count: int, base_timestamp: int) 
 
     None for few of them, and wherever something is unusual or damaged: to be read one by one.
     """
-    most = min(count, _NARROW if index < _NARROW else _WIDE) - index
+    most = count - index
+    if most > MOST:
+        most = MOST
+    wide = _NARROW if index < _NARROW else _WIDE
+    if index + most > wide:
+        most = wide - index
     if most < LEAST:
         return None
     layout = _layouts.get(data[at : at + _FIRST])
@@ -67,13 +102,14 @@ def read_run(data: bytes, at: int, index: int, count: int, base_timestamp: int) 
         length = 0 if layout is None else _alike(data, at, index, most, layout)
     if layout is None or length < LEAST:
         return None
-    end = at + length * layout.size
-    columns = iter(zip(*layout.cutter.iter_unpack(memoryview(data)[at:end]), strict=True))
-    timestamps = _timestamps(next(columns), base_timestamp)
+    parts = layout.cut(data, at, length)
+    width = 1 + layout.has_key + layout.has_value
+    timestamps = _timestamps(parts[::width], base_timestamp)
     if timestamps is None:
         return None
-    keys = next(columns) if layout.has_key else [None] * length
-    return Run(timestamps, keys, next(columns) if layout.has_value else [None] * length, end)
+    keys = parts[1::width] if layout.has_key else (None,) * length
+    values = parts[width - 1 :: width] if layout.has_value else (None,) * length
+    return Run(timestamps, keys, values, at + length * layout.size)
 
 
 def _alike(data: bytes, at: int, index: int, most: int, layout: _Layout) -> int:
@@ -82,16 +118,32 @@ def _alike(data: bytes, at: int, index: int, most: int, layout: _Layout) -> int:
     Without the run of deltas, which compaction breaks, none.
     """
     size = layout.size
-    length = min(most, (len(data) - at) // size)
-    for place, byte in layout.fixed:
-        column = data[at + place : at + length * size : size]
-        if column.count(byte) < length:
-            length -= len(column.lstrip(bytes((byte,))))
-    start, end = at + layout.offset_at, at + length * size
+    length = (len(data) - at) // size
+    if length > most:
+        length = most
+    if length < LEAST:
+        return 0
+    end = at + length * size
+    for place, column in layout.columns(length):
+        if data[at + place : end : size] != column:
+            length = _shorter(data, at, length, layout)
+            end = at + length * size
+            break
+    start = at + layout.offset_at
     if data[start:end:size] != _FIRST_BYTES[index : index + length]:
         return 0
     if index >= _NARROW and data[start + 1 : end : size] != _SECOND_BYTES[index : index + length]:
         return 0
+    return length
+
+
+def _shorter(data: bytes, at: int, length: int, layout: _Layout) -> int:
+    """Return how many of so many records have this layout, where not all of them do."""
+    size = layout.size
+    for place, byte in layout.fixed:
+        column = data[at + place : at + length * size : size]
+        if column.count(byte) < length:
+            length -= len(column.lstrip(bytes((byte,))))
     return length
 
 
@@ -121,7 +173,7 @@ def _read_layout(data: bytes, at: int) -> _Layout | None:
         offset_at - at,
         key_size >= 0,
         value_size >= 0,
-        Struct(f"{body + 1 - at}x{offset_at - body - 1}s{key}{value}x"),
+        f"{body + 1 - at}x{offset_at - body - 1}s{key}{value}x",
     )
     if len(_layouts) >= _LAYOUTS_KEPT:
         _layouts.clear()
@@ -130,10 +182,12 @@ def _read_layout(data: bytes, at: int) -> _Layout | None:
 
 
 def _timestamps(raw: Sequence[bytes], base_timestamp: int) -> list[int] | None:
-    """Return the timestamps of these varints, of one length; None when one is shorter."""
+    """Return the timestamps of these varints, of one length; None when one is shorter, or nears the 64 bits."""
     if len(raw[0]) == 1:
         deltas = b"".join(raw)
         return [base_timestamp + SIGNED[delta] for delta in deltas] if deltas.isascii() else None
+    if len(raw[0]) > _DELTA_BYTES_MAX:
+        return None
     moments: dict[bytes, int] = {}
     for varint in set(raw):
         try:

@@ -15,6 +15,7 @@ from odradek.protocol import compression
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.primitives import SIGNED, Buffer, read_varint, read_varlong, write_varint
 from odradek.protocol.record_batch import (
+    CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER,
@@ -46,8 +47,9 @@ _NULL: Final = b"\x01"
 _SMALL: Final = 1024
 _VARINTS: Final[list[bytes]] = [write_varint(value) for value in range(_SMALL)]
 _INT64_SPAN: Final = 2**64
+_FAR: Final = 2**62
 COMPILED: Final = not __file__.endswith(".py")
-"""By mypyc, to C."""
+"""True when mypyc has compiled this module to C."""
 
 
 class Columns:
@@ -279,19 +281,22 @@ def decode_records(
     """
     if header is None:
         header = read_header(batch, at)
-    section = section_of(batch, at, header, decompressed_limit)
+    if header.attributes & CODEC_MASK:
+        section = section_of(batch, at, header, decompressed_limit)
+    else:
+        section = bytes(stored_section(batch, at, header))
     try:
         columns = decode_section(section, header.record_count, header.base_offset, header.base_timestamp)
     except (IndexError, MalformedMessage) as error:
         raise CorruptBatch(at, f"records: {error}") from None
-    if header.is_log_append_time:
+    if header.attributes & LOG_APPEND_TIME_BIT:
         columns.timestamps = [header.max_timestamp] * len(columns)
     return columns
 
 
 def stored_section(batch: Buffer, at: int, header: BatchHeader) -> memoryview:
     """The records of the batch at `at` as they stand in it. Raises CorruptBatch when it is cut off."""
-    size = header.size_bytes
+    size = header.batch_length + LOG_OVERHEAD
     if len(batch) - at < size:
         raise CorruptBatch(at, f"{size} bytes announced, {len(batch) - at} there")
     return memoryview(batch)[at + HEADER_BYTES : at + size]
@@ -335,6 +340,10 @@ def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: in
     at = 0
     while not COMPILED and (run := read_run(data, at, len(keys), count, base_timestamp)) is not None:
         at = run.end
+        if at == len(data) and len(run.keys) == count and -_FAR < base_timestamp < _FAR:  # no sum leaves the 64 bits
+            return Columns(
+                list(range(base_offset, base_offset + count)), run.timestamps, list(run.keys), list(run.values)
+            )
         timestamps += run.timestamps
         keys += run.keys
         values += run.values
@@ -405,6 +414,6 @@ def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: in
         at = end
     if at != len(data):
         raise MalformedMessage(f"{count} records do not fill {len(data)} bytes")
-    if count > 0 and (max(timestamps) > MAX_INT64 or min(timestamps) < -MAX_INT64):
+    if timestamps and (max(timestamps) > MAX_INT64 or min(timestamps) < -MAX_INT64):
         timestamps = [wrap_int64(timestamp) for timestamp in timestamps]
     return Columns(offsets, timestamps, keys, values, raw_headers)

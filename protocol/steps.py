@@ -10,7 +10,7 @@ Steps: TypeAlias = Generator[None, None, T]
 STEP_RECORDS: Final = 256
 """Records that a step takes up: one or two milliseconds."""
 STEP_BYTES: Final = 1 << 15
-"""What a step compresses with a slow codec."""
+"""Number of bytes that a step compresses with a slow codec."""
 
 
 def at_once(steps: Steps[T]) -> T:

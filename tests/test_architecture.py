@@ -80,6 +80,11 @@ def test_modules_import_one_another_in_no_circle() -> None:
     assert not [circle for circle in circles(graph) if not circle[0].startswith("odradek.testing.")]
 
 
+def test_no_two_modules_of_a_broker_have_one_name() -> None:
+    names = [path.stem for folder in ("broker", "controller") for path in (ROOT / folder).rglob("*.py")]
+    assert not [name for name in sorted(set(names)) if names.count(name) > 1 and not name.startswith("__")]
+
+
 def test_every_package_stands_in_a_layer() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
@@ -125,8 +130,16 @@ def test_a_page_names_only_what_is_there(page: str) -> None:
     assert named and not {name for name in named if not (ROOT / name).exists()}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
-def test_links_and_files_in_prose_are_there(page: str) -> None:
-    text = (ROOT / page).read_text()
-    links = {link.partition("#")[0] for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text)}
-    assert links and not {link for link in links if not ((ROOT / page).parent / link).exists()}
+def links_of(page: Path) -> set[Path]:
+    """Return what a page links to in the repository: files, and headings as `file#anchor`."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    links = [link.partition("#") for link in re.findall(r"\]\((?!https?:)([^)]+)\)", prose)]
+    return {Path(f"{(page.parent / file).resolve() if file else page}{mark}{anchor}") for file, mark, anchor in links}
+
+
+def test_links_lead_somewhere_and_to_every_page() -> None:
+    pages = {ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")}
+    there = {Path(f"{page}#{re.sub(r'[^a-z0-9_ -]', '', title.lower()).replace(' ', '-')}")
+        for page in pages for title in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}  # fmt: skip
+    assert not {(page, link) for page in pages for link in links_of(page) if link not in there and not link.exists()}
+    assert pages <= links_of(ROOT / "README.md") | links_of(ROOT / "docs/README.md")

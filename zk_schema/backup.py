@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from odradek.zk_schema.store import NoNode, Store
+from odradek.zk_schema.store import NoNode, Store, children_if_any
 from odradek.zk_schema.znodes.acls import ACL_CHANGES_PATH, EXTENDED_ACL_CHANGES_PATH
 from odradek.zk_schema.znodes.brokers import BROKER_SEQUENCE_ID_PATH
 from odradek.zk_schema.znodes.cluster import PRODUCER_ID_BLOCK_PATH, ProducerIdBlock
@@ -155,11 +155,7 @@ def _decoded(line: dict[str, Any]) -> Znode:
 async def _children(store: Store, path: str) -> list[str]:
     if path in NOTIFICATIONS:
         return []
-    try:
-        names = await store.children(path or "/")
-    except NoNode:
-        return []
-    return [name for name in names if path or name != OF_ZOOKEEPER]
+    return [name for name in await children_if_any(store, path or "/") if path or name != OF_ZOOKEEPER]
 
 
 async def _persistent(store: Store, path: str) -> Znode | None:

@@ -257,6 +257,14 @@ class Store(Protocol):
         """Tell it every event from now on. A listener is called on the loop and must not raise."""
 
 
+async def children_if_any(store: Store, path: str) -> list[str]:
+    """Return the children's names in their order; none where there is no such znode. Raises as `Store` does."""
+    try:
+        return sorted(await store.children(path))
+    except NoNode:
+        return []
+
+
 def parent(path: str) -> str:
     """`/a` of `/a/b`; `/` of `/a`."""
     return path.rpartition("/")[0] or "/"

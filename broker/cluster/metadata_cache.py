@@ -18,12 +18,13 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
 )
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.topic_names import PartitionKey
 from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
 
 NO_CONTROLLER = -1
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+NO_BROKERS: list[int] = []
+SHARED_LISTS_MAX = 1_000
+"""Different lists of brokers of which one copy is kept for all partitions; with more it begins anew."""
 DELETED_TOPICS_MAX = 10_000
 """Deleted topics that are remembered; the one that was deleted first is forgotten first."""
 
@@ -58,7 +59,10 @@ class TopicNames(NamedTuple):
 
 
 class MetadataCache:
-    """Brokers, topics and partitions of the cluster. Changed by controllers' requests alone, after their fences."""
+    """Brokers, topics and partitions of the cluster. Changed by controllers' requests alone, after their fences.
+
+    States of partitions, and the lists in them, are not to be changed: partitions share lists that say the same.
+    """
 
     def __init__(self) -> None:
         self.brokers: dict[int, LiveBroker] = {}
@@ -72,6 +76,7 @@ class MetadataCache:
         """Under these epochs it has been told of all partitions."""
         self._deleted_topics: dict[str, bytes] = {}
         """Id by name, in the order of their deletion."""
+        self._lists: dict[tuple[int, ...], list[int]] = {}
 
     def subscribe(self, look: Callable[[], object]) -> None:
         """Call `look` after every update, and whenever the controller is another broker.
@@ -85,8 +90,15 @@ class MetadataCache:
         """End a subscription. Harmless where there is none."""
         self._subscribers.pop(look, None)
 
-    def update(self, request: UpdateMetadataRequest) -> list[tuple[str, int]]:
-        """Take over what a controller says; returns the partitions that have been deleted.
+    def share_lists(self, request: UpdateMetadataRequest) -> Iterator[None]:
+        """Have the partitions of a request, before its `update`, share lists of brokers with each other and with those
+        that are known: the lists are most of a partition. Nobody sees anything of it; may be paused at each yield."""
+        for _, _, state in _partition_states(request):
+            self._share_lists(state)
+            yield
+
+    def update(self, request: UpdateMetadataRequest) -> list[PartitionKey]:
+        """Take over what a controller says, at once; returns the partitions that have been deleted.
 
         A complete request replaces all that was known: partitions that it does not have have been deleted.
         """
@@ -97,10 +109,11 @@ class MetadataCache:
         self.brokers = {
             broker.id: LiveBroker(broker.id, dict(_endpoints(broker)), broker.rack) for broker in request.live_brokers
         }
-        unmentioned = {(topic, index) for topic, known in self.topics.items() for index in known} if complete else set()
+        former = self.topics
+        if complete:
+            self.topics = {}
         deleted = []
         for topic, topic_id, state in _partition_states(request):
-            unmentioned.discard((topic, state.partition_index))
             if state.leader == LEADER_DURING_DELETE:
                 self._name(topic, topic_id)
                 deleted.append((topic, state.partition_index))
@@ -108,7 +121,8 @@ class MetadataCache:
                 self._deleted_topics.pop(topic, None)
                 self._name(topic, topic_id)
                 self.topics.setdefault(topic, {})[state.partition_index] = state
-        deleted += sorted(unmentioned)
+        if complete:
+            deleted += sorted(_lacking(former, self.topics).difference(deleted))
         for topic, index in deleted:
             self._delete(topic, index)
         self._tell()
@@ -149,6 +163,20 @@ class MetadataCache:
             self._controller_epoch = max(self._controller_epoch, controller_epoch)
             self._broker_epoch = max(self._broker_epoch, broker_epoch)
             self._is_complete = False
+
+    def _share_lists(self, state: UpdateMetadataPartitionState) -> None:
+        replicas = state.replicas = self._shared(state.replicas)
+        state.isr = replicas if state.isr == replicas else self._shared(state.isr)
+        state.offline_replicas = self._shared(state.offline_replicas) if state.offline_replicas else NO_BROKERS
+
+    def _shared(self, brokers: list[int]) -> list[int]:
+        key = tuple(brokers)
+        shared = self._lists.get(key)
+        if shared is None:
+            if len(self._lists) >= SHARED_LISTS_MAX:
+                self._lists.clear()
+            shared = self._lists[key] = brokers
+        return shared
 
     def _name(self, topic: str, topic_id: bytes) -> None:
         if topic_id not in (self.names.ids_by_name.get(topic), ZERO_UUID):
@@ -201,6 +229,13 @@ class MetadataCache:
     def leader_node(self, topic: str, index: int, listener: str) -> Node | None:
         state = self.partition(topic, index)
         return None if state is None else self.node(state.leader, listener)
+
+
+def _lacking(
+    former: Mapping[str, Mapping[int, object]], present: Mapping[str, Mapping[int, object]]
+) -> set[PartitionKey]:
+    """Partitions of `former` that are not in `present`."""
+    return {(topic, index) for topic, known in former.items() for index in known.keys() - present.get(topic, {}).keys()}
 
 
 def _partition_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, bytes, UpdateMetadataPartitionState]]:

@@ -28,7 +28,7 @@ CALLS_IN_FLIGHT = 500
 
 
 class Stray(Enum):
-    """Why a log is one."""
+    """Reason why a log is a stray replica."""
 
     REASSIGNED = "its replicas are on other brokers"
     OTHER_TOPIC = "its topic has another id now"

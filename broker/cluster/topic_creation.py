@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig
 from odradek.controller.topic_admin import (
     CONSUMER_OFFSETS_SETTINGS,
@@ -12,6 +12,7 @@ from odradek.controller.topic_admin import (
     auto_create_topic,
 )
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.zk_schema.store import Store
 
 

@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections.abc import Collection, Sequence
 
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock, sleep
 from odradek.zk_schema.store import NoNode, Store, StoreError
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
-from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_ids
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
 
@@ -30,7 +31,7 @@ CONTROLLER_PATIENCE_MS = 10_000
 
 
 async def wait_until_out_of_isr(
-    store: Store, clock: Clock, broker_id: int, partitions: Sequence[tuple[str, int]], session_timeout_ms: int
+    store: Store, clock: Clock, broker_id: int, partitions: Sequence[PartitionKey], session_timeout_ms: int
 ) -> None:
     """Return when none of these partitions, whose logs were not closed, counts on us beside another live broker."""
     waiting = list(partitions)
@@ -54,10 +55,10 @@ async def wait_until_out_of_isr(
         await sleep(clock, LOOK_EVERY_MS)
 
 
-async def missing_replicas(store: Store, broker_id: int, held: Collection[tuple[str, int]]) -> list[tuple[str, int]]:
+async def missing_replicas(store: Store, broker_id: int, held: Collection[PartitionKey]) -> list[PartitionKey]:
     """Return the partitions that are assigned to this broker and not among those that it holds. Raises StoreError."""
     topics = await store.children(TOPICS_PATH)
-    found: list[tuple[str, int]] = []
+    found: list[PartitionKey] = []
     for begin in range(0, len(topics), CALLS_IN_FLIGHT):
         some = topics[begin : begin + CALLS_IN_FLIGHT]
         for assigned in await asyncio.gather(*(_assigned(store, topic, broker_id) for topic in some)):
@@ -65,7 +66,7 @@ async def missing_replicas(store: Store, broker_id: int, held: Collection[tuple[
     return found
 
 
-async def _assigned(store: Store, topic: str, broker_id: int) -> list[tuple[str, int]]:
+async def _assigned(store: Store, topic: str, broker_id: int) -> list[PartitionKey]:
     """Return the partitions of a topic that are assigned to the broker; none when the topic is gone or unreadable."""
     try:
         data, _ = await store.get(topic_path(topic))
@@ -75,16 +76,16 @@ async def _assigned(store: Store, topic: str, broker_id: int) -> list[tuple[str,
     return [(topic, index) for index, one in partitions.items() if broker_id in one.replicas]
 
 
-async def _counting_on(store: Store, broker_id: int, partitions: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+async def _counting_on(store: Store, broker_id: int, partitions: Sequence[PartitionKey]) -> list[PartitionKey]:
     """Return those `partitions` whose ISR holds this broker and another registered one. Raises StoreError.
 
     Topics that are marked for deletion are left out.
     """
-    registered = {int(name) for name in await store.children(BROKER_IDS_PATH) if name.isdecimal()}
+    registered = broker_ids(await store.children(BROKER_IDS_PATH))
     others = registered - {broker_id}
     to_delete = set(await store.children(DELETE_TOPICS_PATH))
     partitions = [partition for partition in partitions if partition[0] not in to_delete]
-    found: list[tuple[str, int]] = []
+    found: list[PartitionKey] = []
     for begin in range(0, len(partitions) if others else 0, STATES_PER_CALL):
         some = partitions[begin : begin + STATES_PER_CALL]
         states = await store.get_each([state_path(*partition) for partition in some])

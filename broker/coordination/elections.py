@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from odradek.broker.replication.controller_requests import LeadershipListener
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 
 
 class TopicCoordinator(Protocol):
@@ -15,7 +15,7 @@ class TopicCoordinator(Protocol):
     def on_resigned(self, partition: int, epoch: int | None) -> None:
         """Take note that this broker does not lead the partition in that epoch; None: whatever the epoch."""
 
-    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+    def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         """Take note that the cluster does not have these partitions any more; they may be of any topic."""
 
 
@@ -33,6 +33,6 @@ class CoordinatorElections(LeadershipListener):
         if topic in self.coordinators:
             self.coordinators[topic].on_resigned(index, None)
 
-    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+    def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         for coordinator in self.coordinators.values():
             coordinator.on_partitions_deleted(partitions)

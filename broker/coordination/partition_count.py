@@ -1,8 +1,10 @@
 """The partition of a coordinator's topic that a group or a transactional id lives in."""
 
 import logging
+from functools import lru_cache
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.protocol.java_hash import java_hash
 from odradek.zk_schema.store import NoNode, Store
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.topics import TopicAssignment, topic_path
@@ -12,17 +14,11 @@ log = logging.getLogger(__name__)
 LONGEST_TEXT = 8_000
 """Characters in whatever a client names itself, its group or its transactions by: strings in the records of these
 topics have 16-bit lengths, in bytes."""
+NAMES_MAX = 1_000
+"""Names whose partition is remembered: each request of a group or a transaction asks for it."""
 
 
-def java_hash(text: str) -> int:
-    """Compute Java's String.hashCode: a signed 32-bit number over the text's UTF-16 units."""
-    data = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for at in range(0, len(data), 2):
-        value = (31 * value + (data[at] << 8 | data[at + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
-
-
+@lru_cache(NAMES_MAX)
 def partition_for(name: str, partition_count: int) -> int:
     """Find the partition that a group or a transactional id lives in: Kafka's `Utils.abs(name.hashCode) % count`, where
     the absolute value of the smallest number is 0 (GroupMetadataManager.partitionFor)."""

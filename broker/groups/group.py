@@ -18,7 +18,7 @@ from odradek.broker.groups.group_state_machine import GroupStateMachine
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 TOMBSTONES_PER_BATCH = 1000
 """Keeps a batch of them below any reasonable max.message.bytes."""
 
-CommitAnswer = Callable[[dict[TopicPartition, ErrorCode]], object]
+CommitAnswer = Callable[[dict[PartitionKey, ErrorCode]], object]
 
 
 class InTransaction(NamedTuple):
@@ -43,9 +43,9 @@ class CommitRequest:
     member_id: str
     instance_id: str | None
     generation: int
-    offsets: Mapping[TopicPartition, CommittedOffset]
+    offsets: Mapping[PartitionKey, CommittedOffset]
     transaction: InTransaction | None = None
-    records: Mapping[TopicPartition, Record] = field(default_factory=dict)
+    records: Mapping[PartitionKey, Record] = field(default_factory=dict)
     """Records of the offsets, of which whoever commits very many has made them before: `offset_records`."""
 
 
@@ -138,7 +138,7 @@ class CoordinatedGroup:
         over = expired(self.metadata, self.offsets, now_ms, self._config.offsets_retention_ms)
         self.forget(self.offsets.remove_visible(over))
 
-    def forget(self, removed: list[TopicPartition]) -> None:
+    def forget(self, removed: list[PartitionKey]) -> None:
         """Write tombstones for offsets that were just removed; an empty group without any offset dies with them."""
         if self.metadata.state is GroupState.EMPTY and self.offsets.is_empty():
             self._bury(removed)
@@ -150,12 +150,12 @@ class CoordinatedGroup:
         assert self.metadata.state is GroupState.EMPTY, (self.metadata.group_id, self.metadata.state)
         self._bury(self.offsets.remove_all())
 
-    def _bury(self, removed: list[TopicPartition]) -> None:
+    def _bury(self, removed: list[PartitionKey]) -> None:
         self.die(ErrorCode.NOT_COORDINATOR)
         was_written = self.metadata.generation > 0
         self._write_tombstones(removed, [(group_key(self.metadata.group_id), None)] if was_written else [])
 
-    def _write_tombstones(self, removed: list[TopicPartition], further: Sequence[Record] = ()) -> None:
+    def _write_tombstones(self, removed: list[PartitionKey], further: Sequence[Record] = ()) -> None:
         group_id = self.metadata.group_id
         tombstones: list[Record] = [(offset_key(group_id, partition), None) for partition in removed]
         tombstones.extend(further)
@@ -163,7 +163,7 @@ class CoordinatedGroup:
             self._append(tombstones[at : at + TOMBSTONES_PER_BATCH], self._tombstones_ended)
 
     def _stage(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], transaction: InTransaction | None
+        self, offsets: Mapping[PartitionKey, CommittedOffset], transaction: InTransaction | None
     ) -> Callable[[ErrorCode], None]:
         """Note that the append of a commit begins; return what to call with its outcome."""
         table = self.offsets

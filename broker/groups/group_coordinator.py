@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from uuid import UUID
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.coordination.owned_partitions import OwnedPartitions
 from odradek.broker.coordination.partition_count import LONGEST_TEXT, partition_for
 from odradek.broker.coordination.topic_storage import TopicStorage
@@ -29,7 +28,7 @@ from odradek.broker.groups.group_state_machine import check_join
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, PartitionKey
 from odradek.world.clock import Clock
 from odradek.world.periodic import PeriodicActions
 from odradek.world.time_slices import run_in_slices
@@ -95,7 +94,7 @@ class GroupCoordinator:
             for key in [key for key in self._open_transactions if key[0] == partition]:
                 del self._open_transactions[key]
 
-    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+    def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         """Forget what groups had committed for partitions that have been deleted, in slices of time."""
 
         def steps() -> Iterator[None]:
@@ -208,8 +207,8 @@ class GroupCoordinator:
                 self._note_open_transaction(group, request.transaction.producer_id)
 
     def fetch_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
-    ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
+        self, group_id: str, partitions: Sequence[PartitionKey] | None, *, require_stable: bool
+    ) -> tuple[ErrorCode, dict[PartitionKey, FetchedOffset]]:
         """OffsetFetch; None asks for all partitions that the group has committed."""
         error = self.check(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
@@ -220,8 +219,8 @@ class GroupCoordinator:
         return error, {at: offsets.fetch(at, require_stable=require_stable) for at in asked}
 
     def delete_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
+        self, group_id: str, partitions: Sequence[PartitionKey]
+    ) -> tuple[ErrorCode, dict[PartitionKey, ErrorCode]]:
         """OffsetDelete: all of an empty group's, or those of topics that a group of consumers does not read."""
         error = self.check(group_id)
         if error is not ErrorCode.NONE:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMetadata, GroupState
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 
 NO_EPOCH = -1
 NO_OFFSET = -1
@@ -44,7 +44,7 @@ class _Appended(NamedTuple):
     sequence: int
 
 
-TransactionOffsets = dict[TopicPartition, _Appended]
+TransactionOffsets = dict[PartitionKey, _Appended]
 """Commits of one producer in one transaction."""
 
 
@@ -52,8 +52,8 @@ class OffsetTable:
     """Offsets of one group. Pure bookkeeping: the shell appends, and says how it went."""
 
     def __init__(self) -> None:
-        self._visible: dict[TopicPartition, _Appended] = {}
-        self._staged: dict[TopicPartition, set[int]] = {}
+        self._visible: dict[PartitionKey, _Appended] = {}
+        self._staged: dict[PartitionKey, set[int]] = {}
         """Sequence numbers of the appends under way; removal of a partition takes its appends out, too."""
         self._open_transactions: dict[int, TransactionOffsets] = {}
         """Commits appended since the producer's last marker, by producer id."""
@@ -67,7 +67,7 @@ class OffsetTable:
 
     # commits
 
-    def stage(self, partitions: Iterable[TopicPartition]) -> int:
+    def stage(self, partitions: Iterable[PartitionKey]) -> int:
         """Note that an append of commits for these partitions begins; return the sequence number to end it with."""
         sequence = self._take_sequence()
         for partition in partitions:
@@ -78,7 +78,7 @@ class OffsetTable:
         self._next_sequence += 1
         return self._next_sequence - 1
 
-    def acknowledge(self, sequence: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def acknowledge(self, sequence: int, offsets: Mapping[PartitionKey, CommittedOffset]) -> None:
         """Let commits count whose append every in-sync replica has. Partitions removed meanwhile stay removed."""
         for partition, committed in offsets.items():
             if sequence not in self._staged.get(partition, ()):
@@ -88,7 +88,7 @@ class OffsetTable:
                 self._visible[partition] = _Appended(committed, sequence)
         self.fail(sequence, offsets)
 
-    def fail(self, sequence: int, partitions: Iterable[TopicPartition]) -> None:
+    def fail(self, sequence: int, partitions: Iterable[PartitionKey]) -> None:
         """End an append; without `acknowledge`, nothing of it becomes visible."""
         for partition in partitions:
             under_way = self._staged.get(partition)
@@ -99,13 +99,13 @@ class OffsetTable:
 
     # loading and transactions
 
-    def load(self, partition: TopicPartition, committed: CommittedOffset, sequence: int) -> None:
+    def load(self, partition: PartitionKey, committed: CommittedOffset, sequence: int) -> None:
         """Take in a commit that was read from the log; `sequence` is the offset of its batch."""
         self._visible[partition] = _Appended(committed, sequence)
         self._next_sequence = max(self._next_sequence, sequence + 1)
 
     def load_transactional(
-        self, producer_id: int, partition: TopicPartition, committed: CommittedOffset | None, sequence: int
+        self, producer_id: int, partition: PartitionKey, committed: CommittedOffset | None, sequence: int
     ) -> None:
         """Take in a commit (or its removal) that was read from the log and belongs to a transaction."""
         transaction = self._open_transactions.setdefault(producer_id, {})
@@ -115,7 +115,7 @@ class OffsetTable:
             transaction[partition] = _Appended(committed, sequence)
         self._next_sequence = max(self._next_sequence, sequence + 1)
 
-    def stage_in_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
+    def stage_in_transaction(self, producer_id: int, offsets: Mapping[PartitionKey, CommittedOffset]) -> int:
         """Note that an append of commits of a transaction begins, and return its sequence number.
 
         They count when the marker is in the log of every replica in sync, which cannot be before they are."""
@@ -166,12 +166,12 @@ class OffsetTable:
 
     # reading
 
-    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+    def get(self, partition: PartitionKey) -> CommittedOffset | None:
         """Return what the group has committed for the partition."""
         appended = self._visible.get(partition)
         return None if appended is None else appended.committed
 
-    def fetch(self, partition: TopicPartition, *, require_stable: bool) -> FetchedOffset:
+    def fetch(self, partition: PartitionKey, *, require_stable: bool) -> FetchedOffset:
         """Return what OffsetFetch is told; with `require_stable`, not while a commit is under way (KIP-447)."""
         if require_stable and not self.is_stable(partition):
             return FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -180,17 +180,17 @@ class OffsetTable:
             return FetchedOffset()
         return FetchedOffset(committed.offset, committed.leader_epoch, committed.metadata)
 
-    def items(self) -> list[tuple[TopicPartition, CommittedOffset]]:
+    def items(self) -> list[tuple[PartitionKey, CommittedOffset]]:
         """List all visible offsets."""
         return [(partition, appended.committed) for partition, appended in self._visible.items()]
 
-    def is_stable(self, partition: TopicPartition) -> bool:
+    def is_stable(self, partition: PartitionKey) -> bool:
         """Tell whether no commit of the partition is under way or in an open transaction (KIP-447)."""
         if partition in self._staged:
             return False
         return all(partition not in transaction for transaction in self._transactions())
 
-    def is_staged(self, partition: TopicPartition) -> bool:
+    def is_staged(self, partition: PartitionKey) -> bool:
         """Tell whether a commit of the partition is on its way into the log."""
         return partition in self._staged
 
@@ -200,14 +200,14 @@ class OffsetTable:
 
     # removal
 
-    def remove_visible(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def remove_visible(self, partitions: Iterable[PartitionKey]) -> list[PartitionKey]:
         """Forget what is visible of these, not what is under way or in a transaction; return those that had something.
 
         Source: GroupMetadata.removeExpiredOffsets of Kafka 3.9.
         """
         return [partition for partition in partitions if self._visible.pop(partition, None) is not None]
 
-    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def remove(self, partitions: Iterable[PartitionKey]) -> list[PartitionKey]:
         """Forget these, in open transactions too; those that have records in the log, visible or not, are returned, for
         their tombstones."""
         removed = []
@@ -219,12 +219,12 @@ class OffsetTable:
                 removed.append(partition)
         return removed
 
-    def remove_all(self) -> list[TopicPartition]:
+    def remove_all(self) -> list[PartitionKey]:
         """Forget every offset that is visible or on its way."""
         return self.remove([*self._visible, *(at for at in self._staged if at not in self._visible)])
 
 
-def expired(group: GroupMetadata, offsets: OffsetTable, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+def expired(group: GroupMetadata, offsets: OffsetTable, now_ms: int, retention_ms: int) -> list[PartitionKey]:
     """Return the partitions whose offsets have expired.
 
     A group without members keeps its offsets for the retention since it became empty; a stable group of consumers keeps

@@ -20,10 +20,18 @@ from odradek.protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from odradek.protocol.primitives import Buffer, TopicPartition
-from odradek.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, batches
+from odradek.protocol.primitives import Buffer
+from odradek.protocol.record_batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    batches,
+    check_crc,
+)
 from odradek.protocol.records import Columns, decode_records, encode_batch
 from odradek.protocol.steps import Steps
+from odradek.protocol.topic_names import PartitionKey
 from odradek.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 OFFSET_KEY_VERSION = 1
@@ -40,7 +48,7 @@ class OffsetKey(NamedTuple):
     """The key of a committed offset."""
 
     group_id: str
-    partition: TopicPartition
+    partition: PartitionKey
 
 
 class GroupKey(NamedTuple):
@@ -74,7 +82,7 @@ def batch_of(
     )
 
 
-def offset_key(group_id: str, partition: TopicPartition) -> bytes:
+def offset_key(group_id: str, partition: PartitionKey) -> bytes:
     """Return the key of the group's offset for a partition."""
     topic, index = partition
     return encode_versioned(OffsetCommitKey(group=group_id, topic=topic, partition=index), OFFSET_KEY_VERSION)
@@ -93,14 +101,12 @@ def offset_value(committed: CommittedOffset) -> bytes:
     return encode_versioned(value, OFFSET_VALUE_VERSION_WITH_EXPIRY if has_expiry else OFFSET_VALUE_VERSION)
 
 
-def offset_record(group_id: str, partition: TopicPartition, committed: CommittedOffset) -> Record:
+def offset_record(group_id: str, partition: PartitionKey, committed: CommittedOffset) -> Record:
     """Return the record of a committed offset."""
     return offset_key(group_id, partition), offset_value(committed)
 
 
-def offset_records(
-    group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
-) -> Steps[dict[TopicPartition, Record]]:
+def offset_records(group_id: str, offsets: Mapping[PartitionKey, CommittedOffset]) -> Steps[dict[PartitionKey, Record]]:
     """Return the records of many committed offsets, made in steps."""
     records = {}
     for at, committed in offsets.items():
@@ -218,10 +224,11 @@ class GroupReplay:
 
     def steps(self, data: Buffer) -> Iterator[None]:
         """Take in the whole batches of `data`, pausing after every few records. Raises MalformedMessage for a damaged
-        batch."""
+        batch: none of its commits is believed when its checksum is wrong (Kafka does not look at it)."""
         if has_messages(data):  # of an older Kafka's directory
             data = b"".join(to_batches(data, compressed=False))
         for position, header in batches(data, allow_partial_tail=True):
+            check_crc(data, position, header)
             records = decode_records(data, position)
             if header.is_control:
                 self._control(header, records)

@@ -113,10 +113,10 @@ class GroupStateMachine:
         return ErrorCode.NONE
 
     def commit(self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool) -> ErrorCode:
-        """Check whether a commit is legal now; when it comes from a member, it counts as its heartbeat."""
+        """Check whether a commit is legal now; a member's counts as its heartbeat, unless it is transactional."""
         check = check_commit_in_transaction if transactional else check_commit
         error = check(self.group, member_id, instance_id, generation)
-        if error is ErrorCode.NONE and member_id in self.group.members:
+        if error is ErrorCode.NONE and not transactional and member_id in self.group.members:
             self.outbox.restart_session(self.group.members[member_id])
         return error
 

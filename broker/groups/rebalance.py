@@ -30,7 +30,7 @@ class _InitialDelay:
     delay_ms: int
     remaining_ms: int
     newcomer: bool = False
-    """Somebody joined since the delay began, so it is worth waiting once more."""
+    """True when a member has joined since the delay began, so it is worth waiting once more."""
 
 
 class Rebalance:

@@ -166,9 +166,9 @@ def iterate_of_producers(file: File, position: int, end: int) -> Iterator[Batch]
         position += at
 
 
-def iterate_valid(file: File, position: int, end: int) -> Iterator[tuple[Batch, bytes]]:
+def iterate_valid(file: File, end: int) -> Iterator[tuple[Batch, bytes]]:
     """Yield the batches with their bytes, each CRC checked. Raises CorruptBatch at the first that does not pass."""
-    wanted = VALIDATE_CHUNK_BYTES
+    position, wanted = 0, VALIDATE_CHUNK_BYTES
     while position < end:
         asked = min(wanted, end - position)
         data = file.pread(asked, position)

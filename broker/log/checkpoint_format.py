@@ -8,7 +8,7 @@ Source: org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, Lea
 from collections.abc import Iterable, Mapping
 
 from odradek.broker.log.errors import CorruptFile
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -18,7 +18,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 VERSION = 0
 
-Offsets = dict[TopicPartition, int]
+Offsets = dict[PartitionKey, int]
 
 
 def encode_lines(lines: list[str]) -> bytes:
@@ -26,7 +26,7 @@ def encode_lines(lines: list[str]) -> bytes:
     return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
 
 
-def offset_line(key: TopicPartition, offset: int) -> str:
+def offset_line(key: PartitionKey, offset: int) -> str:
     """Return the entry of one partition."""
     return f"{key[0]} {key[1]} {offset}"
 
@@ -50,7 +50,7 @@ def _decode(data: bytes, fields: int) -> Iterable[list[str]]:
     return entries
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+def encode_offsets(offsets: Mapping[PartitionKey, int]) -> bytes:
     """Return a checkpoint of offsets by partition."""
     return encode_lines([offset_line(key, offset) for key, offset in offsets.items()])
 

@@ -4,12 +4,16 @@ import errno
 
 from odradek.protocol.errors import ErrorCode, KafkaError
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""No room is no damage: what needed it is refused or put off, and the directory goes on."""
+OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+"""Clients may have taken them all: no disk is to be given up for that, as Kafka gives up every one it has."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, *OUT_OF_DESCRIPTORS)
+"""No room, on the disk or for another open file, is no damage: what needed it is refused or put off, and the directory
+goes on."""
 
 
 class StorageFailure(KafkaError):  # noqa: N818 - the word the whole broker uses
-    """A read or write failed: the log directory is offline from now on, and every log in it with it.
+    """A read or write failed: the log directory is offline from now on, and every log in it with it. But for a
+    read or flush that had no descriptor left for its file: that may be tried again.
 
     For the client whose request ran into it, it is KAFKA_STORAGE_ERROR, as it is for all that come after.
     """

@@ -21,6 +21,9 @@ OFFSET_ENTRY = struct.Struct(">iI")
 TIME_ENTRY = struct.Struct(">qi")
 OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES = OFFSET_ENTRY.size, TIME_ENTRY.size
 
+_NO_NUMBERS, _NO_TIMES = array("I"), array("q")
+"""Shared by all indexes without an entry, and never added to: of ten thousand empty logs they would be 3 MB."""
+
 
 class TimeEntry(NamedTuple):
     """The largest timestamp of a segment up to a place, and the last offset of the batch that has it."""
@@ -92,8 +95,7 @@ class OffsetIndex(_IndexFile):
 
     def __init__(self, base_offset: int) -> None:
         super().__init__(base_offset)
-        self._relative_offsets = array("I")
-        self.positions = array("I")
+        self._relative_offsets = self.positions = _NO_NUMBERS
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int, log_size_bytes: int) -> "OffsetIndex":
@@ -128,6 +130,8 @@ class OffsetIndex(_IndexFile):
 
     def append(self, offset: int, position: int) -> None:
         """`offset` is the last of the batch at `position`; both larger than all before."""
+        if not self.positions:
+            self._relative_offsets, self.positions = array("I"), array("I")
         self._relative_offsets.append(offset - self.base_offset)
         self.positions.append(position)
 
@@ -180,8 +184,7 @@ class TimeIndex(_IndexFile):
 
     def __init__(self, base_offset: int) -> None:
         super().__init__(base_offset)
-        self.timestamps = array("q")
-        self._relative_offsets = array("I")
+        self.timestamps, self._relative_offsets = _NO_TIMES, _NO_NUMBERS
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int) -> "TimeIndex":
@@ -209,6 +212,8 @@ class TimeIndex(_IndexFile):
     def append_if_larger(self, timestamp_ms: int, offset: int) -> None:
         """Add an entry unless the newest says as much already; -1 (no timestamp) never is."""
         if timestamp_ms > (self.timestamps[-1] if self.timestamps else -1):
+            if not self.timestamps:
+                self.timestamps, self._relative_offsets = array("q"), array("I")
             self.timestamps.append(timestamp_ms)
             self._relative_offsets.append(offset - self.base_offset)
 

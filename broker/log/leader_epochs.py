@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset (KIP-101, KIP-279), in memory and in `leader-epoch-checkpoint`.
+"""Leader epochs and the offsets at which they began (KIP-101, KIP-279), in memory and in `leader-epoch-checkpoint`.
 
 Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache of 3.9.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 
 from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, encode_epochs
-from odradek.broker.log.errors import DISK_FULL
+from odradek.broker.log.errors import NO_ROOM
 from odradek.world.files import Files
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class EpochFile:
         try:
             self._files.write_atomically(self.path, data, sync=False)
         except OSError as error:
-            if error.errno not in DISK_FULL:
+            if error.errno not in NO_ROOM:
                 raise
             self._waiting = data
             if waited is None:

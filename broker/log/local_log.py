@@ -1,16 +1,16 @@
-"""The files of one partition's log: which segment holds an offset, where in it, which go, and what a flush syncs.
+"""The files of one partition's log: which segment holds an offset, where in it, which go, and when they are flushed.
 
 The rules of appending, and what is known of producers and epochs, are in log.py, whose `Log` extends this class.
 Source: LocalLog.scala of Kafka 3.9.
 """
 
-import contextlib
 import sys
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from odradek.broker.log.errors import CorruptFile, StorageFailure
+from odradek.broker.log.errors import OUT_OF_DESCRIPTORS, CorruptFile, StorageFailure
+from odradek.broker.log.flush import Flush
 from odradek.broker.log.leader_epochs import EpochFile
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.producer_snapshots import Snapshots
@@ -19,11 +19,13 @@ from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import CorruptBatch
-from odradek.world.files import FileRange, Files
+from odradek.world.files import FileRange
 
 NEVER_TRUNCATED = sys.maxsize
 KNOWN_POSITIONS = 64
 """Offsets of the active segment whose position is remembered."""
+FLUSH_AGAIN_MS = 1_000.0
+"""Pause before a flush that could open no file is tried again."""
 
 
 class LogSlice(NamedTuple):
@@ -46,58 +48,6 @@ def slice_of(segment: Segment, position: int, length: int, max_bytes: int, whole
     return LogSlice(FileRange(segment.file, position, length), segment)
 
 
-class Flush:
-    """The files to be synced so that everything before `offset` is safe. Made on the loop; `sync` runs anywhere.
-
-    The order is the promise: files first, then the recovery point moves. Leader epochs are synced with the data that
-    was written in them, so a recovery point never passes an epoch that a crash could take away.
-    """
-
-    __slots__ = (
-        "_directory",
-        "_files",
-        "_names_changed",
-        "_paths",
-        "epochs_written",
-        "history_changes",
-        "offset",
-        "synced",
-    )
-
-    def __init__(
-        self,
-        files: Files,
-        directory: str,
-        paths: list[str],
-        *,
-        names_changed: bool,
-        offset: int,
-        history_changes: int,
-        epochs_written: int,
-    ) -> None:
-        """`names_changed`: files of `directory`, the log's, may be new. The other numbers say what is being synced:
-        it does not count when the log has been truncated meanwhile, nor the epochs when they were written anew."""
-        self.offset = offset
-        self.history_changes = history_changes
-        self.epochs_written = epochs_written
-        self.synced = False
-        self._files = files
-        self._directory = directory
-        self._paths = paths
-        self._names_changed = names_changed
-
-    def sync(self) -> None:
-        """Block until all is on the disk. Files that were deleted meanwhile do not matter any more. Raises OSError."""
-        for path in self._paths:
-            with contextlib.suppress(FileNotFoundError):
-                self._files.open(path).sync()
-        if self._names_changed:
-            with contextlib.suppress(FileNotFoundError):
-                self._files.sync_directory(self._directory)
-                self._files.sync_directory(self._directory.rpartition("/")[0])
-        self.synced = True
-
-
 class LocalLog:
     """Segments in the order of their offsets, the last of which takes the appends; snapshots, and the epochs' file.
 
@@ -108,6 +58,7 @@ class LocalLog:
     __slots__ = (
         "_base_offsets",
         "_end_at_rest",
+        "_flush_again",
         "_known_positions",
         "cleaned_to",
         "closed",
@@ -162,6 +113,7 @@ class LocalLog:
         """The lowest offset a truncation went back to since a copier of the log set it to NEVER_TRUNCATED."""
         self.closed = False
         self._end_at_rest = -1
+        self._flush_again: tuple[Callable[[], object] | None, ...] = ()
         self._base_offsets = [segment.base_offset for segment in segments]
         self._known_positions: dict[int, int] = {}
 
@@ -202,6 +154,13 @@ class LocalLog:
 
     # reading
 
+    def unreadable(self, cause: OSError) -> StorageFailure:
+        """Return the exception for a read or sync that failed, the directory given up but for want of a descriptor."""
+        if cause.errno not in OUT_OF_DESCRIPTORS:
+            return self.give_up_directory(cause)
+        self.environment.refuse_for_room(self.directory, cause)
+        return StorageFailure(self.log_directory, cause)
+
     def read(self, offset: int, max_bytes: int, end_offset: int, *, whole_first_batch: bool) -> LogSlice:
         """Return the batches from the one that holds `offset` up to, not including, `end_offset`, at most `max_bytes`.
 
@@ -227,7 +186,7 @@ class LocalLog:
         except CorruptBatch as bad:
             raise self.corrupt_message(bad) from bad
         except OSError as error:
-            raise self.give_up_directory(error) from error
+            raise self.unreadable(error) from error
         return EMPTY
 
     def corrupt_message(self, bad: CorruptBatch | CorruptFile) -> KafkaError:
@@ -282,7 +241,7 @@ class LocalLog:
         except CorruptFile as bad:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self.topic}-{self.partition}: {bad}") from bad
         except OSError as error:
-            raise self.give_up_directory(error) from error
+            raise self.unreadable(error) from error
         return found
 
     def aborted_within(self, offset: int, found: LogSlice, stable_offset: int) -> list[AbortedTransaction]:
@@ -306,7 +265,7 @@ class LocalLog:
             flush = self._files_to_sync()
             flush.sync()
         except OSError as error:
-            raise self.give_up_directory(error) from error
+            raise self.unreadable(error) from error
         self._flushed(flush)
 
     def flush_in_background(self, then: Callable[[], object] | None = None) -> None:
@@ -324,13 +283,27 @@ class LocalLog:
 
         def done(result: OSError | None) -> None:
             if isinstance(result, OSError):
-                self.give_up_directory(result)
+                self._not_flushed(result, then)
                 return
             self._flushed(flush)
             if then is not None:
                 then()
 
         self.environment.background.run(flush.sync, done)
+
+    def _not_flushed(self, cause: OSError, then: Callable[[], object] | None) -> None:
+        if cause.errno not in OUT_OF_DESCRIPTORS:
+            self.give_up_directory(cause)
+            return
+        self.environment.refuse_for_room(self.directory, cause)
+        if not self._flush_again:
+            self.environment.clock.call_later(FLUSH_AGAIN_MS, self._flush_once_more)
+        self._flush_again += (then,)
+
+    def _flush_once_more(self) -> None:
+        waiting, self._flush_again = self._flush_again, ()
+        if not self.closed:
+            self.flush_in_background(lambda: [then() for then in waiting if then is not None])
 
     def _files_to_sync(self, *, closing: bool = False) -> Flush:
         """`closing`: with all that a clean start relies on. While there is no room for the epochs or for aborted

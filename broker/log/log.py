@@ -13,19 +13,15 @@ from typing import NamedTuple
 
 from odradek.broker.log import rewriting
 from odradek.broker.log.batches import LARGEST_EPOCH, Batch, checked_batches, checked_fields
-from odradek.broker.log.errors import DISK_FULL, CorruptFile
+from odradek.broker.log.errors import NO_ROOM, CorruptFile
+from odradek.broker.log.flush import Flush
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.leader_epochs import LeaderEpochs
-from odradek.broker.log.local_log import Flush, LocalLog
+from odradek.broker.log.local_log import LocalLog
 from odradek.broker.log.log_environment import Claims, LogEnvironment
 from odradek.broker.log.producer_recovery import rebuild_producers
 from odradek.broker.log.producer_snapshots import Snapshots
-from odradek.broker.log.producer_state import (
-    UNGUARDED,
-    CompletedTransaction,
-    ProducerState,
-    VerificationGuard,
-)
+from odradek.broker.log.producer_state import UNGUARDED, CompletedTransaction, ProducerState, VerificationGuard
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.broker.settings.topic_settings import LogConfig
@@ -195,7 +191,7 @@ class Log(LocalLog):
             position = segment.size_bytes
             segment.append(view)
         except OSError as error:
-            if error.errno in DISK_FULL:
+            if error.errno in NO_ROOM:
                 raise self.environment.refuse_for_room(self.directory, error) from error
             raise self.give_up_directory(error) from error
         self.log_end_offset = last.last_offset + 1
@@ -227,8 +223,8 @@ class Log(LocalLog):
     def prepare(self) -> None:
         """Before the log is written to: lower the checkpointed offsets that are above its own, and write the leader
         epoch that has had no record so far. Raises OSError, StorageFailure."""
-        claims = Claims(self.topic, self.partition, self.recovery_point, self.log_start_offset, self.cleaned_to)
-        self.environment.lower_checkpoints(self.log_directory, claims)
+        limits = self.recovery_point, self.log_start_offset, self.cleaned_to, self.log_end_offset
+        self.environment.lower_checkpoints(self.log_directory, Claims(self.topic, self.partition, *limits))
         if self._unwritten_epoch:
             self.write_epochs()
         self._is_prepared = True
@@ -257,7 +253,8 @@ class Log(LocalLog):
         can bring the dropped end back beside the data that took its place.
 
         Raises StorageFailure, and the directory is offline; KafkaError CORRUPT_MESSAGE when the segment is damaged
-        where it is to be cut: then this log is as it was, and the directory stays online.
+        where it is to be cut, StorageFailure when no file can be opened to look there: then this log is as it was, and
+        the directory stays online.
         """
         assert offset >= 0, offset
         if offset >= self.log_end_offset:
@@ -268,8 +265,10 @@ class Log(LocalLog):
         if offset <= self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
             return True
+        failed = self.unreadable
         try:
             position, end_offset = self.segments[self.segment_number(offset)].place_of_cut(offset)
+            failed = self.give_up_directory  # from here on it is neither what it was nor what it is to be
             gone = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
             if gone:
                 self.remove_segments(gone)
@@ -290,7 +289,7 @@ class Log(LocalLog):
         except (CorruptBatch, CorruptFile) as bad:
             raise self.corrupt_message(bad) from bad
         except OSError as error:
-            raise self.give_up_directory(error) from error
+            raise failed(error) from error
         if self.epochs.truncate_from_end(self.log_end_offset):
             self.write_epochs()
         return True
@@ -421,8 +420,8 @@ class Log(LocalLog):
             self.snapshots.write(self.producers)
             self.active.become_inactive()
             flush = self._files_to_sync(closing=True)
-            if self.epoch_file.waits_for_room:
-                raise OSError(errno.ENOSPC, "no room for the leader epochs", self.directory)
+            if flush.offset < self.log_end_offset:  # a start after a clean shutdown would not look for what is missing
+                raise OSError(errno.ENOSPC, "no room for leader epochs or aborted transactions", self.directory)
             return flush
         except OSError as error:
             raise self.give_up_directory(error) from error

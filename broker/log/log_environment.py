@@ -3,9 +3,10 @@
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from odradek.broker.log.errors import OUT_OF_DESCRIPTORS
 from odradek.broker.log.open_segments import OpenSegments
 from odradek.broker.log.segment import SUFFIXES, Segment
 from odradek.broker.settings.topic_settings import LogConfig
@@ -27,6 +28,8 @@ class Claims(NamedTuple):
     recovery_point: int
     log_start_offset: int
     cleaned_to: int
+    log_end_offset: int
+    """The high watermark is not above it."""
 
 
 class LogEnvironment:
@@ -77,19 +80,25 @@ class LogEnvironment:
         """Log directories that logs were removed from, which is not on the disk yet for certain."""
 
     def refuse_for_room(self, directory: str, error: OSError) -> KafkaError:
-        """Make the refusal of records for a log whose disk is full; log it once a minute, however many try again."""
+        """Make the refusal for a log whose disk is full, or that may open no file; log it once a minute, however many
+        try again."""
         now_ms = self.clock.monotonic_ms()
         if self.full_disk_told_ms is None or now_ms - self.full_disk_told_ms >= FULL_DISK_TOLD_EVERY_MS:
             self.full_disk_told_ms = now_ms
-            logger.error("%s: the disk is full, records are refused until it has room: %s", directory, error)
+            trouble = "no file can be opened" if error.errno in OUT_OF_DESCRIPTORS else "the disk is full"
+            logger.error("%s: %s, records are refused until there is room: %s", directory, trouble, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}")
 
-    def new_segment(self, directory: str, base_offset: int, config: LogConfig) -> Segment:
-        """Make an empty segment with its files; what a crash left of others by that name goes. Raises OSError."""
+    def new_segment(
+        self, directory: str, base_offset: int, config: LogConfig, names: Collection[str] | None = None
+    ) -> Segment:
+        """Make an empty segment with its files; what a crash left of others by that name goes. Raises OSError.
+
+        `names`: all that may be in the directory, for those who have listed it."""
         segment = Segment(self.files, directory, base_offset, config, self.clock.now_ms())
         if config.segment_jitter_ms:
             segment.roll_jitter_ms = self.random.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
-        for suffix in SUFFIXES:
+        for suffix in SUFFIXES if names is None or names else ():
             if self.files.exists(segment.path(suffix)):
                 self.files.remove(segment.path(suffix))
         segment.create(config.segment_bytes)

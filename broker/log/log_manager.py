@@ -26,14 +26,15 @@ from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.directories.loading import Loading
 from odradek.broker.log.directories.log_directory import LogDirectory, set_aside, set_aside_stray, sync_removals
 from odradek.broker.log.directories.maintenance import LogMaintenance
-from odradek.broker.log.errors import DISK_FULL, NoRoom, StorageFailure
+from odradek.broker.log.errors import NO_ROOM, NoRoom, StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.primitives import ZERO_UUID, TopicPartition
+from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.background import Background
 from odradek.world.children import Children
 from odradek.world.clock import Clock
@@ -76,7 +77,7 @@ class LogManager:
         settings = settings or LogManagerSettings()
         self.config_of = config_of
         self._high_watermark_of: Callable[[Log], int] = _nothing_replicated
-        self._preferred: dict[TopicPartition, str] = {}
+        self._preferred: dict[PartitionKey, str] = {}
         self._opened = self._closed = False
         self._logs = LiveLogs()
         environment = self._environment = LogEnvironment(
@@ -198,7 +199,7 @@ class LogManager:
             raise self._refusal(log.log_directory, key, error) from error
         return log
 
-    def _create_somewhere(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> Log:
+    def _create_somewhere(self, key: PartitionKey, topic_id: bytes, is_new: bool) -> Log:
         """Make it in the first directory that takes it; one that cannot goes offline, unless it is only full."""
         if not (is_new or self._directories.all_online()):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]} may be in an offline log directory")
@@ -214,18 +215,18 @@ class LogManager:
                     break
         raise refused
 
-    def _candidates(self, key: TopicPartition) -> list[str]:
+    def _candidates(self, key: PartitionKey) -> list[str]:
         online = [directory.path for directory in self._directories.online()]
         preferred = self._preferred.pop(key, None)
         return [preferred] if preferred in online else self._logs.emptiest_first(online)
 
-    def _refusal(self, path: str, key: TopicPartition, error: OSError) -> KafkaError:
-        if error.errno in DISK_FULL:
+    def _refusal(self, path: str, key: PartitionKey, error: OSError) -> KafkaError:
+        if error.errno in NO_ROOM:
             return NoRoom(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]}: {error}")
         self._directories.fail(path, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key[0]}-{key[1]}: {error}")
 
-    def _create(self, log_directory: str, key: TopicPartition, topic_id: bytes) -> Log:
+    def _create(self, log_directory: str, key: PartitionKey, topic_id: bytes) -> Log:
         path = f"{log_directory}/{partition_name(*key)}"
         sync_removals(self._environment)
         try:

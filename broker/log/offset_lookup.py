@@ -10,11 +10,10 @@ from odradek.broker.log.batches import Batch
 from odradek.broker.log.local_log import LocalLog
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.time_index_check import confirm_largest_timestamp, offset_before
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.protocol.record_batch import CorruptBatch
 from odradek.protocol.record_search import find_record
-from odradek.protocol.steps import Steps, at_once
-
-EARLIEST, LATEST = -2, -1
+from odradek.protocol.steps import Steps
 
 TimestampedOffset = tuple[int, int, int]
 """(timestamp, offset, leader epoch)."""
@@ -26,16 +25,6 @@ class _Place(NamedTuple):
     data: bytes
     leader_epoch: int
     next_offset: int
-
-
-def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> TimestampedOffset | None:
-    """Do what `find_offset` does, without a pause."""
-    return at_once(find_offset(log, timestamp_ms))
-
-
-def offset_of_max_timestamp(log: LocalLog) -> TimestampedOffset | None:
-    """Do what `find_max_timestamp` does, without a pause."""
-    return at_once(find_max_timestamp(log))
 
 
 def find_offset(log: LocalLog, timestamp_ms: int) -> Steps[TimestampedOffset | None]:
@@ -63,7 +52,7 @@ def _at_or_after(log: LocalLog, timestamp_ms: int, offset: int) -> _Place | None
                     if batch.max_timestamp_ms >= timestamp_ms:
                         return _place(segment, batch)
     except OSError as error:
-        raise log.give_up_directory(error) from error
+        raise log.unreadable(error) from error
     except CorruptBatch as bad:
         raise log.corrupt_message(bad) from bad
     return None
@@ -99,7 +88,7 @@ def find_max_timestamp(log: LocalLog) -> Steps[TimestampedOffset | None]:
         batches = segment.batches_from(largest.offset)
         place = next((_place(segment, batch) for batch in batches if batch.max_timestamp_ms == largest[0]), None)
     except OSError as error:
-        raise log.give_up_directory(error) from error
+        raise log.unreadable(error) from error
     except CorruptBatch as bad:
         raise log.corrupt_message(bad) from bad
     return None if place is None else (yield from _in_batch(log, place, largest.timestamp_ms, start_offset=0))
@@ -113,12 +102,12 @@ def offsets_before(log: LocalLog, timestamp_ms: int, limit: int) -> list[int]:
     try:
         points = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms()) for segment in log.segments]
     except OSError as error:
-        raise log.give_up_directory(error) from error
+        raise log.unreadable(error) from error
     if log.active.size_bytes:
         points.append((log.log_end_offset, log.environment.clock.now_ms()))
-    if timestamp_ms == EARLIEST:
+    if timestamp_ms == EARLIEST_TIMESTAMP:
         points = points[:1]
-    elif timestamp_ms != LATEST:
+    elif timestamp_ms != LATEST_TIMESTAMP:
         while points and points[-1][1] > timestamp_ms:
             points.pop()
     return sorted((offset for offset, _ in points[::-1][: max(limit, 0)]), reverse=True)

@@ -70,14 +70,20 @@ def rebuild_producers(
     return state
 
 
-def first_damaged_index(segments: list[Segment], names: list[str]) -> int | None:
-    """The base offset of the first segment whose transaction index cannot be read; `names` are the files there are."""
+def first_damaged_index(segments: list[Segment], names: list[str], end_offset: int) -> int | None:
+    """Return the base offset of the first segment whose transaction index makes no sense in a log that ends there.
+
+    `names` are the files there are. A last stable offset may lie behind its marker: a follower of Kafka's takes several
+    batches at once, and knows of a transaction that begins behind the marker when it writes the entry.
+    """
     present = {name for name in names if name.endswith(TRANSACTION_INDEX)}
     for segment in segments:
         if segment.path(TRANSACTION_INDEX).rpartition("/")[2] not in present:
             continue
         try:
-            segment.aborted_transactions()
+            beyond = [one for one in segment.aborted_transactions() if one.last_stable_offset > end_offset]
+            if beyond:
+                raise CorruptFile(f"transaction index with {beyond[0]} in a log that ends at {end_offset}")
         except CorruptFile as bad:
             logger.warning("%s: %s; it is made anew from the batches", segment.path(TRANSACTION_INDEX), bad)
             return segment.base_offset

@@ -10,7 +10,7 @@ import struct
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 
-from odradek.broker.log.errors import DISK_FULL, CorruptFile
+from odradek.broker.log.errors import NO_ROOM, CorruptFile
 from odradek.broker.log.producer_sequences import sequence_after
 from odradek.broker.log.producer_state import ProducerEntry, ProducerState, RememberedBatch
 from odradek.protocol.checksum import crc32c
@@ -122,7 +122,7 @@ class Snapshots:
         try:
             self._files.write_atomically(self.path(offset), data, sync=False)
         except OSError as error:
-            if error.errno not in DISK_FULL:
+            if error.errno not in NO_ROOM:
                 raise
             logger.error("%s is left out: %s", self.path(offset), error)
             return

@@ -227,9 +227,11 @@ class ProducerState:
         """Return the guard to give to `check` when the coordinator has said that the transaction has begun.
 
         Epoch and sequence are those of the batch that is to be written. Requests of a producer that ask at the same
-        time share it. None when the transaction is open here already: then nobody has to be asked (KIP-890).
+        time share it. None when the transaction is open here already: then nobody has to be asked (KIP-890). A newer
+        epoch has not opened it: unasked, it could write what the transaction's marker cannot end any more, which is of
+        the older epoch (UnifiedLog.hasOngoingTransaction, since Kafka 4).
         """
-        if self._is_open(producer_id):
+        if self._is_open(producer_id) and epoch <= self.producers[producer_id].epoch:
             return None
         guard = self._verifying.get(producer_id)
         if guard is None:

@@ -4,7 +4,7 @@ import logging
 import sys
 from collections.abc import Callable
 
-from odradek.broker.log.errors import DISK_FULL
+from odradek.broker.log.errors import NO_ROOM
 from odradek.broker.log.log import Log
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.time_index_check import confirm_largest_timestamp
@@ -20,7 +20,7 @@ def delete_old_segments(log: Log, high_watermark: int, at_most: int = sys.maxsiz
     try:
         return _delete_old_segments(log, high_watermark, at_most)
     except OSError as error:
-        if error.errno in DISK_FULL:  # no segment could be made in the place of the last one, which stays
+        if error.errno in NO_ROOM:  # no segment could be made in the place of the last one, which stays
             logger.error("%s: its last segment stays: %s", log, error)
             return 0
         raise log.give_up_directory(error) from error

@@ -76,11 +76,16 @@ class Segment:
     def moved_to(self, directory: str) -> None:
         """The directory was renamed; open files stay open."""
         self._prefix = f"{directory}/{self.base_offset:020d}"
-        self._transactions = None
+        if self._transactions is not None:
+            self._transactions.moved_to(self.path(TRANSACTION_INDEX))
 
-    def load_size(self) -> None:
-        """Take the file as it is on the disk, indexes to be loaded when needed."""
+    def load_size(self, *, has_indexes: bool = True) -> None:
+        """Take the file as it is on the disk, indexes to be loaded when needed.
+
+        An empty one without files of its indexes stays as it was made: there is nothing to be loaded."""
         self.size_bytes = self._files.size(self.path(LOG))
+        if not (self.size_bytes or has_indexes):
+            return
         self._offset_index = self._time_index = None
         self._largest = None
         self.largest_is_confirmed = False
@@ -383,9 +388,13 @@ class Segment:
         self.size_bytes = size_bytes
 
     def release(self) -> None:
-        """Give up the descriptor and the indexes; whoever still sends from the file keeps it."""
+        """Give up the descriptor and the indexes, but for aborted transactions that the disk had no room for.
+
+        Whoever still sends from the file keeps it."""
         self._file = None
-        self._offset_index = self._time_index = self._transactions = None
+        self._offset_index = self._time_index = None
+        if self._transactions is not None:
+            self._transactions.release()
 
     def close_file(self) -> None:
         """Give up the descriptor until somebody needs it again: a log that rests takes none."""

@@ -8,7 +8,7 @@ import struct
 from itertools import pairwise
 from typing import NamedTuple
 
-from odradek.broker.log.errors import DISK_FULL, CorruptFile
+from odradek.broker.log.errors import NO_ROOM, CorruptFile
 from odradek.world.files import Files
 
 logger = logging.getLogger(__name__)
@@ -42,58 +42,71 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
         entries.append(AbortedTransaction(*fields))
     if any(a.last_offset >= b.last_offset for a, b in pairwise(entries)):
         raise CorruptFile("transaction index does not rise")
+    for one in entries:  # without a checksum these are all that show a bit that has turned over
+        if one.producer_id < 0 or one.last_stable_offset < 0 or not 0 <= one.first_offset <= one.last_offset:
+            raise CorruptFile(f"transaction index with {one}")
     return entries
 
 
 class TransactionIndex:
     """The file of one segment, read once and then kept in memory. Methods raise OSError as the disk does."""
 
-    __slots__ = ("_entries", "_files", "_path", "_unwritten")
+    __slots__ = ("_files", "_path", "_unwritten", "_written")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files, self._path = files, path
-        self._entries: list[AbortedTransaction] | None = None
-        self._unwritten = 0
-        """Entries at the end for which there was no room on the disk."""
+        self._written: list[AbortedTransaction] | None = None
+        self._unwritten: tuple[AbortedTransaction, ...] = ()
+        """Entries that come after these, for which there was no room on the disk."""
+
+    def moved_to(self, path: str) -> None:
+        """Take the new name of the file."""
+        self._path = path
 
     def entries(self) -> list[AbortedTransaction]:
         """Return all in the order of their markers; not to be changed. Raises CorruptFile."""
-        if self._entries is None:
+        written = self._read()
+        return [*written, *self._unwritten] if self._unwritten else written
+
+    def _read(self) -> list[AbortedTransaction]:
+        if self._written is None:
             try:
-                self._entries = decode_aborted(self._files.read(self._path))
+                self._written = decode_aborted(self._files.read(self._path))
             except FileNotFoundError:
-                self._entries = []
-        return self._entries
+                self._written = []
+        return self._written
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Append an entry; the first one creates the file."""
-        entries = self.entries()
+        written = self._read()
         self._files.open(self._path, create=True).append(encode_aborted(aborted))
-        entries.append(aborted)
+        written.append(aborted)
 
     def append_or_put_off(self, aborted: AbortedTransaction) -> None:
         """Append an entry, in memory alone while there is no room on the disk: its marker is in the log already."""
-        self.entries().append(aborted)
-        self._unwritten += 1
+        self._unwritten += (aborted,)
         self.try_again()
 
     def try_again(self) -> bool:
         """Write what was put off. Returns whether all is in the file, to be synced."""
         if not self._unwritten:
             return True
-        entries = self.entries()
-        written = len(entries) - self._unwritten
         try:
+            written = self._read()
             file = self._files.open(self._path, create=True)
-            if file.size() > written * ENTRY.size:  # an attempt may have left the beginning of an entry
-                file.truncate(written * ENTRY.size)
-            file.append(b"".join(map(encode_aborted, entries[written:])))
+            if file.size() > len(written) * ENTRY.size:  # an attempt may have left the beginning of an entry
+                file.truncate(len(written) * ENTRY.size)
+            file.append(b"".join(map(encode_aborted, self._unwritten)))
         except OSError as error:
-            if error.errno not in DISK_FULL:
+            if error.errno not in NO_ROOM:
                 raise
             logger.warning("no room for aborted transactions: %s", error)
             return False
-        self._unwritten = 0
+        except CorruptFile as bad:
+            logger.error("%s: %s", self._path, bad)
+            return False
+        written += self._unwritten
+        self._unwritten = ()
         return True
 
     def keep_before(self, offset: int) -> None:
@@ -102,11 +115,11 @@ class TransactionIndex:
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
             self._files.write_atomically(self._path, b"".join(map(encode_aborted, kept)), sync=False)
-            self._entries, self._unwritten = kept, 0
+            self._written, self._unwritten = kept, ()
 
     def clear(self) -> bool:
         """Forget all, readable or not: the batches will tell again. Whether there was a file."""
-        self._entries, self._unwritten = [], 0
+        self._written, self._unwritten = [], ()
         if not self._files.exists(self._path):
             return False
         self._files.remove(self._path)
@@ -119,5 +132,5 @@ class TransactionIndex:
 
     def release(self) -> None:
         """Give the memory back, unless there is more in it than on the disk."""
-        if not self._unwritten:
-            self._entries = None
+        if not self._unwritten:  # else the file may end with the beginning of an entry
+            self._written = None

@@ -10,8 +10,9 @@
 
 Requests and errors are all counted. Times are measured of a sample, because the clock reads of one request would cost
 more than a fiftieth of it: the requests of the first wake-up that comes MEASURE_EVERY_S after the last one that was
-measured. So what comes seldom is measured always, and what comes by the thousands a hundred times a second. A phase
-that a request does not have is not counted in it.
+measured, and MEASURE_PAUSE_S later for each request of that one. So what comes seldom is measured always, and of what
+comes by the thousands, many in one wake-up perhaps, a thousand a second at most. A phase that a request does not have
+is not counted in it.
 """
 
 import math
@@ -24,6 +25,7 @@ from odradek.protocol.fields import Array, Message, Struct, WireType
 from odradek.world.durations import Durations
 
 MEASURE_EVERY_S: Final = 0.01
+MEASURE_PAUSE_S: Final = 0.001
 PHASES: Final = ("queue", "local", "remote", "response", "send", "total", "throttle")
 FETCH_FOLLOWER, FETCH_CONSUMER = "FetchFollower", "FetchConsumer"
 """Kafka's names of the two kinds of Fetch; its `Fetch` are both together."""

@@ -90,7 +90,7 @@ TABLE: Final[Mapping[str, Sentence]] = {
         many="the ISR of {} partitions has shrunk",
     ),
 }  # fmt: skip
-"""By kind and change of an entry. Of a partition by what is other than before; why it is so, its rule says."""
+"""Sentences by kind and change of an entry; of a partition, by what is other than before. Its rule says why."""
 
 RULES: Final[Mapping[str, str]] = {
     "NewPartition": "a new partition is led by its first live replica",
@@ -100,7 +100,7 @@ RULES: Final[Mapping[str, str]] = {
     "ControlledShutdown": "the leader is shutting down and has handed over first",
     "OfflineReplica": "broker {} is away",
 }
-"""Why a partition changed, by the name of the rule (Kafka's PartitionLeaderElectionStrategy, and others)."""
+"""Reasons why a partition changed, by the name of the rule (Kafka's PartitionLeaderElectionStrategy, and others)."""
 
 EVENTS: Final[Mapping[str, str]] = {
     "BrokersChanged": "the brokers registered in ZooKeeper changed",

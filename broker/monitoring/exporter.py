@@ -21,8 +21,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
-from odradek.broker.monitoring.catalog import CATALOG
 from odradek.broker.monitoring.metric import Metric, Style
+from odradek.broker.monitoring.metrics_catalog import CATALOG
 from odradek.broker.monitoring.observed import Observed
 from odradek.broker.monitoring.readiness import reason_not_ready
 from odradek.world.clock import Clock, Timer
@@ -50,7 +50,7 @@ class Exporter:
         self._network, self._clock, self._tasks = network, clock, tasks
         self._listener: Listener | None = None
         self._open: dict[_Exchange, None] = {}
-        """As they came."""
+        """Exchanges in the order in which they came."""
         self._broker: Observed | None = None
 
     def listen(self, host: str, port: int) -> int:

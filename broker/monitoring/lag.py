@@ -23,16 +23,18 @@ from odradek.broker.groups.group import CoordinatedGroup
 from odradek.broker.monitoring.metric import Labels, Samples
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import CONSUMER_REPLICA_ID
 from odradek.protocol.messages.list_offsets import (
+    LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import sleep
 from odradek.world.time_slices import TimeSlice
-from odradek.zk_schema.store import NoNode, Store, StoreError
+from odradek.zk_schema.store import NoNode, Store, StoreError, children_if_any
 from odradek.zk_schema.znodes.consumers import (
     CONSUMERS_PATH,
     consumer_ids_path,
@@ -41,7 +43,7 @@ from odradek.zk_schema.znodes.consumers import (
     offset_path,
     offsets_path,
 )
-from odradek.zk_schema.znodes.json_data import BadZnode
+from odradek.zk_schema.znodes.json_data import BadZnode, number_named
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +54,6 @@ ZOOKEEPER_OFFSETS_MAX: Final = 10_000
 REMEMBERED: Final = 720
 """Ends of a partition: an hour of them."""
 ANSWER_MS: Final = 5_000.0
-LATEST: Final = -1
-CONSUMER: Final = -1
 VERSION: Final = 5
 
 
@@ -102,7 +102,7 @@ class ConsumerLag:
 
     def __init__(self, services: Services, client: BrokerClient) -> None:
         self._services, self._client = services, client
-        self._ends: dict[TopicPartition, PartitionEnds] = {}
+        self._ends: dict[PartitionKey, PartitionEnds] = {}
         self._in_zookeeper = ZooKeeperOffsets(services.zookeeper)
 
     async def run(self) -> None:
@@ -117,13 +117,13 @@ class ConsumerLag:
 
     async def look(self) -> None:
         """Learn the ends of all partitions that groups here have committed, and forget those of others."""
-        wanted: set[TopicPartition] = {(topic, index) for _, topic, index in self._in_zookeeper.offsets}
+        wanted: set[PartitionKey] = {(topic, index) for _, topic, index in self._in_zookeeper.offsets}
         turn = TimeSlice(self._services.clock)
         for group in self._groups():
             wanted.update(partition for partition, _ in group.offsets.items())
             await turn.pause_if_over()
         self._ends = {partition: ends for partition, ends in self._ends.items() if partition in wanted}
-        elsewhere: dict[int, list[TopicPartition]] = {}
+        elsewhere: dict[int, list[PartitionKey]] = {}
         for topic, index in wanted:
             partition = self._services.replicas.partitions.get((topic, index))
             if partition is not None and partition.is_leader:
@@ -139,13 +139,13 @@ class ConsumerLag:
         """Give up what is in flight. Harmless twice."""
         self._client.close()
 
-    async def _ask(self, leader: int, partitions: Iterable[TopicPartition]) -> None:
+    async def _ask(self, leader: int, partitions: Iterable[PartitionKey]) -> None:
         """Ask a leader for the ends of its partitions; they stay as they were known if it cannot be reached."""
         topics: dict[str, ListOffsetsTopic] = {}
         for topic, index in partitions:
             asked = topics.setdefault(topic, ListOffsetsTopic(name=topic))
-            asked.partitions.append(ListOffsetsPartition(partition_index=index, timestamp=LATEST))
-        request = ListOffsetsRequest(replica_id=CONSUMER, topics=list(topics.values()))
+            asked.partitions.append(ListOffsetsPartition(partition_index=index, timestamp=LATEST_TIMESTAMP))
+        request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
         try:
             response = await self._client.to_broker(leader, request, VERSION, ANSWER_MS)
         except OSError:
@@ -156,7 +156,7 @@ class ConsumerLag:
                 if answer.error_code == ErrorCode.NONE:
                     self._note((topic_answer.name, answer.partition_index), answer.offset)
 
-    def _note(self, partition: TopicPartition, offset: int) -> None:
+    def _note(self, partition: PartitionKey, offset: int) -> None:
         self._ends.setdefault(partition, PartitionEnds()).note(self._services.clock.perf_counter(), offset)
 
     def _groups(self) -> list[CoordinatedGroup]:
@@ -217,7 +217,7 @@ class ZooKeeperOffsets:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.offsets: dict[tuple[str, str, int], int] = {}
-        """By group, topic and partition."""
+        """Committed offsets by group, topic and partition."""
         self.members: dict[str, int] = {}
         """Numbers of members by group, of groups that have offsets."""
 
@@ -230,30 +230,24 @@ class ZooKeeperOffsets:
         offsets: dict[tuple[str, str, int], int] = {}
         members: dict[str, int] = {}
         try:
-            for group in await self._children(CONSUMERS_PATH):
-                for topic in await self._children(f"{group_path(group)}/offsets"):
+            for group in await children_if_any(self._store, CONSUMERS_PATH):
+                for topic in await children_if_any(self._store, f"{group_path(group)}/offsets"):
                     room = ZOOKEEPER_OFFSETS_MAX - len(offsets)
-                    there = await self._children(offsets_path(group, topic))
-                    indexes = [one for one in there if one.isdecimal()][:room]
-                    found = await asyncio.gather(*(self._offset(group, topic, int(one)) for one in indexes))
+                    there = await children_if_any(self._store, offsets_path(group, topic))
+                    indexes = [index for one in there if (index := number_named(one)) is not None][:room]
+                    found = await asyncio.gather(*(self._offset(group, topic, one) for one in indexes))
                     offsets |= {
-                        (group, topic, int(index)): offset
+                        (group, topic, index): offset
                         for index, offset in zip(indexes, found, strict=True)
                         if offset is not None
                     }
                     members[group] = 0
                 if group in members:
-                    members[group] = len(await self._children(consumer_ids_path(group)))
+                    members[group] = len(await children_if_any(self._store, consumer_ids_path(group)))
         except StoreError as error:
             log.debug("the offsets in ZooKeeper cannot be read: %s", error)
             return
         self.offsets, self.members = offsets, members
-
-    async def _children(self, path: str) -> list[str]:
-        try:
-            return sorted(await self._store.children(path))
-        except NoNode:
-            return []
 
     async def _offset(self, group: str, topic: str, index: int) -> int | None:
         """Return a committed offset; None where somebody has just deleted it, or it is no number."""

@@ -6,7 +6,7 @@ from odradek.broker.cluster.broker_client import BrokerClients
 from odradek.broker.monitoring.exporter import Exporter
 from odradek.broker.monitoring.lag import ConsumerLag
 from odradek.broker.monitoring.observed import CollectionWatch, LoopWatch, Observed, SessionWatch
-from odradek.broker.network.server import SocketServer
+from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.replication.fetcher_manager import FetcherManager
 from odradek.broker.services import Services
 from odradek.world.clock import Clock

@@ -9,7 +9,7 @@ from typing import Final
 
 from odradek.broker.metrics.counters import Traffic
 from odradek.broker.monitoring.lag import ConsumerLag
-from odradek.broker.network.server import SocketServer
+from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.replication.fetcher_manager import FetcherManager
 from odradek.broker.replication.partition import Partition
 from odradek.broker.services import Services
@@ -27,11 +27,11 @@ IDLE_TICKS: Final = 60
 class LoopWatch:
     """Watch over the event loop: how late it calls its timers, and which share of its time it works."""
 
-    def __init__(self, clock: Clock, thread_time_s: Callable[[], float] = time.thread_time) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.lag = Durations()
         """Delays: how much later than asked a timer was called."""
         self.on_period: list[Callable[[], object]] = [self.lag.begin_period]
-        self._clock, self._thread_time_s = clock, thread_time_s
+        self._clock = clock
         self._timer: Timer | None = None
         self._ticks = 0
         self._marks: deque[tuple[float, float]] = deque(maxlen=IDLE_TICKS + 1)
@@ -57,7 +57,7 @@ class LoopWatch:
     def _tick(self) -> None:
         now_s = self._clock.perf_counter()
         self.lag.add(max(0.0, now_s - self._due_s))
-        self._marks.append((now_s, self._thread_time_s()))
+        self._marks.append((now_s, time.thread_time()))
         self._ticks += 1
         if self._ticks % PERIOD_TICKS == 0:
             for begin in self.on_period:

@@ -27,7 +27,8 @@ READ_BYTES_MAX = 1 << 15
 """A range of a file that is no longer is read and goes out together with what is before and after it: up to there a
 copy costs less than the three calls it takes to send head, range and tail, and the receiver is woken once."""
 JOINED_BYTES_MAX = 1 << 18
-"""What is joined for one call, and so the most that a connection keeps of files in memory while its peer is slow."""
+"""Limit of what is joined for one call, and so the most that a connection keeps of files in memory while its peer is
+slow."""
 
 
 class ReceiveBuffer:

@@ -1,4 +1,4 @@
-"""One client's connection: frames in, answers out.
+"""Connection of a client: frames in, answers out.
 
 - Requests are handled in the order they came, all whole ones of a wake-up before one flush for all their answers, and
   before those who wait for what they change are tried: a follower fetches all the batches of a wake-up at once.
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, RequestWatch, Sampling, all_sent
+from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, MEASURE_PAUSE_S, RequestWatch, Sampling, all_sent
 from odradek.broker.network.boundary import Boundary
 from odradek.broker.network.buffers import Output, ReceiveBuffer
 from odradek.broker.network.guarded import Forgettable, Guarded
@@ -233,13 +233,8 @@ class Connection:
 
     def _handle_frames(self) -> None:
         """Handle frames until there is no whole one left or the connection is held."""
-        buffer, output, slots, dispatch, client = (
-            self._buffer,
-            self._output,
-            self._slots,
-            self._gate or self._host.dispatch,
-            self.client,
-        )
+        buffer, output, slots = self._buffer, self._output, self._slots
+        dispatch, client = self._gate or self._host.dispatch, self.client
         purgatory = self._host.purgatory
         watch = None
         measured = self.last_active_s >= self._sampling.next_s
@@ -254,6 +249,7 @@ class Connection:
                 if measured:
                     began_s, now_s = now_s, self._perf_counter()
                     watch = RequestWatch(client.api, self.last_active_s, began_s, now_s)
+                    self._sampling.next_s += MEASURE_PAUSE_S
                     if answer is None:
                         watch.sent(now_s)
                 if answer is None:

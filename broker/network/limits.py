@@ -9,7 +9,7 @@ UNSENT_BYTES_MAX = 1 << 20
 UNANSWERED_REQUESTS_MAX = 256
 """Requests of one connection that may be under way at once, where the one may overtake the other."""
 LONG_WAIT_MS = 60_000
-"""What a request may wait for longer than this is forgotten with its connection, and not only when it is touched."""
+"""Requests that may wait for longer than this are forgotten with their connection, not only when they are touched."""
 AUTHENTICATION_MS_MAX = 30_000
 """A client that has not proved who it is for so long is closed, wherever it stands: TLS handshake, SASL, silence."""
 UNAUTHENTICATED_MAX = 1000

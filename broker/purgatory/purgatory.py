@@ -55,7 +55,7 @@ class Purgatory:
     def __init__(self, timers: TimingWheel) -> None:
         self._timers = timers
         self._watches: dict[Hashable, dict[_Watch, None]] = {}
-        self._listeners: dict[Hashable, dict[Callable[[], None], None]] = {}
+        self._listeners: dict[Hashable, tuple[Callable[[], None], ...]] = {}
         self._touched: list[Hashable] = []
         self._busy = False
         self._unfinished = 0
@@ -64,11 +64,14 @@ class Purgatory:
         """Unfinished operations (Kafka's metric `NumDelayedOperations`)."""
         return self._unfinished
 
+    def unfinished(self) -> list[DelayedOperation]:
+        """List the unfinished operations, without the boundaries that guard them."""
+        watches = dict.fromkeys(watch for waiting in self._watches.values() for watch in waiting)
+        return [getattr(watch.operation, "guarded", watch.operation) for watch in watches]
+
     def kinds(self) -> Counter[str]:
         """Count the unfinished operations by the name of their class."""
-        watches = {watch for waiting in self._watches.values() for watch in waiting}
-        operations = (getattr(watch.operation, "guarded", watch.operation) for watch in watches)
-        return Counter(type(operation).__name__ for operation in operations)
+        return Counter(type(operation).__name__ for operation in self.unfinished())
 
     @property
     def watched_keys(self) -> int:
@@ -111,7 +114,7 @@ class Purgatory:
 
         From within an operation this only notes the key; they are tried when that operation has returned.
         """
-        for listener in tuple(self._listeners.get(key, ())):
+        for listener in self._listeners.get(key, ()):
             listener()
         if key in self._watches or self._busy:
             self._touched.append(key)
@@ -134,14 +137,15 @@ class Purgatory:
 
         It notes what happened, and may touch other keys.
         """
-        self._listeners.setdefault(key, {})[listener] = None
+        self._listeners[key] = (*self._listeners.get(key, ()), listener)
 
     def unlisten(self, key: Hashable, listener: Callable[[], None]) -> None:
         """Call `listener` no more; it was given to `listen`."""
-        listeners = self._listeners[key]
-        del listeners[listener]
-        if not listeners:
-            del self._listeners[key]
+        listeners = self._listeners.pop(key)
+        assert listener in listeners, (key, listener)
+        others = tuple(one for one in listeners if one != listener)
+        if others:
+            self._listeners[key] = others
 
     def _add(self, watch: _Watch, timeout_ms: float) -> None:
         assert watch.keys is not None

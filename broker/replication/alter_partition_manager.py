@@ -21,7 +21,8 @@ from odradek.protocol.messages.alter_partition import (
     PartitionData,
     TopicData,
 )
-from odradek.protocol.primitives import ZERO_UUID, TopicPartition
+from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock, sleep
 from odradek.world.tasks import OnDeath, Tasks
 
@@ -69,7 +70,7 @@ class AlterPartitionManager:
         self._replicas, self._clock, self._broker_epoch = replicas, clock, broker_epoch
         self._client = clients(f"alter-partition-{replicas.broker_id}")
         self._timeout_ms = timeout_ms
-        self._waiting: dict[TopicPartition, PendingIsr] = {}
+        self._waiting: dict[PartitionKey, PendingIsr] = {}
         self._work = asyncio.Event()
         self._told_unreachable = False
         tasks.spawn("alter-partition", self._run, OnDeath.RESTART)
@@ -114,7 +115,7 @@ class AlterPartitionManager:
         assert isinstance(response, AlterPartitionResponse)
         return response.error_code == ErrorCode.NONE and self._answered(sent, response, by_id)
 
-    def _request(self, sent: dict[TopicPartition, PendingIsr], by_id: bool) -> AlterPartitionRequest:
+    def _request(self, sent: dict[PartitionKey, PendingIsr], by_id: bool) -> AlterPartitionRequest:
         topics: dict[str, TopicData] = {}
         for pending in sent.values():
             topic = topics.get(pending.topic)
@@ -129,7 +130,7 @@ class AlterPartitionManager:
             broker_id=self._replicas.broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
 
-    def _answered(self, sent: dict[TopicPartition, PendingIsr], response: AlterPartitionResponse, by_id: bool) -> bool:
+    def _answered(self, sent: dict[PartitionKey, PendingIsr], response: AlterPartitionResponse, by_id: bool) -> bool:
         """Tell whether each partition's answer says what has become of it."""
         names = {pending.topic_id: pending.topic for pending in sent.values()}
         undecided = set(sent)

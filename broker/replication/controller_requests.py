@@ -22,7 +22,8 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
-from odradek.protocol.primitives import ZERO_UUID, TopicPartition
+from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock
 
 state_change = logging.getLogger("state.change.logger")
@@ -50,7 +51,7 @@ class LeadershipListener(Protocol):
     def on_resigned(self, topic: str, index: int) -> None:
         """Take note that this broker does not lead the partition, or not any more."""
 
-    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+    def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         """Take note that the cluster does not have these partitions any more."""
 
 
@@ -105,19 +106,21 @@ class ControllerRequests:
         coordinators: LeadershipListener,
         clock: Clock,
         least_obeyed_epoch: Callable[[], int],
-        high_watermarks: dict[tuple[str, int], int],
+        high_watermarks: dict[PartitionKey, int],
     ) -> None:
-        """Take the checkpointed `high_watermarks`. What is meant for a broker epoch below
+        """Take the `high_watermarks` of the checkpoint file. What is meant for a broker epoch below
         `least_obeyed_epoch` is stale."""
         self._replicas, self._logs, self._metadata = replicas, logs, metadata
         self._fetchers, self._coordinators, self._clock = fetchers, coordinators, clock
         self._least_obeyed_epoch = least_obeyed_epoch
         self._checkpointed = high_watermarks
-        self._undeleted: set[tuple[str, int]] = set()
+        self._undeleted: set[PartitionKey] = set()
         """Replicas whose logs are to be deleted and lie in a directory that has failed."""
         self._deleted = DeletedReplicas()
         self.in_turn = asyncio.Lock()
         """Held by the LeaderAndIsr or StopReplica that is being applied; the others wait in their order."""
+        self.metadata_in_turn = asyncio.Lock()
+        """Held by the large UpdateMetadata that is being decoded; the others wait in their order."""
         self.topics_deleted: Callable[[Collection[str]], object] = lambda topics: None
         """Told of topics that the cluster does not have any more."""
         self.controller_epoch = 0
@@ -133,6 +136,16 @@ class ControllerRequests:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         self.controller_epoch = controller_epoch
         return ErrorCode.NONE
+
+    def high_watermark_of(self, key: PartitionKey) -> int | None:
+        """Return a partition's high watermark for the checkpoint file, None if its log directory has failed.
+
+        That of a partition of which no controller has spoken since the start stays as the file had it: without its
+        own, a follower whose log has no leader epochs would drop all that it has (KAFKA-1647)."""
+        partition = self._replicas.partitions.get(key)
+        if partition is None:
+            return self._checkpointed.get(key)
+        return None if partition.offline else partition.high_watermark
 
     # ---- LeaderAndIsr
 
@@ -267,6 +280,7 @@ class ControllerRequests:
         return error
 
     def _delete_log(self, topic: str, index: int) -> ErrorCode:
+        self._checkpointed.pop((topic, index), None)
         try:
             self._logs.delete(topic, index)
         except KafkaError as failed:
@@ -287,7 +301,7 @@ class ControllerRequests:
             self._coordinators.on_resigned(partition.topic, partition.index)
         return led
 
-    def directory_failed(self, keys: Sequence[tuple[str, int]]) -> None:
+    def directory_failed(self, keys: Sequence[PartitionKey]) -> None:
         """Take these partitions offline: the log directory that holds them cannot be used.
 
         Called amid whatever ran into it, so the coordinators hear of it when that is over.

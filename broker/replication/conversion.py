@@ -61,7 +61,7 @@ def needs_batches(partition: Partition, found: LogSlice, *, as_follower: bool) -
             return False
         head = records.file.pread(MAGIC_AT + 1, records.position)
     except OSError as error:
-        raise partition.log.give_up_directory(error) from error
+        raise partition.log.unreadable(error) from error
     return len(head) > MAGIC_AT and head[MAGIC_AT] < MAGIC_V2
 
 
@@ -114,7 +114,7 @@ def _bytes_of(partition: Partition, found: LogSlice) -> bytes:
             return less.read() if isinstance(less, FileRange) else less
         return records.read()
     except OSError as error:
-        raise partition.log.give_up_directory(error) from error
+        raise partition.log.unreadable(error) from error
 
 
 def _gathered(pieces: Iterator[Buffer | None], max_bytes: int) -> Steps[bytes]:

@@ -9,19 +9,19 @@ import logging
 from collections.abc import Mapping
 
 from odradek.broker.log.directories.directory_files import LONGEST_NAME, future_name
-from odradek.broker.log.errors import DISK_FULL, StorageFailure
+from odradek.broker.log.errors import NO_ROOM
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.log_copy import LogCopy
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import RateLimit
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000.0
-"""Pause after a full disk."""
+"""Pause after a full disk, or when no file could be opened."""
 THROTTLED_PAUSE_MS = 200.0
 """Pause before the limit is looked at again."""
 
@@ -30,15 +30,15 @@ class DirectoryMoves:
     """Moves that wait and moves that run, of the partitions of one broker."""
 
     def __init__(
-        self, partitions: Mapping[TopicPartition, Partition], logs: LogManager, clock: Clock, limit: RateLimit
+        self, partitions: Mapping[PartitionKey, Partition], logs: LogManager, clock: Clock, limit: RateLimit
     ) -> None:
         """Take the replica manager's `partitions`, and the `limit` of what is copied per second:
         `replica.alter.log.dirs.io.max.bytes.per.second`."""
         self._partitions, self._logs, self._clock, self._limit = partitions, logs, clock, limit
         self.at_once = len(logs.directories)
         """Number of moves that go on at a time: `num.replica.alter.log.dirs.threads`."""
-        self._waiting: dict[TopicPartition, LogCopy] = {}
-        self._running: dict[TopicPartition, LogCopy] = {}
+        self._waiting: dict[PartitionKey, LogCopy] = {}
+        self._running: dict[PartitionKey, LogCopy] = {}
 
     # ---- what is wanted
 
@@ -109,10 +109,10 @@ class DirectoryMoves:
             copy = self._running[key] = self._waiting.pop(key)
             self._soon(key, copy)
 
-    def _soon(self, key: TopicPartition, copy: LogCopy) -> None:
+    def _soon(self, key: PartitionKey, copy: LogCopy) -> None:
         self._clock.call_soon(lambda: self._turn(key, copy))
 
-    def _turn(self, key: TopicPartition, copy: LogCopy) -> None:
+    def _turn(self, key: PartitionKey, copy: LogCopy) -> None:
         if self._running.get(key) is not copy:
             return
         if copy.source.closed or copy.target.closed:
@@ -126,25 +126,23 @@ class DirectoryMoves:
             if copy.advance(then=lambda: self._soon(key, copy)):
                 self._promote(key)
             self._limit.count(copy.copied_bytes - before)
-        except StorageFailure:
-            self.forget(*key)  # the directory is offline, and has been reported
         except KafkaError as error:
             self._trouble(key, copy, error)
         except Exception:  # a bug of ours: this one does not go on, the others do
             logger.exception("%s does not go on", copy)
             self.forget(*key)
 
-    def _promote(self, key: TopicPartition) -> None:
+    def _promote(self, key: PartitionKey) -> None:
         """Let the future log take the place of the partition's log."""
         partition = self._partitions[key]
         partition.log = self._logs.promote_future_log(*key)
         logger.info("%s is in %s now", partition, partition.log.log_directory)
         self.forget(*key)
 
-    def _trouble(self, key: TopicPartition, copy: LogCopy, error: KafkaError) -> None:
-        """Try again later when the disk is full; with damage in what is copied only an operator can help."""
+    def _trouble(self, key: PartitionKey, copy: LogCopy, error: KafkaError) -> None:
+        """Try again later when the disk is full or no file can be opened; else only an operator can help."""
         cause = error.__cause__
-        if isinstance(cause, OSError) and cause.errno in DISK_FULL:
+        if isinstance(cause, OSError) and cause.errno in NO_ROOM:
             logger.warning("%s waits for room: %s", copy, error)
             self._clock.call_later(RETRY_MS, lambda: self._turn(key, copy))
         else:

@@ -14,11 +14,13 @@ from odradek.broker.log.local_log import LogSlice
 from odradek.broker.replication import conversion
 from odradek.broker.replication.conversion import Unconverted
 from odradek.broker.replication.fetch_sessions import CachedPartition, OpenedFetch
-from odradek.broker.replication.partition import NO_EPOCH, Partition
+from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.replication.replica_selection import LEADER
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import (
+    CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
     FIRST_VERSION_FROM_FOLLOWERS,
     FIRST_VERSION_WITH_BATCHES,
     FIRST_VERSION_WITH_LEADER_HINT,
@@ -33,10 +35,9 @@ from odradek.protocol.messages.fetch import (
 )
 from odradek.protocol.primitives import ZERO_UUID, Records
 from odradek.protocol.steps import Steps
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.files import FileRange
 
-CONSUMER = -1
-DEBUGGING_CONSUMER = -2
 AT_ONCE: Final = 100
 """Number of partitions that are read without a pause: a millisecond, several if a file must be opened for each."""
 
@@ -83,7 +84,7 @@ class PartitionsRead(NamedTuple):
     unconverted: bool = False
     """Some records are in a format that the reader does not know: `converted` is to come before the answer."""
 
-    def ends(self) -> dict[tuple[str, int], tuple[int, int]]:
+    def ends(self) -> dict[PartitionKey, tuple[int, int]]:
         """Return by partition what a reader may have read up to."""
         return {
             (wanted.topic, wanted.index): (answer.high_watermark, answer.last_stable_offset)
@@ -206,7 +207,7 @@ def _is_behind(replicas: ReplicaManager, wanted: CachedPartition, parameters: Fe
     """Tell whether there is more in a later segment, which one answer cannot reach. Source: DelayedFetch.scala."""
     partition = replicas.partitions[wanted.topic, wanted.index]
     log = partition.log
-    if parameters.replica_id != CONSUMER:
+    if parameters.replica_id != CONSUMER_REPLICA_ID:
         end = log.log_end_offset
     else:
         end = partition.last_stable_offset if parameters.committed else partition.high_watermark
@@ -229,7 +230,7 @@ def _read_one(
     partition.counters.fetch_requests += 1
     if wanted.topic_id not in (partition.topic_id, ZERO_UUID) and version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return _refusal(wanted, ErrorCode.INCONSISTENT_TOPIC_ID)
-    or_follower = replica_id < 0 and (version >= FIRST_VERSION_FROM_FOLLOWERS or replica_id == DEBUGGING_CONSUMER)
+    or_follower = replica_id < 0 and (version >= FIRST_VERSION_FROM_FOLLOWERS or replica_id == DEBUGGING_REPLICA_ID)
     error = partition.check_leadership(wanted.leader_epoch, or_follower=or_follower)
     if error is not ErrorCode.NONE:
         return _refusal(wanted, error, version, partition)
@@ -238,7 +239,7 @@ def _read_one(
     if parameters.wants_messages and replica_id < 0 and not partition.log.config.message_downconversion_enable:
         return _refusal(wanted, ErrorCode.UNSUPPORTED_VERSION)
     try:
-        if wanted.last_fetched_epoch != NO_EPOCH:
+        if wanted.last_fetched_epoch >= 0:
             diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
             if diverging is not None:
                 return _answer(partition, b"", EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]))
@@ -268,7 +269,7 @@ def _refused_read(
 def _for_stray(error: ErrorCode, partition: Partition, replica_id: int) -> ErrorCode:
     """Send a consumer on to the leader that has come to a follower with old metadata and is ahead of it. Kafka says
     OFFSET_OUT_OF_RANGE, and the consumer jumps to where `auto.offset.reset` says."""
-    if error is ErrorCode.OFFSET_OUT_OF_RANGE and replica_id == CONSUMER and not partition.is_leader:
+    if error is ErrorCode.OFFSET_OUT_OF_RANGE and replica_id == CONSUMER_REPLICA_ID and not partition.is_leader:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return error
 
@@ -279,7 +280,7 @@ def _records(
     """Read in a format that the reader knows; and which transactions in it were aborted. Raises KafkaError."""
     offset, committed = wanted.fetch_offset, parameters.committed
     as_follower = parameters.as_follower
-    to_the_end = parameters.replica_id != CONSUMER
+    to_the_end = parameters.replica_id != CONSUMER_REPLICA_ID
     found = partition.read(
         offset, max_bytes, to_the_end=to_the_end, whole_first_batch=whole_first_batch, committed=committed
     )

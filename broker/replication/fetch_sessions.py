@@ -11,14 +11,15 @@ Kafka: FetchSession.scala.
 """
 
 import random
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Sequence
+from types import MethodType
 from typing import NamedTuple
 
 from odradek.broker.cluster.metadata_cache import TopicNames
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fetch_session import EPOCH_MAX, FINAL_EPOCH, INITIAL_EPOCH
 from odradek.protocol.messages.fetch import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     FetchPartition,
@@ -28,10 +29,6 @@ from odradek.protocol.messages.fetch import (
 )
 from odradek.protocol.primitives import ZERO_UUID
 
-FINAL_EPOCH = -1
-INITIAL_EPOCH = 0
-NO_SESSION = 0
-EPOCH_MAX = 0x7FFFFFFF
 MIN_EVICTION_MS = 120_000
 LOOK_AT_ALL_MS = 30_000
 """Time in which each partition of a session is dirty once, some at each fetch: some changes (retention moves a log's
@@ -54,7 +51,7 @@ class CachedPartition:
         self.topic, self.topic_id, self.index = topic, topic_id, asked.partition
         self.listened_to: Partition | None = None
         """Partition at whose keys the session's `listeners` are."""
-        self.listeners: list[tuple[object, Callable[[], None]]] = []
+        self.listeners: tuple[Callable[[], None], ...] = ()
         self.leader_epoch = -1
         self.high_watermark_sent = self.log_start_sent = self.stable_offset_sent = -1
         self.update(asked)
@@ -87,12 +84,17 @@ class CachedPartition:
         return news
 
 
+def _keys(partition: Partition) -> tuple[Hashable, Hashable]:
+    """Return the keys that a session listens to, a consumer's to the first alone."""
+    return partition.advanced, partition.appended
+
+
 class FetchSession:
     """Partitions that one fetcher reads. Their order is the order of service; who got data goes to the end."""
 
     __slots__ = (
-        "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "looks_due", "not_looked_at", "partitions", "purgatory",
-        "replica_id", "told_watermarks",
+        "_note", "_wake", "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "looks_due", "not_looked_at",
+        "partitions", "purgatory", "replica_id", "told_watermarks",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +116,9 @@ class FetchSession:
         self.epoch, self.told_watermarks = 1, told_watermarks
         self.partitions: dict[SessionKey, CachedPartition] = {}
         self.dirty: dict[CachedPartition, None] = {}
+        self._note: Callable[[CachedPartition], object] = self.dirty.setdefault
+        self._wake: Callable[[CachedPartition], object] = self._moved
+        """What the partitions' listeners are made of: each is a bound method, which takes a third of a partial."""
         self.not_looked_at: list[CachedPartition] = []
         self.looks_due = 0.0
         """Partitions that should have become dirty by now, only because time has passed."""
@@ -183,19 +188,19 @@ class FetchSession:
     def _listen(self, wanted: CachedPartition, partition: Partition) -> None:
         """Listen to the keys of what it reads: a follower reads up to the log's end, and is told of the high watermark
         with the next records, unless it serves consumers."""
-        note, wake = partial(self.dirty.setdefault, wanted), partial(self._moved, wanted)
-        advanced, appended = partition.advanced, partition.appended
-        wanted.listened_to = partition
-        wanted.listeners = [(advanced, wake)]
+        note, wake = MethodType(self._note, wanted), MethodType(self._wake, wanted)
+        listeners: tuple[Callable[[], None], ...] = (wake,)
         if self.replica_id >= 0:
-            wanted.listeners = [(advanced, wake if self.told_watermarks else note), (appended, wake)]
-        for key, listener in wanted.listeners:
+            listeners = (wake if self.told_watermarks else note, wake)
+        wanted.listened_to, wanted.listeners = partition, listeners
+        for key, listener in zip(_keys(partition), listeners, strict=False):
             self.purgatory.listen(key, listener)
 
     def _stop_listening(self, wanted: CachedPartition) -> None:
-        for key, listener in wanted.listeners:
-            self.purgatory.unlisten(key, listener)
-        wanted.listened_to, wanted.listeners = None, []
+        if wanted.listened_to is not None:
+            for key, listener in zip(_keys(wanted.listened_to), wanted.listeners, strict=False):
+                self.purgatory.unlisten(key, listener)
+        wanted.listened_to, wanted.listeners = None, ()
 
     def _moved(self, wanted: CachedPartition) -> None:
         """Wake the fetch, which waits under its session as the key."""
@@ -207,6 +212,11 @@ class FetchSession:
         for wanted in self.partitions.values():
             self._stop_listening(wanted)
         self.partitions, self.dirty = {}, {}
+        self._note = self._wake = _ended  # a bound method of its own would keep it until the next collection
+
+
+def _ended(_: CachedPartition) -> None:
+    """Do nothing: nobody waits in a session that has ended."""
 
 
 class OpenedFetch(NamedTuple):

@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from odradek.broker.metrics.journal import Journal
-from odradek.broker.replication.fetch_sessions import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
 from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.fetch_session import FetchSession
 from odradek.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    ForgottenTopic,
     PartitionData,
     ReplicaState,
 )
-from odradek.protocol.primitives import ZERO_UUID, TopicPartition
+from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.topic_names import PartitionKey
 
 log = logging.getLogger(__name__)
 
@@ -100,14 +100,9 @@ class FetcherCore:
         self.broker_epoch = -1
         self.requests = self.bytes_in = 0
         """Fetches answered, and bytes copied by them, since this fetcher began."""
-        self._states: dict[TopicPartition, PartitionFetchState] = {}
-        self._by_id = True
-        """Topics are asked for by their ids; not while one of them has none."""
-        self._names: dict[bytes, str] = {}
-        """Topics of the session by their ids."""
-        self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
-        self._in_session: dict[TopicPartition, Asked] = {}
-        self._to_look_at: dict[TopicPartition, None] = {}
+        self._states: dict[PartitionKey, PartitionFetchState] = {}
+        self._session: FetchSession[PartitionKey, Asked] = FetchSession()
+        self._to_look_at: dict[PartitionKey, None] = {}
         """Partitions of which something else may be asked for now than last time, or that wait until they may be asked
         for. While thousands are taken up one after the other, the others are not looked at again and again."""
         self._look_at_all_ms = 0.0
@@ -123,7 +118,7 @@ class FetcherCore:
     @property
     def version(self) -> int:
         """Version of Fetch in which the last `request` is to be sent."""
-        return FETCH_VERSION if self._by_id else FETCH_VERSION_BY_NAME
+        return FETCH_VERSION if self._session.by_topic_id else FETCH_VERSION_BY_NAME
 
     def follow(self, partition: Partition) -> None:
         """Copy it from now on."""
@@ -145,7 +140,7 @@ class FetcherCore:
 
     def disconnected(self) -> None:
         """Begin the session anew: the connection broke, or an answer is lost."""
-        self._session_id, self._session_epoch, self._in_session = NO_SESSION, INITIAL_EPOCH, {}
+        self._session.begin_anew()
         self._look_at_all_ms = 0.0
 
     def out_of_range(self) -> list[PartitionFetchState]:
@@ -165,41 +160,30 @@ class FetcherCore:
         """
         self._hold_back(now_ms)
         self._choose_version()
-        states, known = self._states, self._in_session
+        states, session = self._states, self._session
+        known = session.known
         if now_ms >= self._look_at_all_ms:
             self._to_look_at = dict.fromkeys((*states, *known))
             self._look_at_all_ms = now_ms + LOOK_AT_ALL_MS
-            self._names = {asked.topic_id: topic for (topic, _), asked in known.items()}
-        changed: dict[TopicPartition, Asked] = {}
-        forgotten: list[tuple[TopicPartition, Asked]] = []
-        waiting: dict[TopicPartition, None] = {}
+        wanted: dict[PartitionKey, Asked | None] = {}
+        waiting: dict[PartitionKey, None] = {}
         added, complete = 0, True
         for key in self._to_look_at:
-            state, former = states.get(key), known.get(key)
-            if state is not None and state.may_be_asked_for(now_ms):
-                if former is None:
-                    if added == ADDED_AT_ONCE_MAX:
-                        waiting[key] = None
-                        complete = False
-                        continue
-                    added += 1
-                asked = self._asked(state.partition)
-                if asked == former:
-                    continue
-                changed[key] = asked
-                if not self._by_id or former is None or former.topic_id == asked.topic_id:
-                    continue
-            elif state is not None:
+            state = states.get(key)
+            if state is None or not state.may_be_asked_for(now_ms):
+                wanted[key] = None
+                if state is not None:
+                    waiting[key] = None
+            elif key in known or added < ADDED_AT_ONCE_MAX:
+                added += key not in known
+                wanted[key] = self._asked(state.partition)
+            else:
                 waiting[key] = None
-            if former is not None:
-                forgotten.append((key, former))
-        gone = [key for key, _ in forgotten if key not in changed]
-        if not changed and len(gone) == len(known):
+                complete = False
+        changes = session.changes(wanted.items())
+        if not changes.named and len(changes.forgotten) == len(known):
             return None
-        for key in gone:
-            del known[key]
-        known.update(changed)
-        self._names.update((asked.topic_id, topic) for (topic, _), asked in changed.items())
+        session.tell(changes)
         self._to_look_at = waiting
         settings = self.settings
         return FetchRequest(
@@ -207,22 +191,19 @@ class FetcherCore:
             max_wait_ms=settings.replica_fetch_wait_max_ms if complete else 0,
             min_bytes=settings.replica_fetch_min_bytes,
             max_bytes=settings.replica_fetch_response_max_bytes,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            topics=self._topics(changed.items()),
-            forgotten_topics_data=[
-                ForgottenTopic(topic=topic, topic_id=asked.topic_id, partitions=[index])
-                for (topic, index), asked in forgotten
-            ],
+            session_id=session.id,
+            session_epoch=session.epoch,
+            topics=self._topics(changes.named.items()),
+            forgotten_topics_data=changes.forgotten_topics(),
         )
 
     def _choose_version(self) -> None:
         states = self._states
-        looked_at = self._to_look_at if self._by_id else states
+        looked_at = self._to_look_at if self._session.by_topic_id else states
         by_id = all(states[key].partition.topic_id != ZERO_UUID for key in looked_at if key in states)
-        if by_id != self._by_id:
-            self._by_id = by_id
-            self.disconnected()  # a session goes by ids or by names
+        if by_id != self._session.by_topic_id:
+            self._session.identify(by_topic_id=by_id)
+            self._look_at_all_ms = 0.0
 
     def _hold_back(self, now_ms: float) -> None:
         """Leave out what the throttle holds back, for a while."""
@@ -240,7 +221,7 @@ class FetcherCore:
             own.log_end_offset, own.latest_epoch, partition.leader_epoch, own.log_start_offset, partition.topic_id
         )
 
-    def _topics(self, changed: Iterable[tuple[TopicPartition, Asked]]) -> list[FetchTopic]:
+    def _topics(self, changed: Iterable[tuple[PartitionKey, Asked]]) -> list[FetchTopic]:
         topics: dict[str, FetchTopic] = {}
         for (name, index), (offset, epoch, leader_epoch, log_start, topic_id) in changed:
             topic = topics.get(name)
@@ -265,33 +246,30 @@ class FetcherCore:
         appended; a log that cannot be truncated) is that partition's trouble: it is asked for again after a pause.
         """
         self.requests += 1
+        session = self._session
+        asked_for, names = session.known, session.names
         if response.error_code:
-            self.disconnected()
+            session.refused(response.error_code)
+        else:
+            session.answered(response.session_id)
+        if session.begins:
+            self._look_at_all_ms = 0.0
+        if response.error_code:
             return ()
-        asked_for = self._in_session
-        self._advance_session(response.session_id)
         advanced: list[Partition] = []
         for topic in response.responses:
-            name = self._names.get(topic.topic_id, "") if self._by_id else topic.topic
+            name = names.get(topic.topic_id, "") if session.by_topic_id else topic.topic
             for data in topic.partitions:
                 key = (name, data.partition_index)
                 state, asked = self._states.get(key), asked_for.get(key)
                 # roles and logs may have changed while the request was under way: an answer to a question that we
                 # would not ask any more is dropped, and the leader, who believes it told, is asked by name once more
                 if state is None or asked is None or not self._still_asking(state.partition, asked):
-                    self._in_session[key] = nothing_asked(topic.topic_id if asked is None else asked.topic_id)
+                    session.known[key] = nothing_asked(topic.topic_id if asked is None else asked.topic_id)
                 else:
                     self._take(state, data, now_ms, advanced)
                 self._to_look_at[key] = None
         return advanced
-
-    def _advance_session(self, session_id: int) -> None:
-        if session_id == NO_SESSION:
-            self.disconnected()
-        elif session_id != self._session_id:
-            self._session_id, self._session_epoch = session_id, 1
-        else:
-            self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
 
     @staticmethod
     def _still_asking(partition: Partition, asked: Asked) -> bool:

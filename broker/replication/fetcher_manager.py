@@ -18,6 +18,8 @@ from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.list_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LIST_OFFSETS_VERSION = 7
-EARLIEST, LATEST = -2, -1
 
 
 class FetcherTask:
@@ -96,7 +97,7 @@ class FetcherTask:
         core, partition = self.core, state.partition
         leader_epoch = partition.leader_epoch
         found = []
-        for timestamp in (EARLIEST, LATEST):
+        for timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
             asked = ListOffsetsPartition(
                 partition_index=partition.index, current_leader_epoch=leader_epoch, timestamp=timestamp
             )

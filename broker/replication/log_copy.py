@@ -90,8 +90,8 @@ class LogCopy:
         """Cut from the target what the source does not have, or not any more."""
         source, target = self.source, self.target
         if not self._begun:
-            self._begun = True
             self._agree_by_epochs()
+            self._begun = True
         elif source.lowest_end < target.log_end_offset:
             target.truncate_to(source.lowest_end)
         source.lowest_end = NEVER_TRUNCATED
@@ -190,7 +190,7 @@ class LogCopy:
         try:
             target.roll(offset)
         except OSError as error:
-            raise target.give_up_directory(error) from error
+            raise target.unreadable(error) from error
         target.log_end_offset = offset
 
     # ---- what the source has on the disk, the target must have there

@@ -18,6 +18,7 @@ from odradek.broker.replication.replica_selection import RackAwareReplicaSelecto
 from odradek.broker.replication.throttling import Throttling
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import PartitionData
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock
 from odradek.world.files import Buffer
 from odradek.world.time_slices import run_in_slices
@@ -60,21 +61,21 @@ class DelayedProduce:
     `done` is called once; an append whose outcome is not known at the deadline has `error` REQUEST_TIMED_OUT.
     """
 
-    __slots__ = ("_appends", "_done")
+    __slots__ = ("_done", "appends")
 
     def __init__(self, appends: Sequence[AwaitedAppend], done: Callable[[], None]) -> None:
-        self._appends, self._done = appends, done
+        self.appends, self._done = appends, done
 
     def try_complete(self) -> bool:
         # each append is asked every time: one may be settled for good before another can be
-        settled = [append.settle() for append in self._appends]
+        settled = [append.settle() for append in self.appends]
         if all(settled):
             self._done()
             return True
         return False
 
     def expire(self) -> None:
-        for append in self._appends:
+        for append in self.appends:
             if not append.settle():
                 append.error = ErrorCode.REQUEST_TIMED_OUT
         self._done()
@@ -97,7 +98,7 @@ class ReplicaManager:
         self.logs, self.clock = logs, clock
         self.purgatory = purgatory
         self.criteria = criteria
-        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.partitions: dict[PartitionKey, Partition] = {}
         self.traffic = Traffic()
         self.serving = throttling.serving
         self.moves = DirectoryMoves(self.partitions, logs, clock, throttling.moving)
@@ -327,7 +328,7 @@ class ReplicaManager:
         run_in_slices(self.clock, wake(), lambda: True, at_once=True)
         return led
 
-    def directory_failed(self, keys: Iterable[tuple[str, int]]) -> list[Partition]:
+    def directory_failed(self, keys: Iterable[PartitionKey]) -> list[Partition]:
         """Take these partitions offline: their log directory cannot be used any more. Returns those that are here.
 
         Moves into it are at an end, too.
@@ -339,7 +340,3 @@ class ReplicaManager:
             partition.stop_leading()
             self.role_changed(partition)
         return failed
-
-    def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """High watermarks by partition, for the checkpoint file."""
-        return {key: p.high_watermark for key, p in self.partitions.items() if not p.offline}

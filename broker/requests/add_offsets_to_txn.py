@@ -3,13 +3,13 @@ partition of `__consumer_offsets`."""
 
 from functools import partial
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.network.outcomes import Outcome, RequestContext
-from odradek.broker.requests.transaction_services import answered_later, known_to
+from odradek.broker.requests.transaction_answers import answered_later, known_to
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from odradek.protocol.topic_names import CONSUMER_OFFSETS
 
 REQUEST = AddOffsetsToTxnRequest
 VERSIONS = (0, 4)

@@ -9,9 +9,8 @@ TRANSACTION_ABORTABLE, in version 4 INVALID_TXN_STATE.
 import asyncio
 from collections.abc import Callable
 
-from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.network.outcomes import Reply, RequestContext
-from odradek.broker.requests.transaction_services import known_to
+from odradek.broker.requests.transaction_answers import known_to
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.protocol.errors import ErrorCode
@@ -24,14 +23,14 @@ from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import INTERNAL_TOPICS, PartitionKey
 
 REQUEST = AddPartitionsToTxnRequest
 VERSIONS = (0, 5)
 
 LAST_VERSION_OF_CLIENTS = 3
 FIRST_VERSION_WITH_ABORTABLE = 5
-Answers = dict[TopicPartition, ErrorCode]
+Answers = dict[PartitionKey, ErrorCode]
 
 
 async def handle(broker: Services, request: AddPartitionsToTxnRequest, context: RequestContext) -> Reply:

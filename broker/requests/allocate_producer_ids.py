@@ -1,7 +1,7 @@
 """AllocateProducerIds (key 67), version 0: the controller hands a broker a block of producer ids (KIP-730)."""
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.admin_services import AdminServices
+from odradek.broker.services import Services
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
@@ -9,11 +9,11 @@ REQUEST = AllocateProducerIdsRequest
 VERSIONS = (0, 0)
 
 
-def handle(broker: AdminServices, request: AllocateProducerIdsRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: AllocateProducerIdsRequest, context: RequestContext) -> Outcome:
     return _allocate(broker, request)
 
 
-async def _allocate(broker: AdminServices, request: AllocateProducerIdsRequest) -> Reply:
+async def _allocate(broker: Services, request: AllocateProducerIdsRequest) -> Reply:
     try:
         block = await broker.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
     except KafkaError as error:

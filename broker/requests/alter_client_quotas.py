@@ -20,7 +20,7 @@ from odradek.protocol.messages.alter_client_quotas import (
     ResponseEntityData,
     ResponseEntryData,
 )
-from odradek.zk_schema.entity_settings import change_entity, stored_settings
+from odradek.zk_schema.entity_settings import alter_entity, stored_settings
 from odradek.zk_schema.store import Store, StoreError
 from odradek.zk_schema.znodes.json_data import BadZnode
 
@@ -59,17 +59,22 @@ async def _alter(zookeeper: Store, entry: EntryData, validate_only: bool) -> Non
     address = entity.get(IP)
     if address is not None and not _is_address(address):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{address} is not a valid IP or resolvable host.")
-    settings = dict(await stored_settings(zookeeper, path))
     known = QUOTA_TYPES[IP if IP in entity else USER]
-    for change in entry.ops:
-        if change.remove:
-            settings.pop(change.key, None)
-        elif change.key in known:
-            settings[change.key] = _text(change.key, change.value, known[change.key])
-        else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {change.key}")
-    if not validate_only:
-        await change_entity(zookeeper, path, settings)
+
+    def altered(settings: dict[str, str]) -> dict[str, str]:
+        for change in entry.ops:
+            if change.remove:
+                settings.pop(change.key, None)
+            elif change.key in known:
+                settings[change.key] = _text(change.key, change.value, known[change.key])
+            else:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {change.key}")
+        return settings
+
+    if validate_only:
+        altered(await stored_settings(zookeeper, path))
+    else:
+        await alter_entity(zookeeper, path, altered)
 
 
 def _text(key: str, value: float, kind: ValueType) -> str:

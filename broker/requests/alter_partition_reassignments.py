@@ -1,8 +1,7 @@
 """AlterPartitionReassignments (key 45), version 0: to the controller; begins or cancels moves of replicas (KIP-455)."""
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.admin_services import AdminServices
-from odradek.controller.cluster_state import TopicPartition
+from odradek.broker.services import Services
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -10,16 +9,17 @@ from odradek.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from odradek.protocol.topic_names import TopicPartition
 
 REQUEST = AlterPartitionReassignmentsRequest
 VERSIONS = (0, 0)
 
 
-def handle(broker: AdminServices, request: AlterPartitionReassignmentsRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: AlterPartitionReassignmentsRequest, context: RequestContext) -> Outcome:
     return _alter(broker, request)
 
 
-async def _alter(broker: AdminServices, request: AlterPartitionReassignmentsRequest) -> Reply:
+async def _alter(broker: Services, request: AlterPartitionReassignmentsRequest) -> Reply:
     targets = {
         TopicPartition(topic.name, partition.partition_index): partition.replicas
         for topic in request.topics

@@ -19,7 +19,7 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from odradek.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS, credential_of, encode_credential
-from odradek.zk_schema.entity_settings import change_entity, stored_settings
+from odradek.zk_schema.entity_settings import alter_entity
 from odradek.zk_schema.store import StoreError
 from odradek.zk_schema.znodes.configs import USERS, sanitize
 from odradek.zk_schema.znodes.json_data import BadZnode
@@ -77,12 +77,16 @@ def _check(change: Change) -> None:
 
 async def _write(broker: Services, user: str, changes: list[Change]) -> None:
     entity = f"{USERS}/{sanitize(user)}"
-    settings = await stored_settings(broker.zookeeper, entity)
-    for change in changes:
-        mechanism = MECHANISMS[change.mechanism]
-        if isinstance(change, ScramCredentialUpsertion):
-            salted, salt = bytes(change.salted_password), bytes(change.salt)
-            settings[mechanism] = encode_credential(credential_of(mechanism, salted, salt, change.iterations))
-        elif settings.pop(mechanism, None) is None:
-            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
-    await change_entity(broker.zookeeper, entity, settings)
+
+    def altered(settings: dict[str, str]) -> dict[str, str]:
+        for change in changes:
+            mechanism = MECHANISMS[change.mechanism]
+            if isinstance(change, ScramCredentialUpsertion):
+                salted, salt = bytes(change.salted_password), bytes(change.salt)
+                settings[mechanism] = encode_credential(credential_of(mechanism, salted, salt, change.iterations))
+            elif settings.pop(mechanism, None) is None:
+                said = "Attempt to delete a user credential that does not exist"
+                raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, said)
+        return settings
+
+    await alter_entity(broker.zookeeper, entity, altered)

@@ -7,9 +7,10 @@ which must not read its body (KIP-511).
 """
 
 import re
-from typing import Protocol
+from collections.abc import Mapping
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
@@ -20,13 +21,7 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """Pattern of names and versions of client software (KIP-511)."""
 
 
-class Advertising(Protocol):
-    """Interface of the broker as this handler uses it."""
-
-    served_versions: dict[int, tuple[int, int]]
-
-
-def handle(broker: Advertising, request: ApiVersionsRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: ApiVersionsRequest, context: RequestContext) -> Outcome:
     if context.api_version >= FIRST_VERSION_WITH_CLIENT_SOFTWARE and not names_its_software(request):
         return Reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
     return Reply(ApiVersionsResponse(api_keys=advertised(broker.served_versions)))
@@ -37,7 +32,7 @@ def names_its_software(request: ApiVersionsRequest) -> bool:
     return all(SOFTWARE.fullmatch(text) for text in (request.client_software_name, request.client_software_version))
 
 
-def advertised(served: dict[int, tuple[int, int]]) -> list[ApiVersion]:
+def advertised(served: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:
     """Return the answer's list."""
     return [
         ApiVersion(api_key=key, min_version=lowest, max_version=highest) for key, (lowest, highest) in served.items()

@@ -131,14 +131,25 @@ def entity(kind: int, name: str) -> str:
 
 async def settings_of(broker: Services, kind: int, name: str) -> dict[str, str]:
     """Read what is set of a topic or broker now."""
-    found = await stored_settings(broker.zookeeper, entity(kind, name))
-    return StoredPasswords.of(broker.config.layers).opened(found)[0] if kind == ResourceType.BROKER else found
+    return opened(broker, kind, await stored_settings(broker.zookeeper, entity(kind, name)))
+
+
+def opened(broker: Services, kind: int, stored: dict[str, str]) -> dict[str, str]:
+    """Return what ZooKeeper has of a topic or broker with its passwords decrypted."""
+    return StoredPasswords.of(broker.config.layers).opened(stored)[0] if kind == ResourceType.BROKER else stored
 
 
 async def replace_settings(
     broker: Services, kind: int, name: str, settings: Mapping[str, str], validate_only: bool
 ) -> None:
     """Check a topic's or a broker's new settings as a whole, and write them. Raises KafkaError and StoreError."""
+    checked = to_be_stored(broker, kind, name, settings)
+    if not validate_only:
+        await change_entity(broker.zookeeper, entity(kind, name), checked)
+
+
+def to_be_stored(broker: Services, kind: int, name: str, settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Check a topic's or a broker's new settings as a whole; return them, passwords encrypted. Raises KafkaError."""
     try:
         if kind == ResourceType.TOPIC:
             validate_topic_config(broker.config, settings)
@@ -149,8 +160,7 @@ async def replace_settings(
         resource = f"ConfigResource(type={ResourceType(kind).name}, name='{name}')"
         code = ErrorCode.INVALID_CONFIG if kind == ResourceType.TOPIC else ErrorCode.INVALID_REQUEST
         raise refuse(code, f"Invalid config value for resource {resource}: {error}") from None
-    if not validate_only:
-        await change_entity(broker.zookeeper, entity(kind, name), settings)
+    return settings
 
 
 def _with_passwords_closed(broker: Services, name: str, settings: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """ControlledShutdown (key 7), versions 0 to 3: a broker asks the controller to move its leaders."""
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.admin_services import AdminServices
+from odradek.broker.services import Services
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -13,11 +13,11 @@ REQUEST = ControlledShutdownRequest
 VERSIONS = (0, 3)
 
 
-def handle(broker: AdminServices, request: ControlledShutdownRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: ControlledShutdownRequest, context: RequestContext) -> Outcome:
     return _shut_down(broker, request)
 
 
-async def _shut_down(broker: AdminServices, request: ControlledShutdownRequest) -> Reply:
+async def _shut_down(broker: Services, request: ControlledShutdownRequest) -> Reply:
     try:
         left = await broker.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     except KafkaError as error:

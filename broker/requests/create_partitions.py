@@ -5,15 +5,14 @@ from functools import partial
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.quotas.client_quotas import MutationQuota
-from odradek.broker.requests.admin_services import (
-    AdminServices,
+from odradek.broker.requests.administration import (
     charge,
-    has_leaders,
     mutation_quota,
+    not_led_in_time,
     racks,
     require_controller,
-    until_metadata,
 )
+from odradek.broker.services import Services
 from odradek.controller.topic_admin import add_partitions
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_partitions import (
@@ -29,11 +28,11 @@ VERSIONS = (0, 3)
 FIRST_VERSION_WITH_STRICT_QUOTA = 3
 
 
-def handle(broker: AdminServices, request: CreatePartitionsRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: CreatePartitionsRequest, context: RequestContext) -> Outcome:
     return _create(broker, request, context)
 
 
-async def _create(broker: AdminServices, request: CreatePartitionsRequest, context: RequestContext) -> Reply:
+async def _create(broker: Services, request: CreatePartitionsRequest, context: RequestContext) -> Reply:
     times = Counter(topic.name for topic in request.topics)
     counts = {topic.name: topic.count for topic in request.topics}
     quota = mutation_quota(broker, context, FIRST_VERSION_WITH_STRICT_QUOTA)
@@ -42,13 +41,16 @@ async def _create(broker: AdminServices, request: CreatePartitionsRequest, conte
         if topic.name not in results:
             results[topic.name] = await _create_one(broker, topic, request.validate_only, times[topic.name], quota)
     if not request.validate_only:
-        await _wait(broker, results, counts, request.timeout_ms)
+        made = {name: counts[name] for name, result in results.items() if result.error_code == ErrorCode.NONE}
+        for name in await not_led_in_time(broker, made, request.timeout_ms):
+            results[name].error_code = ErrorCode.REQUEST_TIMED_OUT
+            results[name].error_message = "The partitions are being created; their leaders are not known yet."
     throttle_ms = 0 if quota is None else quota.throttle_ms
     return Reply(CreatePartitionsResponse(throttle_time_ms=throttle_ms, results=list(results.values())), throttle_ms)
 
 
 async def _create_one(
-    broker: AdminServices, topic: CreatePartitionsTopic, validate_only: bool, times: int, quota: MutationQuota | None
+    broker: Services, topic: CreatePartitionsTopic, validate_only: bool, times: int, quota: MutationQuota | None
 ) -> CreatePartitionsTopicResult:
     assignments = None if topic.assignments is None else [given.broker_ids for given in topic.assignments]
     try:
@@ -67,20 +69,3 @@ async def _create_one(
     except KafkaError as error:
         return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
     return CreatePartitionsTopicResult(name=topic.name)
-
-
-async def _wait(
-    broker: AdminServices,
-    results: dict[str, CreatePartitionsTopicResult],
-    counts: dict[str, int],
-    timeout_ms: int,
-) -> None:
-    made = [result for result in results.values() if result.error_code == ErrorCode.NONE]
-    if not made or await until_metadata(
-        broker, lambda: all(has_leaders(broker, r.name, counts[r.name]) for r in made), timeout_ms
-    ):
-        return
-    for result in made:
-        if not has_leaders(broker, result.name, counts[result.name]):
-            result.error_code = ErrorCode.REQUEST_TIMED_OUT
-            result.error_message = "The partitions are being created; their leaders are not known yet."

@@ -12,17 +12,16 @@ from functools import partial
 from odradek.broker.config import BrokerConfig
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.quotas.client_quotas import MutationQuota
-from odradek.broker.requests.admin_services import (
-    AdminServices,
+from odradek.broker.requests.administration import (
     charge,
     defaults,
-    has_leaders,
     mutation_quota,
+    not_led_in_time,
     racks,
     require_controller,
-    until_metadata,
 )
 from odradek.broker.requests.describe_configs import topic_entries
+from odradek.broker.services import Services
 from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.topic_overrides import validate_topic_config
 from odradek.controller.topic_admin import NewTopic, create_topic
@@ -42,11 +41,11 @@ FIRST_VERSION_WITH_CONFIGS = 5
 FIRST_VERSION_WITH_STRICT_QUOTA = 6
 
 
-def handle(broker: AdminServices, request: CreateTopicsRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: CreateTopicsRequest, context: RequestContext) -> Outcome:
     return _create(broker, request, context)
 
 
-async def _create(broker: AdminServices, request: CreateTopicsRequest, context: RequestContext) -> Reply:
+async def _create(broker: Services, request: CreateTopicsRequest, context: RequestContext) -> Reply:
     times = Counter(topic.name for topic in request.topics)
     quota = mutation_quota(broker, context, FIRST_VERSION_WITH_STRICT_QUOTA)
     results = {}
@@ -62,7 +61,7 @@ async def _create(broker: AdminServices, request: CreateTopicsRequest, context: 
 
 
 async def _create_one(
-    broker: AdminServices, topic: CreatableTopic, validate_only: bool, times: int, quota: MutationQuota | None
+    broker: Services, topic: CreatableTopic, validate_only: bool, times: int, quota: MutationQuota | None
 ) -> CreatableTopicResult:
     settings = {config.name: config.value for config in topic.configs}
     try:
@@ -118,14 +117,9 @@ def _new_topic(topic: CreatableTopic, settings: Mapping[str, str | None]) -> New
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment, settings)
 
 
-async def _wait(broker: AdminServices, results: Mapping[str, CreatableTopicResult], timeout_ms: int) -> None:
+async def _wait(broker: Services, results: Mapping[str, CreatableTopicResult], timeout_ms: int) -> None:
     """Wait until this broker knows the leaders; a topic that it does not know in time is made nevertheless."""
-    made = [result for result in results.values() if result.error_code == ErrorCode.NONE]
-    if not made or await until_metadata(
-        broker, lambda: all(has_leaders(broker, r.name, r.num_partitions) for r in made), timeout_ms
-    ):
-        return
-    for result in made:
-        if not has_leaders(broker, result.name, result.num_partitions):
-            result.error_code = ErrorCode.REQUEST_TIMED_OUT
-            result.error_message = "The topic is being created; its leaders are not known yet."
+    made = {name: result.num_partitions for name, result in results.items() if result.error_code == ErrorCode.NONE}
+    for name in await not_led_in_time(broker, made, timeout_ms):
+        results[name].error_code = ErrorCode.REQUEST_TIMED_OUT
+        results[name].error_message = "The topic is being created; its leaders are not known yet."

@@ -8,7 +8,6 @@ all the same.
 
 from collections.abc import Callable, Sequence
 
-from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.replication.partition import Partition
 from odradek.broker.services import Services
@@ -20,6 +19,7 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from odradek.protocol.topic_names import INTERNAL_TOPICS
 
 REQUEST = DeleteRecordsRequest
 VERSIONS = (0, 2)

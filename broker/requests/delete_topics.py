@@ -7,13 +7,8 @@ version 3 INVALID_REQUEST. A topic with a replica out of reach stays marked: REQ
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.quotas.client_quotas import MutationQuota
-from odradek.broker.requests.admin_services import (
-    AdminServices,
-    charge,
-    mutation_quota,
-    require_controller,
-    until_metadata,
-)
+from odradek.broker.requests.administration import charge, mutation_quota, require_controller, until_metadata
+from odradek.broker.services import Services
 from odradek.controller.topic_admin import mark_for_deletion
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.delete_topics import (
@@ -32,11 +27,11 @@ FIRST_VERSION_WITH_DELETION_DISABLED = 3
 FIRST_VERSION_WITH_STRICT_QUOTA = 5
 
 
-def handle(broker: AdminServices, request: DeleteTopicsRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: DeleteTopicsRequest, context: RequestContext) -> Outcome:
     return _delete(broker, request, context)
 
 
-async def _delete(broker: AdminServices, request: DeleteTopicsRequest, context: RequestContext) -> Reply:
+async def _delete(broker: Services, request: DeleteTopicsRequest, context: RequestContext) -> Reply:
     version = context.api_version
     quota = mutation_quota(broker, context, FIRST_VERSION_WITH_STRICT_QUOTA)
     if version >= FIRST_VERSION_WITH_STRUCTS:
@@ -50,7 +45,7 @@ async def _delete(broker: AdminServices, request: DeleteTopicsRequest, context: 
 
 
 async def _mark(
-    broker: AdminServices, topic: DeleteTopicState, version: int, quota: MutationQuota | None
+    broker: Services, topic: DeleteTopicState, version: int, quota: MutationQuota | None
 ) -> DeletableTopicResult:
     result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
     try:
@@ -74,7 +69,7 @@ async def _mark(
     return result
 
 
-def _resolve(broker: AdminServices, topic: DeleteTopicState) -> tuple[str, bytes]:
+def _resolve(broker: Services, topic: DeleteTopicState) -> tuple[str, bytes]:
     """Name and id. Raises KafkaError: UNKNOWN_TOPIC_ID."""
     state = broker.controller.state
     assert state is not None, "only the controller resolves"
@@ -86,7 +81,7 @@ def _resolve(broker: AdminServices, topic: DeleteTopicState) -> tuple[str, bytes
     return name, topic.topic_id
 
 
-async def _wait(broker: AdminServices, results: list[DeletableTopicResult], timeout_ms: int) -> None:
+async def _wait(broker: Services, results: list[DeletableTopicResult], timeout_ms: int) -> None:
     marked = [result for result in results if result.error_code == ErrorCode.NONE]
 
     def known(result: DeletableTopicResult) -> bool:

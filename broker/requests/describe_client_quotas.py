@@ -23,7 +23,7 @@ from odradek.protocol.messages.describe_client_quotas import (
     ValueData,
 )
 from odradek.zk_schema.entity_settings import stored_settings
-from odradek.zk_schema.store import NoNode, Store, StoreError
+from odradek.zk_schema.store import Store, StoreError, children_if_any
 from odradek.zk_schema.znodes.configs import CLIENTS, DEFAULT_ENTITY, IPS, USERS, desanitize, entity_path
 from odradek.zk_schema.znodes.json_data import BadZnode
 
@@ -84,19 +84,12 @@ def _filter(components: list[ComponentData]) -> Filter:
 async def _entities(zookeeper: Store) -> list[Entity]:
     """List all entities that have settings of any kind."""
     entities: list[Entity] = []
-    for user in await _children(zookeeper, USERS):
+    for user in await children_if_any(zookeeper, entity_path(USERS)):
         entities.append({"user": _name(user)})
-        for client in await _children(zookeeper, f"{USERS}/{user}/{CLIENTS}"):
+        for client in await children_if_any(zookeeper, entity_path(f"{USERS}/{user}/{CLIENTS}")):
             entities.append({"user": _name(user), "client-id": _name(client)})
-    entities += [{"client-id": _name(client)} for client in await _children(zookeeper, CLIENTS)]
-    return entities + [{IP: _name(address)} for address in await _children(zookeeper, IPS)]
-
-
-async def _children(zookeeper: Store, entity: str) -> list[str]:
-    try:
-        return sorted(await zookeeper.children(entity_path(entity)))
-    except NoNode:
-        return []
+    entities += [{"client-id": _name(client)} for client in await children_if_any(zookeeper, entity_path(CLIENTS))]
+    return entities + [{IP: _name(address)} for address in await children_if_any(zookeeper, entity_path(IPS))]
 
 
 def _name(part: str) -> str | None:

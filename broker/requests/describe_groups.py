@@ -7,8 +7,8 @@ Who asks for the operations that it may do (version 3 and above) is told all, un
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.groups.group_metadata import GroupState, Member
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.group_services import GroupServices
 from odradek.broker.security.acls import ALL_BITS
+from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -24,7 +24,7 @@ VERSIONS = (0, 5)
 NOT_ASKED = -(2**31)
 
 
-def handle(broker: GroupServices, request: DescribeGroupsRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: DescribeGroupsRequest, context: RequestContext) -> Outcome:
     operations = ALL_BITS[ResourceType.GROUP] if request.include_authorized_operations else NOT_ASKED
     return Reply(
         DescribeGroupsResponse(groups=[described(broker.groups, group, operations) for group in request.groups])

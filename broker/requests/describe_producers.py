@@ -14,11 +14,10 @@ from odradek.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from odradek.protocol.record_batch import NO_SEQUENCE
 
 REQUEST = DescribeProducersRequest
 VERSIONS = (0, 0)
-
-NO_SEQUENCE = -1
 
 
 def handle(broker: Services, request: DescribeProducersRequest, context: RequestContext) -> Outcome:

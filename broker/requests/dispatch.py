@@ -1,4 +1,4 @@
-"""From the bytes of one request to its answer: header, decoder, handler, encoder.
+"""Dispatching a request, from its bytes to its answer: header, decoder, handler, encoder.
 
 For each (API key, version) that has been asked for there is one route with everything compiled and looked up, so that
 the plain path costs one look into a dict and four calls.
@@ -166,7 +166,7 @@ class Dispatcher:
         assert len(self._routes) < ROUTES_MAX, "more routes than Kafka has versions"
         route = self._routes[api] = Route(
             version=version,
-            decode=self._noting(decoder(module.REQUEST, version)),
+            decode=self._noting(getattr(module, "decoder", decoder)(module.REQUEST, version)),
             handle=self._guarded(module.handle, key),
             encode=encoder(message_classes(key).response, version),
             flexible=request_header_version(key, version) == 2,

@@ -8,8 +8,8 @@ and for the whole, as Kafka's ElectLeadersRequest.getErrorResponse does.
 from collections.abc import Mapping
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.admin_services import NO_LEADER, AdminServices, until_metadata
-from odradek.controller.cluster_state import TopicPartition
+from odradek.broker.requests.administration import until_metadata
+from odradek.broker.services import Services
 from odradek.controller.requested_elections import PREFERRED, UNCLEAN
 from odradek.controller.requested_elections import Outcome as Election
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -19,12 +19,14 @@ from odradek.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from odradek.protocol.topic_names import TopicPartition
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
 REQUEST = ElectLeadersRequest
 VERSIONS = (0, 2)
 
 
-def handle(broker: AdminServices, request: ElectLeadersRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: ElectLeadersRequest, context: RequestContext) -> Outcome:
     asked = None
     if request.topic_partitions is not None:
         asked = [TopicPartition(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
@@ -37,7 +39,7 @@ def handle(broker: AdminServices, request: ElectLeadersRequest, context: Request
 
 
 async def _elect(
-    broker: AdminServices, request: ElectLeadersRequest, asked: list[TopicPartition] | None, version: int
+    broker: Services, request: ElectLeadersRequest, asked: list[TopicPartition] | None, version: int
 ) -> Reply:
     try:
         outcomes = await broker.controller.elect_leaders(asked, request.election_type)
@@ -59,7 +61,7 @@ def _refused(error: KafkaError, asked: list[TopicPartition] | None, version: int
     return response
 
 
-async def _wait(broker: AdminServices, outcomes: dict[TopicPartition, Election], request: ElectLeadersRequest) -> None:
+async def _wait(broker: Services, outcomes: dict[TopicPartition, Election], request: ElectLeadersRequest) -> None:
     elected = [partition for partition, (code, _) in outcomes.items() if code == ErrorCode.NONE]
 
     def known(partition: TopicPartition) -> bool:

@@ -24,7 +24,6 @@ from odradek.broker.metrics.request_metrics import FETCH_CONSUMER, FETCH_FOLLOWE
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.replication.fetch_reading import (
     AT_ONCE,
-    CONSUMER,
     DelayedFetch,
     FetchParameters,
     MayRead,
@@ -37,7 +36,9 @@ from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSess
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import (
+    CONSUMER_REPLICA_ID,
     FIRST_VERSION_WITH_LEADER_HINT,
+    READ_UNCOMMITTED,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -48,8 +49,6 @@ from odradek.world.time_slices import TimeSlice, run_in_slices
 
 REQUEST = FetchRequest
 VERSIONS = (0, 17)
-
-READ_COMMITTED = 1
 
 
 def handle(
@@ -161,9 +160,9 @@ async def _convert(
 def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchParameters:
     replica_id, replica_epoch = replica_of(request)
     max_bytes = request.max_bytes
-    if replica_id == CONSUMER:
+    if replica_id == CONSUMER_REPLICA_ID:
         max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
-    committed = replica_id == CONSUMER and request.isolation_level == READ_COMMITTED
+    committed = replica_id == CONSUMER_REPLICA_ID and request.isolation_level != READ_UNCOMMITTED
     min_bytes = min(request.min_bytes, max_bytes)  # more than may be answered is not waited for
     return FetchParameters(version, replica_id, replica_epoch, request.max_wait_ms, min_bytes, max_bytes, committed)
 

@@ -10,11 +10,12 @@ A transaction's coordinator is found in the same way, in `__transaction_state`. 
 
 from typing import NamedTuple
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, Node
+from odradek.broker.cluster.metadata_cache import Node
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 REQUEST = FindCoordinatorRequest
 VERSIONS = (0, 6)

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44), versions 0 and 1: sets and deletes single settings, adds to and takes from lists.
 
 Rules and errors are those of AlterConfigs. A broker's loggers may be changed too, until it stops: they are Python's,
-levels have Kafka's names. Two requests at once for one resource may lose one's change, as in Kafka: the settings are
-read, changed and written whole. Settings of groups and client metrics are for KRaft, as in Kafka.
+levels have Kafka's names. Of two requests at once for one resource both count; Kafka may lose one's change. Settings of
+groups and client metrics are for KRaft, as in Kafka.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,10 @@ from odradek.broker.requests.config_resources import (
     change_each,
     check_keys,
     check_resource,
+    entity,
+    opened,
     refuse,
-    replace_settings,
-    settings_of,
+    to_be_stored,
 )
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -31,6 +32,7 @@ from odradek.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from odradek.zk_schema.entity_settings import alter_entity, stored_settings
 
 REQUEST = IncrementalAlterConfigsRequest
 VERSIONS = (0, 1)
@@ -65,8 +67,14 @@ async def _change(broker: Services, validate_only: bool, resource: AlterConfigsR
         return
     check_resource(broker, kind, name)
     known = TOPIC_SETTINGS if kind == ResourceType.TOPIC else BROKER_SETTINGS
-    settings = apply_changes(await settings_of(broker, kind, name), changes, known)
-    await replace_settings(broker, kind, name, settings, validate_only)
+
+    def altered(stored: dict[str, str]) -> Mapping[str, str]:
+        return to_be_stored(broker, kind, name, apply_changes(opened(broker, kind, stored), changes, known))
+
+    if validate_only:
+        altered(await stored_settings(broker.zookeeper, entity(kind, name)))
+    else:
+        await alter_entity(broker.zookeeper, entity(kind, name), altered)
 
 
 def apply_changes(

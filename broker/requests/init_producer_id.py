@@ -6,8 +6,8 @@ transactional id it gets a new producer id instead, as in Kafka.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.group_services import LaterReply
-from odradek.broker.requests.transaction_services import known_to
+from odradek.broker.requests.later_reply import LaterReply
+from odradek.broker.requests.transaction_answers import known_to
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import NO_PRODUCER, ProducerIdentity
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -7,7 +7,8 @@ may be static; from 9 a restarted static leader is told to skip the assignment.
 
 from odradek.broker.groups.group_effects import JoinRequest, JoinResult
 from odradek.broker.network.outcomes import Outcome, RequestContext
-from odradek.broker.requests.group_services import GroupServices, LaterReply
+from odradek.broker.requests.later_reply import LaterReply
+from odradek.broker.services import Services
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 REQUEST = JoinGroupRequest
@@ -19,7 +20,7 @@ FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 
 
-def handle(broker: GroupServices, request: JoinGroupRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: JoinGroupRequest, context: RequestContext) -> Outcome:
     version = context.api_version
     has_rebalance_timeout = version >= FIRST_VERSION_WITH_REBALANCE_TIMEOUT
     join = JoinRequest(

@@ -5,7 +5,7 @@ members by their instance id alone), each with an error of its own.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.group_services import GroupServices
+from odradek.broker.services import Services
 from odradek.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -19,7 +19,7 @@ VERSIONS = (0, 5)
 FIRST_VERSION_WITH_MANY_MEMBERS = 3
 
 
-def handle(broker: GroupServices, request: LeaveGroupRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: LeaveGroupRequest, context: RequestContext) -> Outcome:
     many = context.api_version >= FIRST_VERSION_WITH_MANY_MEMBERS
     leaving = request.members if many else [MemberIdentity(member_id=request.member_id)]
     error, errors = broker.groups.leave(

@@ -6,14 +6,14 @@ the groups' topic is loading the error says so, and the list holds what is known
 
 from odradek.broker.groups.group_coordinator import CLASSIC
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.group_services import GroupServices
+from odradek.broker.services import Services
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 REQUEST = ListGroupsRequest
 VERSIONS = (0, 5)
 
 
-def handle(broker: GroupServices, request: ListGroupsRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: ListGroupsRequest, context: RequestContext) -> Outcome:
     error, groups = broker.groups.list_groups(request.states_filter, request.types_filter)
     listed = [
         ListedGroup(

@@ -16,7 +16,13 @@ from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.replication.partition import Partition
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.fetch import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, READ_UNCOMMITTED
 from odradek.protocol.messages.list_offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -29,11 +35,13 @@ from odradek.world.time_slices import in_slices
 REQUEST = ListOffsetsRequest
 VERSIONS = (0, 9)
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-CONSUMER = -1
-DEBUGGING_CONSUMER = -2
-READ_COMMITTED = 1
-FIRST_VERSION_OF = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+FIRST_VERSION_OF = {
+    LATEST_TIMESTAMP: 0,
+    EARLIEST_TIMESTAMP: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 NOTHING = (-1, -1, -1)
 
@@ -64,7 +72,7 @@ def _partition(
 ) -> Steps[ListOffsetsPartitionResponse]:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     partition = broker.replicas.partition(topic, asked.partition_index)
-    or_follower = request.replica_id == DEBUGGING_CONSUMER
+    or_follower = request.replica_id == DEBUGGING_REPLICA_ID
     error = (
         partition
         if isinstance(partition, ErrorCode)
@@ -92,15 +100,17 @@ def _look_up(
 ) -> Steps[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); -1 each where there is none. Raises KafkaError."""
     replica_log = partition.log
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         start = replica_log.log_start_offset
         return -1, start, replica_log.epochs.epoch_at(start)
-    if timestamp == LATEST_TIERED:
+    if timestamp == LATEST_TIERED_TIMESTAMP:
         return -1, -1, -1
     end = _readable_end(partition, request)
-    is_behind = request.replica_id == CONSUMER and partition.high_watermark < partition.leader_epoch_start_offset
+    is_behind = (
+        request.replica_id == CONSUMER_REPLICA_ID and partition.high_watermark < partition.leader_epoch_start_offset
+    )
     found = None
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         if not is_behind:
             return -1, end, partition.leader_epoch
     elif timestamp == MAX_TIMESTAMP:
@@ -119,16 +129,16 @@ def _look_up(
 
 
 def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
-    if request.replica_id != CONSUMER:
+    if request.replica_id != CONSUMER_REPLICA_ID:
         return partition.log.log_end_offset
-    return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
+    return partition.last_stable_offset if request.isolation_level != READ_UNCOMMITTED else partition.high_watermark
 
 
 def _old_style(partition: Partition, asked: ListOffsetsPartition, replica_id: int) -> list[int]:
     """Version 0: offsets of segments that began before the time, newest first."""
     limit = max(asked.max_num_offsets, 0)
-    end = partition.high_watermark if replica_id == CONSUMER else partition.log.log_end_offset
+    end = partition.high_watermark if replica_id == CONSUMER_REPLICA_ID else partition.log.log_end_offset
     offsets = [offset for offset in offsets_before(partition.log, asked.timestamp, limit) if offset <= end]
-    if asked.timestamp == LATEST:
+    if asked.timestamp == LATEST_TIMESTAMP:
         offsets = [end, *(offset for offset in offsets if offset < end)]
     return offsets[:limit]

@@ -1,8 +1,7 @@
 """ListPartitionReassignments (key 46), version 0: to the controller; the moves of replicas that are under way."""
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.admin_services import AdminServices
-from odradek.controller.cluster_state import TopicPartition
+from odradek.broker.services import Services
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -10,16 +9,17 @@ from odradek.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from odradek.protocol.topic_names import TopicPartition
 
 REQUEST = ListPartitionReassignmentsRequest
 VERSIONS = (0, 0)
 
 
-def handle(broker: AdminServices, request: ListPartitionReassignmentsRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: ListPartitionReassignmentsRequest, context: RequestContext) -> Outcome:
     return _list(broker, request)
 
 
-async def _list(broker: AdminServices, request: ListPartitionReassignmentsRequest) -> Reply:
+async def _list(broker: Services, request: ListPartitionReassignmentsRequest) -> Reply:
     asked = None
     if request.topics is not None:
         asked = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]

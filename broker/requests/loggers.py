@@ -54,14 +54,14 @@ KAFKAS: Final[dict[str, str]] = {
 """
 
 
-class LevelsChanged(Protocol):
-    """Somebody who does something else by levels than to filter lines."""
+class Listener(Protocol):
+    """Holder of state that depends on the level of a logger."""
 
     def levels_changed(self) -> None:
-        """Look at them again."""
+        """Bring that state up to date; called after each change of a level."""
 
 
-listeners: Final["WeakSet[LevelsChanged]"] = WeakSet()
+listeners: Final["WeakSet[Listener]"] = WeakSet()
 """Told after each change of a level. Weak: a broker that is killed inside a process says good-bye to nobody."""
 
 

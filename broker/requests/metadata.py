@@ -4,13 +4,12 @@ Version 0: no topics named means all; from version 1 null means all and an empty
 is created when `auto.create.topics.enable` is set and the client allows it (always below version 4), and answered with
 LEADER_NOT_AVAILABLE until it has a leader. Version 10 and 11 carry topic ids in answers, version 12 also in requests.
 Never an error code of 0 with no partitions. The operations that a client is authorized to are all there are, unless an
-authorizer says otherwise. A topic with neither name nor id is UNKNOWN_SERVER_ERROR, as Kafka says. An answer with all
-topics is made in slices of time: ten thousand partitions take a twentieth of a second.
+authorizer says otherwise. A topic with neither name nor id is UNKNOWN_SERVER_ERROR, as Kafka says. An answer is made in
+slices of time: ten thousand partitions, of one topic or of many, take a twentieth of a second.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
-from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.security.acls import ALL_BITS
 from odradek.broker.services import Services
@@ -27,13 +26,14 @@ from odradek.protocol.messages.metadata import (
 from odradek.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.steps import Steps
+from odradek.protocol.topic_names import INTERNAL_TOPICS
 from odradek.world.time_slices import in_slices
 from odradek.zk_schema.znodes.acls import ResourceType
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
 REQUEST = MetadataRequest
 VERSIONS = (0, 12)
 
-NO_LEADER = -1
 FIRST_VERSION_WITH_EMPTY_FOR_NONE = 1
 FIRST_VERSION_WITH_AUTO_CREATE_FLAG = 4
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
@@ -45,45 +45,45 @@ def handle(broker: Services, request: MetadataRequest, context: RequestContext) 
     everything = request.topics is None or (version < FIRST_VERSION_WITH_EMPTY_FOR_NONE and not request.topics)
     if everything:
         return in_slices(broker.clock, _everything(broker, request, context))
-    assert request.topics is not None
-    asked_once = {(one.name, one.topic_id): one for one in request.topics}.values()
-    answers = [_answer(broker, asked, context) for asked in asked_once]
-    may_create = broker.config.auto_create_topics_enable and (
-        version < FIRST_VERSION_WITH_AUTO_CREATE_FLAG or request.allow_auto_topic_creation
-    )
-    missing = [a for a in answers if a.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    if may_create and missing:
-        return _after_creating(broker, answers, missing, request, context)
-    return Reply(_response(broker, answers, request, context))
+    answers = in_slices(broker.clock, _named(broker, request, context))
+    if isinstance(answers, list):
+        missing = _to_create(broker, answers, request, context)
+        if not missing:
+            return Reply(_response(broker, answers, request, context))
+    return _later(broker, answers, request, context)
 
 
 def _everything(broker: Services, request: MetadataRequest, context: RequestContext) -> Steps[Reply]:
     """Tell of all topics; what changes meanwhile may be told as it was or as it is."""
-    metadata = broker.metadata
     answers = []
-    for name in sorted(metadata.topics):
-        partitions = metadata.topics.get(name)
-        if partitions is None:
-            continue  # deleted since
-        answer = MetadataResponseTopic(name=name, topic_id=metadata.topic_id(name), is_internal=name in INTERNAL_TOPICS)
-        for _, state in sorted(partitions.items()):
-            answer.partitions.append(_partition(broker, state, context))
-            yield
-        answers.append(answer)
+    for name in sorted(broker.metadata.topics):
+        if name in broker.metadata.topics:  # not deleted since
+            answers.append((yield from _known(broker, name, context)))
     return Reply(_response(broker, answers, request, context))
 
 
-async def _after_creating(
+def _to_create(
+    broker: Services, answers: Sequence[MetadataResponseTopic], request: MetadataRequest, context: RequestContext
+) -> list[MetadataResponseTopic]:
+    """Return the answers about topics that do not exist and are to be created now."""
+    may_create = broker.config.auto_create_topics_enable and (
+        context.api_version < FIRST_VERSION_WITH_AUTO_CREATE_FLAG or request.allow_auto_topic_creation
+    )
+    return [one for one in answers if may_create and one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def _later(
     broker: Services,
-    answers: Sequence[MetadataResponseTopic],
-    missing: Sequence[MetadataResponseTopic],
+    answers: list[MetadataResponseTopic] | Awaitable[list[MetadataResponseTopic]],
     request: MetadataRequest,
     context: RequestContext,
 ) -> Reply:
-    for answer in missing:
+    """Answer when all has been told, and what is missing has been created."""
+    told = answers if isinstance(answers, list) else await answers
+    for answer in _to_create(broker, told, request, context):
         assert answer.name is not None
         answer.error_code = await broker.auto_create_topic(answer.name)
-    return Reply(_response(broker, answers, request, context))
+    return Reply(_response(broker, told, request, context))
 
 
 def _response(
@@ -106,7 +106,17 @@ def _response(
     return response
 
 
-def _answer(broker: Services, asked: MetadataRequestTopic, context: RequestContext) -> MetadataResponseTopic:
+def _named(broker: Services, request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
+    """Tell of the topics that are asked for by name or id, of each once."""
+    assert request.topics is not None
+    answers = []
+    for asked in {(one.name, one.topic_id): one for one in request.topics}.values():
+        answers.append((yield from _answer(broker, asked, context)))
+        yield
+    return answers
+
+
+def _answer(broker: Services, asked: MetadataRequestTopic, context: RequestContext) -> Steps[MetadataResponseTopic]:
     name = asked.name
     if asked.topic_id != ZERO_UUID or name is None:
         if context.api_version < FIRST_VERSION_BY_ID:
@@ -116,10 +126,10 @@ def _answer(broker: Services, asked: MetadataRequestTopic, context: RequestConte
         name = broker.metadata.names.names_by_id.get(asked.topic_id)
         if name is None:
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
-    return _known(broker, name, context)
+    return (yield from _known(broker, name, context))
 
 
-def _known(broker: Services, name: str, context: RequestContext) -> MetadataResponseTopic:
+def _known(broker: Services, name: str, context: RequestContext) -> Steps[MetadataResponseTopic]:
     answer = MetadataResponseTopic(name=name, is_internal=name in INTERNAL_TOPICS)
     partitions = broker.metadata.topics.get(name)
     if partitions is None:
@@ -127,7 +137,9 @@ def _known(broker: Services, name: str, context: RequestContext) -> MetadataResp
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
         return answer
     answer.topic_id = broker.metadata.topic_id(name)
-    answer.partitions = [_partition(broker, state, context) for _, state in sorted(partitions.items())]
+    for _, state in sorted(partitions.items()):
+        answer.partitions.append(_partition(broker, state, context))
+        yield
     return answer
 
 

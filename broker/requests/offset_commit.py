@@ -12,8 +12,9 @@ from odradek.broker.groups.group import CommitRequest
 from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset
 from odradek.broker.groups.group_records import offset_records
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.group_services import GroupServices, LaterReply
+from odradek.broker.requests.later_reply import LaterReply
 from odradek.broker.requests.zookeeper_offsets import is_znode_name, write_offset
+from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -22,7 +23,7 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.time_slices import TimeSlice
 
 REQUEST = OffsetCommitRequest
@@ -33,10 +34,10 @@ AT_ONCE = 100
 """Offsets that are committed without a pause."""
 LAST_TIMESTAMP_MS = 2**63 - 1
 """Largest time that a record of the offset can hold: who asks for a longer life than that gets this one."""
-Errors = Mapping[TopicPartition, ErrorCode]
+Errors = Mapping[PartitionKey, ErrorCode]
 
 
-def handle(broker: GroupServices, request: OffsetCommitRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: OffsetCommitRequest, context: RequestContext) -> Outcome:
     known = _known_partitions(broker, request)
     if not known:
         return Reply(_response(request, {}))
@@ -56,24 +57,22 @@ def handle(broker: GroupServices, request: OffsetCommitRequest, context: Request
     return _commit(broker, request, commit).outcome()
 
 
-async def _commit_many(broker: GroupServices, request: OffsetCommitRequest, commit: CommitRequest) -> Reply:
+async def _commit_many(broker: Services, request: OffsetCommitRequest, commit: CommitRequest) -> Reply:
     """Commit when the records of the offsets are made, which takes most of the time, in slices."""
     records = await TimeSlice(broker.clock).result(offset_records(request.group_id, commit.offsets))
     return await _commit(broker, request, replace(commit, records=records)).arrived()
 
 
-def _commit(
-    broker: GroupServices, request: OffsetCommitRequest, commit: CommitRequest
-) -> LaterReply[OffsetCommitResponse]:
+def _commit(broker: Services, request: OffsetCommitRequest, commit: CommitRequest) -> LaterReply[OffsetCommitResponse]:
     reply = LaterReply[OffsetCommitResponse]()
     broker.groups.commit(request.group_id, commit, lambda errors: reply.give(_response(request, errors)))
     return reply
 
 
 async def _write_to_zookeeper(
-    broker: GroupServices,
+    broker: Services,
     request: OffsetCommitRequest,
-    known: Mapping[TopicPartition, OffsetCommitRequestPartition],
+    known: Mapping[PartitionKey, OffsetCommitRequestPartition],
 ) -> Reply:
     errors = {}
     limit = broker.groups.offset_metadata_max_bytes
@@ -89,8 +88,8 @@ async def _write_to_zookeeper(
 
 
 def _known_partitions(
-    broker: GroupServices, request: OffsetCommitRequest
-) -> dict[TopicPartition, OffsetCommitRequestPartition]:
+    broker: Services, request: OffsetCommitRequest
+) -> dict[PartitionKey, OffsetCommitRequestPartition]:
     return {
         (topic.name, partition.partition_index): partition
         for topic in request.topics

@@ -5,7 +5,7 @@ An empty group may lose all of them; a group of consumers with members those of 
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.group_services import GroupServices
+from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -18,7 +18,7 @@ REQUEST = OffsetDeleteRequest
 VERSIONS = (0, 0)
 
 
-def handle(broker: GroupServices, request: OffsetDeleteRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: OffsetDeleteRequest, context: RequestContext) -> Outcome:
     known = [
         (topic.name, partition.partition_index)
         for topic in request.topics

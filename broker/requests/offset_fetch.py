@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from odradek.broker.groups.group_offsets import NO_OFFSET, FetchedOffset
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.group_services import GroupServices
 from odradek.broker.requests.zookeeper_offsets import is_znode_name, read_offset
+from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -25,7 +25,7 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 
 REQUEST = OffsetFetchRequest
 VERSIONS = (0, 9)
@@ -35,10 +35,10 @@ FIRST_VERSION_WITH_GROUPS = 8
 
 Answer = TypeVar("Answer")
 AskedTopics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
-Fetched = Mapping[TopicPartition, FetchedOffset]
+Fetched = Mapping[PartitionKey, FetchedOffset]
 
 
-def handle(broker: GroupServices, request: OffsetFetchRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: OffsetFetchRequest, context: RequestContext) -> Outcome:
     if context.api_version == 0:
         return _read_from_zookeeper(broker, request)
     if context.api_version >= FIRST_VERSION_WITH_GROUPS:
@@ -53,7 +53,7 @@ def handle(broker: GroupServices, request: OffsetFetchRequest, context: RequestC
     return Reply(OffsetFetchResponse(topics=_topics(refused)))
 
 
-async def _read_from_zookeeper(broker: GroupServices, request: OffsetFetchRequest) -> Reply:
+async def _read_from_zookeeper(broker: Services, request: OffsetFetchRequest) -> Reply:
     fetched = {}
     for topic, index in _partitions(request.topics) or ():
         offset, error = NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -63,13 +63,11 @@ async def _read_from_zookeeper(broker: GroupServices, request: OffsetFetchReques
     return Reply(OffsetFetchResponse(topics=_topics(fetched)))
 
 
-def _fetch(
-    broker: GroupServices, group_id: str, topics: AskedTopics, require_stable: bool
-) -> tuple[ErrorCode, Fetched]:
+def _fetch(broker: Services, group_id: str, topics: AskedTopics, require_stable: bool) -> tuple[ErrorCode, Fetched]:
     return broker.groups.fetch_offsets(group_id, _partitions(topics), require_stable=require_stable)
 
 
-def _partitions(topics: AskedTopics) -> list[TopicPartition] | None:
+def _partitions(topics: AskedTopics) -> list[PartitionKey] | None:
     if topics is None:
         return None
     return [(topic.name, index) for topic in topics for index in topic.partition_indexes]
@@ -96,7 +94,7 @@ def _topics(fetched: Fetched) -> list[OffsetFetchResponseTopic]:
     return [OffsetFetchResponseTopic(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
 
 
-def _group(broker: GroupServices, group_id: str, topics: AskedTopics, require_stable: bool) -> OffsetFetchResponseGroup:
+def _group(broker: Services, group_id: str, topics: AskedTopics, require_stable: bool) -> OffsetFetchResponseGroup:
     error, fetched = _fetch(broker, group_id, topics, require_stable)
     by_topic = _by_topic(fetched, OffsetFetchResponsePartitions)
     answers = [OffsetFetchResponseTopics(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]

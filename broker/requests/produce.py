@@ -20,7 +20,6 @@ from collections.abc import Coroutine, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.log.log import Log
 from odradek.broker.log.producer_sequences import RefusedLikewise
 from odradek.broker.log.producer_state import UNGUARDED, VerificationGuard
@@ -57,6 +56,7 @@ from odradek.protocol.record_batch import (
     TRANSACTIONAL_BIT,
 )
 from odradek.protocol.steps import Steps
+from odradek.protocol.topic_names import INTERNAL_TOPICS
 from odradek.world.time_slices import TimeSlice, in_slices
 
 REQUEST = ProduceRequest

@@ -19,7 +19,7 @@ from odradek.world.clock import Clock
 
 requests = logging.getLogger("kafka.request.logger")
 requests.setLevel(logging.WARNING)
-"""As in the log4j.properties that Kafka ships: a root at DEBUG is not to bring a line for each request."""
+"""Level as in the log4j.properties that Kafka ships: a root at DEBUG is not to bring a line for each request."""
 TRACE: Final = 5
 HEADER: Final = Struct(">hhi")
 """API, version, correlation id: how each request begins."""

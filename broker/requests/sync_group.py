@@ -6,7 +6,8 @@ believes was chosen, and is told (KIP-559).
 
 from odradek.broker.groups.group_effects import SyncRequest, SyncResult
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.group_services import GroupServices, LaterReply
+from odradek.broker.requests.later_reply import LaterReply
+from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -16,7 +17,7 @@ VERSIONS = (0, 5)
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
-def handle(broker: GroupServices, request: SyncGroupRequest, context: RequestContext) -> Outcome:
+def handle(broker: Services, request: SyncGroupRequest, context: RequestContext) -> Outcome:
     says_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= FIRST_VERSION_WITH_PROTOCOL and not says_protocol:
         return Reply(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))

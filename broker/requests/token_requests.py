@@ -16,7 +16,7 @@ from odradek.zk_schema.store import StoreError
 
 T = TypeVar("T")
 Move = Callable[[str, bytes, int], Coroutine[Any, Any, int]]
-"""By principal, secret and period in ms; when the token expires now."""
+"""Change of a token by principal, secret and period in ms; returns when the token expires now."""
 Answer = type[ExpireDelegationTokenResponse] | type[RenewDelegationTokenResponse]
 
 

@@ -6,11 +6,10 @@ partition is part of the transaction is asked of its coordinator, as for Produce
 would begin a transaction that nobody ends, and no committed offset of those partitions could be read any more.
 """
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.groups.group import CommitRequest, InTransaction
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.group_services import LaterReply
+from odradek.broker.requests.later_reply import LaterReply
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, unverified
@@ -21,14 +20,14 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, PartitionKey
 
 REQUEST = TxnOffsetCommitRequest
 VERSIONS = (0, 4)
 
 FIRST_VERSION_WITH_LOADING = 2
 FIRST_VERSION_WITH_ABORTABLE = 4
-Errors = dict[TopicPartition, ErrorCode]
+Errors = dict[PartitionKey, ErrorCode]
 
 
 def handle(broker: Services, request: TxnOffsetCommitRequest, context: RequestContext) -> Outcome:

@@ -13,7 +13,6 @@ Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.log.log import Origin
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
@@ -29,6 +28,7 @@ from odradek.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from odradek.protocol.steps import Steps
+from odradek.protocol.topic_names import CONSUMER_OFFSETS
 from odradek.world.time_slices import in_slices
 
 REQUEST = WriteTxnMarkersRequest

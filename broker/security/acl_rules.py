@@ -44,10 +44,6 @@ class AclRules:
         """Resource patterns that have an access list."""
         return self._lists.keys()
 
-    def list_of(self, pattern: ResourcePattern) -> frozenset[Acl]:
-        """Return the list under exactly this pattern, perhaps empty."""
-        return self._lists.get(pattern, NOTHING)
-
     def set_list(self, pattern: ResourcePattern, acls: Set[Acl]) -> None:
         """Replace the list under a pattern; an empty one takes it away."""
         literal = pattern.pattern_type is PatternType.LITERAL

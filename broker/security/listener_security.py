@@ -100,7 +100,7 @@ class BrokerSecurity:
         self._find_scram = find_scram
         self._beneath = network
         self._bearers: dict[str, tuple[JaasEntry | None, Callable[[str], ValidToken]]] = {}
-        """By listener, what checks its tokens, and of which login module: to make it anew is to wait for the issuer."""
+        """Checks of tokens by listener, each with its login module's entry: making one anew waits for the issuer."""
         self._listeners, links = self._made(config)
         self._links = {name: SecureNetwork(network, clock, security) for name, security in links.items()}
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from odradek.broker.settings.page import render
+from odradek.broker.settings.settings_page import render
 
 if __name__ == "__main__":
     sys.stdout.write(render())

@@ -13,13 +13,14 @@ from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.layers import Layers
 
 THREADS: Final = (
+    "background.threads",
     "num.io.threads",
     "num.network.threads",
     "num.replica.fetchers",
     "num.recovery.threads.per.data.dir",
     "log.cleaner.threads",
 )
-"""At most doubled and at most halved by one change."""
+"""Numbers of threads: one change may double or halve them at most."""
 LISTENER_LIMIT: Final = re.compile(r"listener\.name\.([^.]*)\.(max\.connections|max\.connection\.creation\.rate)")
 LEAST_MAP_BYTES: Final = 1024 * 1024
 """Least memory for the map of keys of one compacting child process, in bytes."""

@@ -170,11 +170,13 @@ class Setting:
             raise BadValue(self.name, text, "Not a number of type DOUBLE") from None
 
     def _parse_integer(self, text: str) -> int:
-        digits = text[1:] if text[:1] in ("-", "+") else text
+        sign, digits = (text[0], text[1:]) if text[:1] in ("-", "+") else ("", text)
+        digits = digits.lstrip("0") or digits[:1]
         limit = 1 << (INTEGER_BITS[self.type] - 1)
-        if not (digits.isascii() and digits.isdigit()) or not -limit <= int(text) < limit:
+        few = len(digits) <= len(str(limit))  # Python refuses to read very many
+        if not (few and digits.isascii() and digits.isdigit()) or not -limit <= int(sign + digits) < limit:
             raise BadValue(self.name, text, f"Not a number of type {self.type.name}")
-        return int(text)
+        return int(sign + digits)
 
     def _check(self, value: Value, text: str) -> None:
         if self.allowed == "any":

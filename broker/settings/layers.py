@@ -123,7 +123,7 @@ def readable(
 
 
 def put_instead(counting: dict[str, str], name: str, before: Mapping[str, str]) -> None:
-    """In place of a value that cannot count: see `readable`."""
+    """Put the value of before, or a safe one, in place of a value that cannot count (see `readable`)."""
     bad = counting.pop(name)
     instead = before.get(name, _INSTEAD.get(name))
     if instead is not None and instead != bad:

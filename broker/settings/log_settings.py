@@ -22,7 +22,9 @@ class LogManagerSettings:
         "Threads of each directory that recover logs at the start and flush them at the end.",
         live="each-use",
     )
-    background_threads: int = setting("int 10 >=1 high cluster-wide", "Threads for work beside requests.")
+    background_threads: int = setting(
+        "int 10 >=1 high cluster-wide", "Threads for work beside requests.", live="background"
+    )
     log_initial_task_delay_ms: int = setting(
         "long 30000 >=0 low read-only internal",
         "Pause after the start before retention, flushing and checkpoints begin.",

@@ -6,7 +6,7 @@ from typing import Final
 
 from odradek.broker.settings.cluster_settings import InterBrokerListener
 from odradek.broker.settings.definition import read_table, setting
-from odradek.broker.settings.listeners import Listener
+from odradek.broker.settings.listener_endpoints import Listener
 
 INT_MAX: Final = 2**31 - 1
 

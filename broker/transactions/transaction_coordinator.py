@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE
 from odradek.broker.coordination.owned_partitions import OwnedPartitions
 from odradek.broker.coordination.partition_count import LONGEST_TEXT, partition_for
 from odradek.broker.coordination.topic_storage import TopicStorage
@@ -19,7 +18,6 @@ from odradek.broker.transactions.transaction_markers import MarkerSender, Pendin
 from odradek.broker.transactions.transaction_records import TransactionReplay, batch_of
 from odradek.broker.transactions.transaction_state import (
     NO_PRODUCER,
-    NO_PRODUCER_EPOCH,
     ONGOING,
     PREPARE_COMMIT,
     PREPARED,
@@ -28,7 +26,8 @@ from odradek.broker.transactions.transaction_state import (
     TxnState,
 )
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.record_batch import NO_PRODUCER_EPOCH
+from odradek.protocol.topic_names import TRANSACTION_STATE, PartitionKey
 from odradek.world.clock import Clock
 from odradek.world.periodic import PeriodicActions
 
@@ -113,7 +112,7 @@ class TransactionCoordinator:
             for transactional_id in self._ids.pop(partition, ()):
                 self._unload(transactional_id)
 
-    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+    def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         """Do nothing: a marker for a partition that is gone counts as written."""
 
     # requests
@@ -175,7 +174,7 @@ class TransactionCoordinator:
         self,
         transactional_id: str,
         producer: ProducerIdentity,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[PartitionKey],
         answer: Answer,
     ) -> None:
         """Handle AddPartitionsToTxn or AddOffsetsToTxn: begin a transaction when none is open."""
@@ -186,7 +185,7 @@ class TransactionCoordinator:
             self._carry_out(transaction, transaction.add(producer, partitions, self._clock.now_ms()), answer)
 
     def verify(
-        self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition, not_in_it: ErrorCode
+        self, transactional_id: str, producer: ProducerIdentity, partition: PartitionKey, not_in_it: ErrorCode
     ) -> ErrorCode:
         """Check that the producer may write to the partition now; `not_in_it` if that has not been added."""
         transaction = self._find(transactional_id)

@@ -23,7 +23,7 @@ from odradek.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock
 from odradek.world.tasks import OnDeath, Tasks
 
@@ -57,12 +57,12 @@ class PendingMarkers:
     producer: ProducerIdentity
     committed: bool
     coordinator_epoch: int
-    remaining: set[TopicPartition]
+    remaining: set[PartitionKey]
     done: Callable[[], object]
     cancelled: bool = False
     """True when no marker is to be sent any more: all have been, or another coordinator sees to it now."""
 
-    def written(self, partition: TopicPartition) -> None:
+    def written(self, partition: PartitionKey) -> None:
         """Note that the partition has its marker, or is gone; after the last one call `done`."""
         self.remaining.discard(partition)
         if not self.remaining and not self.cancelled:
@@ -82,7 +82,7 @@ class _Lane(NamedTuple):
     number: int
 
 
-Marker = tuple[PendingMarkers, TopicPartition]
+Marker = tuple[PendingMarkers, PartitionKey]
 
 
 class TransactionMarkers:

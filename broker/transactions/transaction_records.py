@@ -14,9 +14,10 @@ from odradek.protocol.messages.transaction_state import (
     TransactionLogValue,
     TransactionStatus,
 )
-from odradek.protocol.primitives import Buffer, TopicPartition
-from odradek.protocol.record_batch import batches
+from odradek.protocol.primitives import Buffer
+from odradek.protocol.record_batch import batches, check_crc
 from odradek.protocol.records import decode_records, encode_batch
+from odradek.protocol.topic_names import PartitionKey
 from odradek.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 VERSION = 0
@@ -45,7 +46,7 @@ def value_of(state: TxnState) -> bytes:
     return encode_versioned(value, VERSION)
 
 
-def by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
+def by_topic(partitions: frozenset[PartitionKey]) -> list[PartitionsSchema]:
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
@@ -85,8 +86,10 @@ class TransactionReplay:
         self._states: dict[str, TxnState] = {}
 
     def steps(self, data: Buffer) -> Iterator[None]:
-        """Take in the whole batches of `data`, pausing after each. Raises MalformedMessage for a damaged batch."""
+        """Take in the whole batches of `data`, pausing after each. Raises MalformedMessage for a damaged batch: none of
+        its decisions is believed when its checksum is wrong (Kafka does not look at it)."""
         for position, header in batches(data, allow_partial_tail=True):
+            check_crc(data, position, header)
             if not header.is_control:
                 records = decode_records(data, position)
                 for offset, key, value in zip(records.offsets, records.keys, records.values, strict=True):

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transaction_state import TransactionStatus
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.record_batch import NO_PRODUCER_EPOCH
+from odradek.protocol.topic_names import PartitionKey
 
-NO_PRODUCER_EPOCH = -1
 NO_TIME_MS = -1
 LARGEST_EPOCH = 2**15 - 1
 
@@ -65,7 +65,7 @@ class TxnState:
     producer: ProducerIdentity
     timeout_ms: int
     status: TransactionStatus = EMPTY
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[PartitionKey] = frozenset()
     started_ms: int = NO_TIME_MS
     updated_ms: int = NO_TIME_MS
     former: ProducerIdentity = NO_PRODUCER
@@ -107,7 +107,8 @@ class TransactionMetadata:
         if self.needs_producer_id(expected):
             if fresh_producer_id is None:
                 return ErrorCode.CONCURRENT_TRANSACTIONS  # its state has changed since it was asked; to come again
-            producer, former = ProducerIdentity(fresh_producer_id, 0), state.producer
+            producer = ProducerIdentity(fresh_producer_id, 0)
+            former = NO_PRODUCER if expected is None else state.producer  # who starts anew fences whoever was before
         elif expected is None:
             producer, former = ProducerIdentity(state.producer.id, state.producer.epoch + 1), NO_PRODUCER
         elif state.producer.epoch in (NO_PRODUCER_EPOCH, expected.epoch):
@@ -130,9 +131,7 @@ class TransactionMetadata:
             or (expected.id == state.former.id and is_exhausted(expected.epoch))
         )
 
-    def add(
-        self, producer: ProducerIdentity, partitions: Iterable[TopicPartition], now_ms: int
-    ) -> TxnState | ErrorCode:
+    def add(self, producer: ProducerIdentity, partitions: Iterable[PartitionKey], now_ms: int) -> TxnState | ErrorCode:
         """Decide AddPartitionsToTxn: NONE when the transaction has all of the partitions already."""
         error = self._check_producer(producer)
         if error is not ErrorCode.NONE:
@@ -149,7 +148,7 @@ class TransactionMetadata:
             )
         )
 
-    def verify(self, producer: ProducerIdentity, partition: TopicPartition, not_in_it: ErrorCode) -> ErrorCode:
+    def verify(self, producer: ProducerIdentity, partition: PartitionKey, not_in_it: ErrorCode) -> ErrorCode:
         """Check that the producer may write to the partition now (KIP-890); `not_in_it` when it has not been added.
 
         A change that is on its way does not matter: if it is the end, a marker will overtake what is written.

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE, MetadataCache
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.log.log import Log
 from odradek.broker.log.producer_state import VerificationGuard
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -26,7 +26,6 @@ from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.protocol.primitives import TopicPartition
 from odradek.protocol.record_batch import (
     ATTRIBUTES_AT,
     HEADER,
@@ -35,6 +34,7 @@ from odradek.protocol.record_batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
+from odradek.protocol.topic_names import TRANSACTION_STATE, PartitionKey
 
 if TYPE_CHECKING:
     from odradek.broker.cluster.broker_client import BrokerClients
@@ -59,22 +59,22 @@ RETRIED = frozenset(
 """Errors of asking the coordinator, which may be tried again. Not all clients know them from Produce or
 TxnOffsetCommit."""
 
-Errors = dict[TopicPartition, ErrorCode]
-Verdicts = dict[TopicPartition, ErrorCode | KafkaError | VerificationGuard]
+Errors = dict[PartitionKey, ErrorCode]
+Verdicts = dict[PartitionKey, ErrorCode | KafkaError | VerificationGuard]
 """Verdict on each partition: the guard to append with, or the error for which it must not be written to."""
 
 
 class Unverified(NamedTuple):
     """A partition that a transaction is about to write to, and in whose log it is not open."""
 
-    partition: TopicPartition
+    partition: PartitionKey
     producer: ProducerIdentity
     log: Log
     guard: VerificationGuard
 
 
 def unverified(
-    replicas: ReplicaManager, partition: TopicPartition, producer: ProducerIdentity, first_sequence: int = NO_SEQUENCE
+    replicas: ReplicaManager, partition: PartitionKey, producer: ProducerIdentity, first_sequence: int = NO_SEQUENCE
 ) -> Unverified | None:
     """Begin a verification; None when the transaction is open in the log, or the partition is not led here.
 
@@ -148,7 +148,7 @@ class TransactionVerification:
         return verdicts
 
     async def _ask(
-        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[PartitionKey]
     ) -> Errors:
         state = self._metadata.partition(TRANSACTION_STATE, self._coordinator.partition_for(transactional_id))
         if state is None:
@@ -162,7 +162,7 @@ class TransactionVerification:
         return {at: ErrorCode.INVALID_PRODUCER_EPOCH if error is fenced else error for at, error in verdicts.items()}
 
     async def _ask_elsewhere(
-        self, broker_id: int, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+        self, broker_id: int, transactional_id: str, producer: ProducerIdentity, partitions: Collection[PartitionKey]
     ) -> Errors:
         topics: dict[str, list[int]] = {}
         for topic, index in partitions:

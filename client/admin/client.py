@@ -99,13 +99,16 @@ class KafkaAdminClient(Blocking[Admin]):
 
     def create_topics(
         self,
-        new_topics: Iterable[NewTopic],
+        new_topics: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]],
         timeout_ms: float | None = None,
         validate_only: bool = False,
         raise_errors: bool = True,
         wait_for_metadata: bool = False,
     ) -> list[CreatedTopic]:
-        """Create topics, and return those that were created; with `wait_for_metadata` when they have leaders."""
+        """Create topics, and return those that were created; with `wait_for_metadata` when they have leaders.
+
+        Names, and mappings of options by name, are taken as by `aio.Admin.create_topics`.
+        """
         return self._run(
             self._core.create_topics(new_topics, timeout_ms, validate_only, raise_errors, wait_for_metadata)
         )
@@ -267,12 +270,12 @@ class KafkaAdminClient(Blocking[Admin]):
 
     def list_group_offsets(
         self,
-        group_specs: str | Mapping[str, Iterable[TopicPartition] | None],
+        group_specs: str | list[str] | Mapping[str, Iterable[TopicPartition] | None],
         partitions: Iterable[TopicPartition] | None = None,
     ) -> Any:
         """Return the committed offsets of a group, of some or all (None) partitions, by partition.
 
-        Of a mapping, group → partitions or None, the same by group.
+        Of a mapping, group → partitions or None, or of a list of groups, the same by group.
         """
         return self._run(self._core.list_group_offsets(group_specs, partitions))
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
+from odradek.client import arguments
 from odradek.client.admin.topics import raise_first
 from odradek.client.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from odradek.client.cluster import Cluster
@@ -54,11 +55,12 @@ ALL, MODIFIED = "all", "modified"
 def changes_of(
     given: Mapping[ConfigResource, Sequence[Change]] | Iterable[ConfigResource], operation: Operation
 ) -> dict[ConfigResource, Sequence[Change]]:
-    """Return changes by resource, also of resources that have the settings in `configs`. Raises ConfigError."""
+    """Return changes by resource, also of resources with settings in `configs`. Raises ConfigError, TypeError."""
+    resources = arguments.instances(given, ConfigResource)
     if isinstance(given, Mapping):
         return dict(given)
     found: dict[ConfigResource, Sequence[Change]] = {}
-    for resource in given:
+    for resource in resources:
         if not resource.configs:
             raise ConfigError(f"{resource} has no configs")
         named = resource.configs if isinstance(resource.configs, Mapping) else dict.fromkeys(resource.configs)

@@ -16,18 +16,9 @@ from odradek.client.admin.values import (
 )
 from odradek.client.calls import Deadline, ask_coordinator
 from odradek.client.cluster import Cluster
-from odradek.client.config import READ_UNCOMMITTED
 from odradek.client.consumer.group_protocol import PROTOCOL_TYPE, decode_assignment
 from odradek.client.errors import BrokerUnreachable
-from odradek.client.offsets import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    by_topic,
-    commit_errors,
-    commit_request,
-    committed_offsets,
-    offsets_at,
-)
+from odradek.client.offsets import by_topic, commit_errors, commit_request, committed_offsets, offsets_at
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -37,8 +28,10 @@ from odradek.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from odradek.protocol.messages.fetch import READ_UNCOMMITTED
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from odradek.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.protocol.messages.offset_commit import OffsetCommitResponse
 from odradek.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -128,7 +121,7 @@ def _member(one: DescribedGroupMember, protocol_type: str) -> GroupMember:
 async def group_lag(cluster: Cluster, group_id: str, new_deadline: NewDeadline) -> list[PartitionLag]:
     """Committed offsets against log ends, of everything the group has an offset or an owner for."""
     description = await describe_group(cluster, group_id, new_deadline())
-    committed = await committed_offsets(cluster, group_id, None, new_deadline())
+    committed = await committed_offsets(cluster, group_id, None, new_deadline(), require_stable=False)
     owned = {tp for member in description.members for tp in member.partitions}
     partitions = sorted(owned | set(committed))
     known, _ = await cluster.describe({tp.topic for tp in partitions}) if partitions else (cluster.view, {})

@@ -1,7 +1,9 @@
 """Topics: create, delete, add partitions, delete records (KIP-107). Coroutines for the client's loop."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from odradek.client import arguments
 from odradek.client.admin.values import CreatedTopic, NewPartitions, NewTopic
 from odradek.client.calls import Deadline, ask_controller, ask_leaders
 from odradek.client.cluster import Cluster
@@ -42,6 +44,30 @@ def raise_first(failures: Iterable[Failure]) -> None:
         return
     plain = [f"{name}: {message or in_words(code)}" for name, code, message in real]
     raise KafkaError(real[0][1], "; ".join(plain))
+
+
+def topics_of(given: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]]) -> list[NewTopic]:
+    """Return topics to create, also of names, and of what kafka-python takes: options by name. Raises TypeError."""
+    if isinstance(given, Mapping):
+        return [_with_options(arguments.topic_name(name), options) for name, options in given.items()]
+    listed = arguments.listed(given, "NewTopics")
+    return arguments.instances([NewTopic(one) if isinstance(one, str) else one for one in listed], NewTopic)
+
+
+def _with_options(name: str, options: Mapping[str, Any]) -> NewTopic:
+    known = dict(arguments.mapping(options, "options"))
+    topic = NewTopic(
+        name,
+        known.pop("num_partitions", -1),
+        known.pop("replication_factor", -1),
+        known.pop("assignments", {}),
+        known.pop("configs", {}),
+    )
+    if known:
+        raise TypeError(
+            f"a topic has num_partitions, replication_factor, assignments and configs, not {', '.join(known)}"
+        )
+    return topic
 
 
 async def create_topics(

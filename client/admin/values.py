@@ -56,7 +56,7 @@ class ConfigResource:
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """Source of a setting's value."""
 
     UNKNOWN = -1
     OTHER = 0
@@ -146,7 +146,7 @@ class GroupDescription:
 
 
 class PartitionLag(NamedTuple):
-    """How far a group is in a partition. `committed` and `lag` are None when it has no offset there."""
+    """Progress of a group in a partition. `committed` and `lag` are None when it has no offset there."""
 
     topic_partition: TopicPartition
     committed: int | None
@@ -374,12 +374,12 @@ class DelegationToken(NamedTuple):
     """The secret: whoever has it can log in as the owner."""
     owner: str
     requester: str
-    """Who asked for it; brokers before 3.3 do not tell, and it is the owner then."""
+    """Principal that asked for it; brokers before 3.3 do not tell, and it is the owner then."""
     renewers: tuple[str, ...]
     issue_timestamp_ms: int
     expiry_timestamp_ms: int
     max_timestamp_ms: int
-    """It cannot be renewed beyond this."""
+    """Time, in ms since 1970, beyond which it cannot be renewed."""
 
     @property
     def password(self) -> str:
@@ -391,7 +391,7 @@ class DelegationToken(NamedTuple):
 
 
 class QuotaMatch(Enum):
-    """In a filter of client quotas: instead of a name."""
+    """Match of every default, or of every name, in a filter of client quotas; it stands where a name would."""
 
     ANY = "any name, the default too"
 

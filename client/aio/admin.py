@@ -1,6 +1,7 @@
 """Admin: topics, configurations, groups, leaders, access, on asyncio."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from odradek.client import arguments
 from odradek.client.admin import access, brokers, configs, leaders
@@ -65,11 +66,10 @@ class Admin(GroupsAdmin, SecurityAdmin):
         self, feature_updates: Mapping[str, int], validate_only: bool = False, timeout_ms: float | None = None
     ) -> None:
         """Finalize features at these levels. Raises KafkaError (INVALID_REQUEST) for those that are unknown."""
+        wanted = arguments.mapping(feature_updates, "features")
         await self._run(
             "updating features",
-            lambda cluster, deadline: brokers.update_features(
-                cluster, feature_updates, deadline, validate_only=validate_only
-            ),
+            lambda cluster, deadline: brokers.update_features(cluster, wanted, deadline, validate_only=validate_only),
             timeout_ms,
         )
 
@@ -82,7 +82,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
 
     async def describe_topics(self, topics: Iterable[str] | None = None) -> list[TopicInfo]:
         """Return some or all topics, sorted. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) for a missing one."""
-        asked = None if topics is None else [arguments.topic_name(name) for name in topics]
+        asked = None if topics is None else arguments.topic_names(topics)
         view, errors = await self._run("describing topics", lambda cluster, _: cluster.describe(asked))
         for name in asked or []:
             if name in errors and not view.partition_count(name):
@@ -91,7 +91,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
 
     async def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10_000) -> None:
         """Wait until topics are known and all their partitions have leaders. Raises ClientTimeout."""
-        names = [arguments.topic_name(name) for name in topic_names]
+        names = arguments.topic_names(topic_names)
         await self._run(
             f"waiting for {', '.join(names)}",
             lambda cluster, deadline: topic_requests.wait_for_topics(cluster, names, deadline),
@@ -100,14 +100,18 @@ class Admin(GroupsAdmin, SecurityAdmin):
 
     async def create_topics(
         self,
-        new_topics: Iterable[NewTopic],
+        new_topics: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]],
         timeout_ms: float | None = None,
         validate_only: bool = False,
         raise_errors: bool = True,
         wait_for_metadata: bool = False,
     ) -> list[CreatedTopic]:
-        """Create topics, and return those that were created; with `wait_for_metadata` when they have leaders."""
-        wanted = list(new_topics)
+        """Create topics, and return those that were created; with `wait_for_metadata` when they have leaders.
+
+        A name stands for a topic whose numbers are the broker's. Of a mapping, name → `num_partitions`,
+        `replication_factor`, `assignments` and `configs`, as far as they are given.
+        """
+        wanted = topic_requests.topics_of(new_topics)
         created = await self._run(
             f"creating {', '.join(topic.name for topic in wanted)}",
             lambda cluster, deadline: topic_requests.create_topics(
@@ -123,7 +127,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
         self, topics: Iterable[str], timeout_ms: float | None = None, raise_errors: bool = True
     ) -> None:
         """Delete topics with everything in them."""
-        wanted = [arguments.topic_name(name) for name in topics]
+        wanted = arguments.topic_names(topics)
         await self._run(
             f"deleting {', '.join(wanted)}",
             lambda cluster, deadline: topic_requests.delete_topics(
@@ -140,10 +144,12 @@ class Admin(GroupsAdmin, SecurityAdmin):
         raise_errors: bool = True,
     ) -> None:
         """Raise the partition counts of topics to these; NewPartitions has the replicas of the new ones too."""
+        given = arguments.mapping(topic_partitions, "counts")
+        counts = {arguments.topic_name(name): count for name, count in given.items()}
         await self._run(
-            f"adding partitions to {', '.join(topic_partitions)}",
+            f"adding partitions to {', '.join(counts)}",
             lambda cluster, deadline: topic_requests.create_partitions(
-                cluster, topic_partitions, deadline, validate_only=validate_only, raise_errors=raise_errors
+                cluster, counts, deadline, validate_only=validate_only, raise_errors=raise_errors
             ),
             timeout_ms,
         )
@@ -156,8 +162,8 @@ class Admin(GroupsAdmin, SecurityAdmin):
     ) -> dict[TopicPartition, int]:
         """Delete the records before these offsets (-1: all there are); return where each log begins now."""
         wanted = {
-            arguments.topic_partition(tp): arguments.whole_number(offset, "an offset", lowest=-1)
-            for tp, offset in records_to_delete.items()
+            tp: arguments.whole_number(offset, "an offset", lowest=-1)
+            for tp, offset in arguments.by_partition(records_to_delete, "offsets").items()
         }
         return await self._run(
             "deleting records",
@@ -171,7 +177,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False, config_filter: str = "all"
     ) -> dict[ConfigResource, list[ConfigEntry]]:
         """Return the settings of topics and brokers: `all`, or those that are `modified`."""
-        asked = list(config_resources)
+        asked = arguments.instances(config_resources, ConfigResource)
         return await self._run(
             "describing configurations",
             lambda cluster, _: configs.describe_configs(
@@ -243,9 +249,10 @@ class Admin(GroupsAdmin, SecurityAdmin):
         self, reassignments: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: float | None = None
     ) -> None:
         """Start moving partitions to other replicas, or (None) cancel that."""
+        wanted = arguments.by_partition(reassignments, "reassignments")
         await self._run(
             "reassigning partitions",
-            lambda cluster, deadline: leaders.alter_reassignments(cluster, reassignments, deadline),
+            lambda cluster, deadline: leaders.alter_reassignments(cluster, wanted, deadline),
             timeout_ms,
         )
 
@@ -272,36 +279,38 @@ class Admin(GroupsAdmin, SecurityAdmin):
     async def alter_replica_log_dirs(self, replica_assignments: Mapping[TopicPartitionReplica, str]) -> None:
         """Start moving replicas to these directories of their brokers."""
         by_broker: dict[int, dict[TopicPartition, str]] = {}
-        for (topic, partition, broker), path in replica_assignments.items():
+        for (topic, partition, broker), path in arguments.mapping(replica_assignments, "directories").items():
             by_broker.setdefault(broker, {})[arguments.topic_partition((topic, partition))] = path
         for broker, targets in by_broker.items():
             await self.alter_replica_log_directories(broker, targets)
 
     async def alter_replica_log_directories(self, broker: int, targets: Mapping[TopicPartition, str]) -> None:
         """Start moving replicas to these directories of the broker that has them."""
-        await self._run("moving replicas", lambda cluster, _: brokers.alter(cluster, broker, targets))
+        wanted = arguments.by_partition(targets, "directories")
+        await self._run("moving replicas", lambda cluster, _: brokers.alter(cluster, broker, wanted))
 
     # -- access --------------------------------------------------------------------------------------------------------
 
     async def create_acls(self, acls: Iterable[ACL]) -> None:
         """Create access control entries. Raises KafkaError (SECURITY_DISABLED without an authorizer, …)."""
-        wanted = list(acls)
+        wanted = arguments.instances(acls, ACL)
         await self._run("creating ACLs", lambda cluster, deadline: access.create_acls(cluster, wanted, deadline))
 
     async def describe_acls(self, acl_filter: ACL) -> list[ACL]:
         """Return the access control entries that a filter matches."""
-        return await self._run("describing ACLs", lambda cluster, _: access.describe_acls(cluster, acl_filter))
+        (asked,) = arguments.instances([acl_filter], ACL)
+        return await self._run("describing ACLs", lambda cluster, _: access.describe_acls(cluster, asked))
 
     async def delete_acls(self, acl_filters: Iterable[ACL]) -> list[ACL]:
         """Delete the access control entries that any of the filters matches, and return them."""
-        wanted = list(acl_filters)
+        wanted = arguments.instances(acl_filters, ACL)
         return await self._run("deleting ACLs", lambda cluster, deadline: access.delete_acls(cluster, wanted, deadline))
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> dict[str, dict[ScramMechanism, int]]:
         """Return the mechanisms of users (None: of all who have some), each with its iterations."""
-        asked = None if users is None else list(users)
+        asked = None if users is None else arguments.texts(users, "user")
         return await self._run("describing credentials", lambda cluster, _: access.describe_scram(cluster, asked))
 
     async def alter_user_scram_credentials(

@@ -1,5 +1,6 @@
 """Base of the administrative client on asyncio: its opening and closing, and the time that its methods have."""
 
+import struct
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ from odradek.client.aio.world import named, world_of
 from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.config import AdminConfig, addresses, load
+from odradek.client.errors import ConfigError
 from odradek.world.clock import Clock
 from odradek.world.network import Network
 
@@ -41,9 +43,15 @@ class AdminBase(QuestionsClient):
         work: Callable[[Cluster, Deadline], Coroutine[Any, Any, Result]],
         timeout_ms: float | None = None,
     ) -> Result:
-        """Do something within `timeout_ms`, or default.api.timeout.ms. Raises ClientTimeout, ClientClosed."""
+        """Do something within `timeout_ms`, or default.api.timeout.ms.
+
+        Raises ClientTimeout, ClientClosed, ConfigError for numbers and texts that no request can hold.
+        """
         cluster, deadline = self._started(), self._deadline(what, timeout_ms)
-        return await deadline.bound(work(cluster, deadline))
+        try:
+            return await deadline.bound(work(cluster, deadline))
+        except (struct.error, UnicodeEncodeError) as error:
+            raise ConfigError(f"{what} cannot be asked for: {error}") from error
 
     def _deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms

@@ -37,7 +37,7 @@ class GroupsAdmin(AdminBase):
         types_filter: Sequence[str] | None = None,
     ) -> list[GroupListing]:
         """Return all groups, or those of some brokers, states (Stable, Empty, …) and types (classic, …)."""
-        states, types = states_filter or (), types_filter or ()
+        states, types = arguments.texts(states_filter or (), "state"), arguments.texts(types_filter or (), "type")
         return await self._run(
             "listing groups", lambda cluster, _: groups.list_groups(cluster, states, types, broker_ids)
         )
@@ -51,7 +51,7 @@ class GroupsAdmin(AdminBase):
         """Return groups with their members. `group_coordinator_id` saves looking for the coordinator."""
         return [
             await self._describe_group(group_id, group_coordinator_id, include_authorized_operations)
-            for group_id in group_ids
+            for group_id in arguments.texts(group_ids, "group id")
         ]
 
     async def _describe_group(self, group_id: str, coordinator_id: int | None, operations: bool) -> GroupDescription:
@@ -69,7 +69,7 @@ class GroupsAdmin(AdminBase):
 
     async def delete_groups(self, group_ids: Iterable[str], group_coordinator_id: int | None = None) -> None:
         """Delete groups without members."""
-        asked = list(group_ids)
+        asked = arguments.texts(group_ids, "group id")
         what = f"deleting group {', '.join(asked)}"
         await self._run(
             what, lambda cluster, _: groups.delete_groups(cluster, asked, self._again(what), group_coordinator_id)
@@ -79,7 +79,7 @@ class GroupsAdmin(AdminBase):
         self, group_id: str, members: Iterable[MemberToRemove], group_coordinator_id: int | None = None
     ) -> None:
         """Take members out of their group, static ones too; each has a member_id or a group_instance_id."""
-        wanted = list(members)
+        wanted = arguments.instances(members, MemberToRemove)
         await self._run(
             f"removing members of group {group_id}",
             lambda cluster, deadline: groups.remove_members(cluster, group_id, wanted, deadline, group_coordinator_id),
@@ -92,15 +92,19 @@ class GroupsAdmin(AdminBase):
 
     async def list_group_offsets(
         self,
-        group_specs: str | Mapping[str, Iterable[TopicPartition] | None],
+        group_specs: str | list[str] | Mapping[str, Iterable[TopicPartition] | None],
         partitions: Iterable[TopicPartition] | None = None,
     ) -> Any:
         """Return the committed offsets of a group, of some or all (None) partitions, by partition.
 
-        Of a mapping, group → partitions or None, the same by group.
+        Those that an open transaction is going to commit are not in them. Of a mapping, group → partitions or None, or
+        of a list of groups, the same by group.
         """
+        if isinstance(group_specs, list):
+            group_specs = dict.fromkeys(arguments.texts(group_specs, "group id"))
         if not isinstance(group_specs, str):
-            return {group_id: await self._group_offsets(group_id, some) for group_id, some in group_specs.items()}
+            asked = arguments.mapping(group_specs, "groups").items()
+            return {group_id: await self._group_offsets(group_id, some) for group_id, some in asked}
         return await self._group_offsets(group_specs, partitions)
 
     async def _group_offsets(
@@ -109,7 +113,7 @@ class GroupsAdmin(AdminBase):
         asked = None if partitions is None else arguments.topic_partitions(partitions)
         return await self._run(
             f"reading the offsets of group {group_id}",
-            lambda cluster, deadline: committed_offsets(cluster, group_id, asked, deadline),
+            lambda cluster, deadline: committed_offsets(cluster, group_id, asked, deadline, require_stable=False),
         )
 
     async def alter_group_offsets(
@@ -129,7 +133,7 @@ class GroupsAdmin(AdminBase):
 
         A value is an OffsetSpec, an OffsetTimestamp (past the last record: the end), or an offset.
         """
-        targets = {arguments.topic_partition(tp): target for tp, target in offset_specs.items()}
+        targets = arguments.by_partition(offset_specs, "offsets")
         what = f"resetting offsets of group {group_id}"
         return await self._run(
             what,
@@ -154,7 +158,7 @@ class GroupsAdmin(AdminBase):
         self, times: Mapping[TopicPartition, int], isolation_level: int = 0, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offset at or after a time (ms since 1970; or an OffsetSpec); None where there is none."""
-        asked = {arguments.topic_partition(tp): int(time) for tp, time in times.items()}
+        asked = {tp: int(time) for tp, time in arguments.by_partition(times, "times").items()}
         return await self._run(
             "listing offsets",
             lambda cluster, deadline: offsets_at(cluster, asked, isolation_level, deadline),
@@ -181,7 +185,7 @@ class GroupsAdmin(AdminBase):
         transactional_id_pattern: str | None = None,
     ) -> dict[int, list[TransactionListing]]:
         """Return transactions by the broker that coordinates them; of all, or of those that match all filters."""
-        producers, states = list(producer_id_filters or ()), list(state_filters or ())
+        producers, states = list(producer_id_filters or ()), arguments.texts(state_filters or (), "state")
         return await self._run(
             "listing transactions",
             lambda cluster, _: transactions.list_transactions(
@@ -191,7 +195,8 @@ class GroupsAdmin(AdminBase):
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """Return the state of transactional ids. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND, …)."""
-        return {name: await self._describe_transaction(name) for name in transactional_ids}
+        asked = arguments.texts(transactional_ids, "transactional id")
+        return {name: await self._describe_transaction(name) for name in asked}
 
     async def _describe_transaction(self, transactional_id: str) -> TransactionDescription:
         return await self._run(
@@ -221,7 +226,8 @@ class GroupsAdmin(AdminBase):
 
     async def abort_transaction(self, spec: AbortTransactionSpec) -> None:
         """End a transaction that hangs, in one partition: its producer is known from `describe_producers`."""
+        (asked,) = arguments.instances([spec], AbortTransactionSpec)
         await self._run(
-            f"aborting a transaction in {spec.topic_partition}",
-            lambda cluster, deadline: transactions.abort_transaction(cluster, spec, deadline),
+            f"aborting a transaction in {asked.topic_partition}",
+            lambda cluster, deadline: transactions.abort_transaction(cluster, asked, deadline),
         )

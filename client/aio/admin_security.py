@@ -18,7 +18,7 @@ class SecurityAdmin(AdminBase):
 
         Principals are written `User:alice`. Raises KafkaError (DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, …).
         """
-        wanted = list(renewers)
+        wanted = arguments.texts(renewers, "principal")
         return await self._run(
             "creating a token", lambda cluster, _: tokens.create(cluster, wanted, owner, max_lifetime_ms)
         )
@@ -37,7 +37,7 @@ class SecurityAdmin(AdminBase):
 
     async def describe_delegation_token(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
         """Return the tokens of some owners or (None) all, as far as one may see them."""
-        asked = None if owners is None else list(owners)
+        asked = None if owners is None else arguments.texts(owners, "principal")
         return await self._run("describing tokens", lambda cluster, _: tokens.describe(cluster, asked))
 
     async def describe_client_quotas(
@@ -47,14 +47,14 @@ class SecurityAdmin(AdminBase):
 
         Entities with other kinds beside those are taken in too, unless `strict`.
         """
-        wanted = dict(entity_filter or {})
+        wanted = dict(arguments.mapping(entity_filter or {}, "entities"))
         return await self._run("describing quotas", lambda cluster, _: quotas.describe(cluster, wanted, strict=strict))
 
     async def alter_client_quotas(
         self, alterations: Iterable[ClientQuotaAlteration], validate_only: bool = False
     ) -> None:
         """Set quotas of entities, or (None) take them away."""
-        wanted = list(alterations)
+        wanted = arguments.instances(alterations, ClientQuotaAlteration)
         await self._run(
             "altering quotas",
             lambda cluster, deadline: quotas.alter(cluster, wanted, deadline, validate_only=validate_only),

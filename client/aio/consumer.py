@@ -11,13 +11,14 @@ from odradek.client.consumer.participation import CommitCallback
 from odradek.client.consumer.positions import PartitionPosition
 from odradek.client.consumer.subscription import NOTHING
 from odradek.client.errors import ClientTimeout, ConfigError
-from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, committed_offsets
+from odradek.client.offsets import committed_offsets
 from odradek.client.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
     TopicPartition,
 )
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 LONGEST_WAIT_MS = 1_000.0
 """Longest sleep of a poll before it looks around again; what happens in between wakes it."""
@@ -179,7 +180,7 @@ class Consumer(ConsumerBase):
             timer.cancel()
 
     def wakeup(self) -> None:
-        """From any thread: let the poll that waits, or the next one, return at once, with nothing."""
+        """Let the poll that waits, or the next one, return at once, with nothing. May be called from any thread."""
         self._woken = True
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._shared.arrived.set)
@@ -228,7 +229,7 @@ class Consumer(ConsumerBase):
         self._wake_engine()
 
     def _assigned(self, partition: TopicPartition) -> PartitionPosition:
-        """With the lock."""
+        """Return the position of a partition; raises ConfigError when it is not assigned. The lock must be held."""
         self._shared.check_open()
         if partition not in self._shared.positions.partitions:
             raise ConfigError(f"{partition} is not assigned to this consumer")
@@ -299,6 +300,8 @@ class Consumer(ConsumerBase):
     def commit_later(self, offsets: Mapping[Any, Any] | None = None, callback: CommitCallback | None = None) -> None:
         """Commit without waiting; `callback(offsets, error)` is called inside a later poll, commit or close."""
         group = self._needed_group()
+        if callback is not None and not callable(callback):
+            raise TypeError(f"the callback of a commit is a function, not {type(callback).__name__}")
         group.commit_later(None if offsets is None else arguments.offsets_to_commit(offsets), callback)
 
     async def committed(

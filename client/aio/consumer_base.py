@@ -14,6 +14,7 @@ from odradek.client.config import addresses, load
 from odradek.client.consumer.buffer import RecordBuffer
 from odradek.client.consumer.config import ConsumerSettings, check, deserializer
 from odradek.client.consumer.engine import ConsumerEngine
+from odradek.client.consumer.fetcher import END_SESSIONS_MS
 from odradek.client.consumer.participation import CLOSE_TIMEOUT_MS, CallBack, Participation
 from odradek.client.consumer.subscription import (
     NOTHING,
@@ -25,12 +26,13 @@ from odradek.client.consumer.subscription import (
 )
 from odradek.client.errors import BrokerUnreachable, ClientClosed, ClientError, ConfigError
 from odradek.client.metadata import PartitionInfo
-from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, offsets_at
+from odradek.client.offsets import offsets_at
 from odradek.client.records import (
     OffsetAndTimestamp,
     TopicPartition,
 )
 from odradek.client.sensors import PollSensors
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.world.clock import Clock
 from odradek.world.network import Network
 from odradek.world.tasks import OnDeath
@@ -72,7 +74,7 @@ class ConsumerBase(AsyncClient):
         self._interceptors = ConsumerInterceptors(list(config.interceptor_classes or []))
         self._intercepts = bool(self._interceptors)
         self.call_back: CallBack = call_here
-        """How the application's callbacks are called."""
+        """Calls the application's callbacks."""
         self._engine: ConsumerEngine | None = None
         self._group: Participation | None = None
         self._woken = False
@@ -109,18 +111,23 @@ class ConsumerBase(AsyncClient):
         """Commit (with enable.auto.commit), leave the group, close connections. Harmless twice.
 
         All takes `timeout_ms` at most, and leaving no more than two seconds of it; it is tried also when the commits
-        have taken all the time, for a quarter of a second.
+        have taken all the time, for a quarter of a second. Ending the fetch sessions takes half a second at most.
         """
         engine, timeout_ms = self._engine, arguments.duration(timeout_ms)
         if engine is None or self._closing:
             return
         self._closing = True
+        clock = engine.cluster.clock
+        end_ms = clock.monotonic_ms() + timeout_ms
         try:
             if self._group is not None:
                 if engine.shared.ended is None:
                     await self._group.close(autocommit=autocommit, timeout_ms=timeout_ms)
                 else:
                     await self._group.leave("the consumer is broken")
+            left_ms = min(end_ms - clock.monotonic_ms(), END_SESSIONS_MS)
+            if left_ms > 0:
+                await engine.end_sessions(left_ms)
         finally:
             self.stop()
 
@@ -250,7 +257,8 @@ class ConsumerBase(AsyncClient):
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offsets at or after these times (milliseconds since 1970); None where there is none."""
-        wanted = {arguments.topic_partition(tp): arguments.timestamp_ms(time) for tp, time in timestamps.items()}
+        times = arguments.by_partition(timestamps, "times")
+        wanted = {tp: arguments.timestamp_ms(time) for tp, time in times.items()}
         return await self._offsets_at(wanted, timeout_ms)
 
     async def _offsets_at(

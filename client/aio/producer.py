@@ -4,7 +4,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from odradek.client import arguments, metrics
 from odradek.client.aio.opening import AsyncClient
@@ -12,32 +12,23 @@ from odradek.client.aio.world import named, warn_dropped, world_of
 from odradek.client.calls import within
 from odradek.client.cluster import Cluster
 from odradek.client.config import addresses, load
-from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
+from odradek.client.errors import ClientClosed, ClientError, ClientTimeout
 from odradek.client.metadata import PartitionInfo
-from odradek.client.producer.batch import Callback, Home, ProducerBatch, RecordFuture
+from odradek.client.producer.batch import Callback, Home, RecordFuture
 from odradek.client.producer.config import ProducerConfig, check, serializer
 from odradek.client.producer.engine import ProducerEngine
+from odradek.client.producer.intake import Encoded, RecordIntake
 from odradek.client.producer.interceptors import ProducerInterceptors, ProducerRecord
 from odradek.client.producer.partitioners import partitioner
 from odradek.client.producer.transaction_driver import TransactionDriver
-from odradek.client.records import ConsumerGroupMetadata, Headers, TopicPartition
+from odradek.client.records import ConsumerGroupMetadata
 from odradek.world.clock import Clock
 from odradek.world.network import Network
 
 logger = logging.getLogger(__name__)
+NOT_STARTED = "the producer is not started: use `async with`, or `await producer.start()`"
 ABANDON_SECONDS = 2.0
-"""What a producer that nobody has closed takes at most to deliver what it has."""
-
-
-class Encoded(NamedTuple):
-    """A record for which there is no memory yet."""
-
-    place: TopicPartition
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    callback: Callback | None
+"""Longest time that a producer which nobody has closed takes to deliver its records."""
 
 
 class Producer(AsyncClient):
@@ -62,32 +53,39 @@ class Producer(AsyncClient):
         super().__init__(world_of(network, clock, random))
         self.config = named(check(load(ProducerConfig, config, settings)), "producer")
         addresses(self.config.bootstrap_servers)
-        self._plain_key, self._plain_value = self.config.key_serializer is None, self.config.value_serializer is None
-        self._key_serializer = serializer(self.config.key_serializer, "key")
-        self._value_serializer = serializer(self.config.value_serializer, "value")
+        self._serializers = (
+            serializer(self.config.key_serializer, "key"),
+            serializer(self.config.value_serializer, "value"),
+        )
         self.interceptors = ProducerInterceptors(list(self.config.interceptor_classes or []))
         self.intercepts = bool(self.interceptors)
         self._partitioner = partitioner(self.config, self._world.random)
         self._engine: ProducerEngine | None = None
-        self._batch_size_bytes = self.config.batch_size
-        self._wake_asked = False
+        self._intake: RecordIntake | None = None
         self._closing = False
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
     def _begin(self, cluster: Cluster) -> None:
-        self._now_ms, self._monotonic_ms = cluster.clock.now_ms, cluster.clock.monotonic_ms
-        self._engine = ProducerEngine(cluster, self.config, self._partitioner)
         assert self._loop is not None
-        self._home = Home(self._engine.lock, self._loop)
-        self._engine.start()
+        self._engine = engine = ProducerEngine(cluster, self.config, self._partitioner)
+        home = Home(engine.lock, self._loop)
+        self._intake = RecordIntake(engine, self._partitioner, self._serializers, home, self._call_on_loop)
+        engine.start()
 
     @property
     def engine(self) -> ProducerEngine:
         """The machinery below. Raises ClientError before `start`."""
         if self._engine is None:
-            raise ClientError("the producer is not started: use `async with`, or `await producer.start()`")
+            raise ClientError(NOT_STARTED)
         return self._engine
+
+    @property
+    def intake(self) -> RecordIntake:
+        """Takes records without waiting. Raises ClientError before `start`."""
+        if self._intake is None:
+            raise ClientError(NOT_STARTED)
+        return self._intake
 
     async def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
         """Deliver what is queued, for at most `timeout` seconds (None: however long), then end. Harmless twice.
@@ -175,11 +173,12 @@ class Producer(AsyncClient):
                 ProducerRecord(topic, value, key, headers, partition, timestamp_ms), callback
             )
         try:
-            queued = self.offer(topic, value, key, headers, partition, timestamp_ms, callback)
+            intake = self._intake or self.intake
+            queued = intake.offer(topic, value, key, headers, partition, timestamp_ms, callback)
             left_ms: float = self.config.max_block_ms
             while queued is None:
                 left_ms = await self.until_known(topic, partition, left_ms)
-                queued = self.offer(topic, value, key, headers, partition, timestamp_ms, callback)
+                queued = intake.offer(topic, value, key, headers, partition, timestamp_ms, callback)
             return queued if isinstance(queued, RecordFuture) else await self.until_queued(queued, left_ms)
         except Exception as error:
             self.interceptors.on_acknowledgement(None, error)
@@ -195,86 +194,9 @@ class Producer(AsyncClient):
         await engine.waits.await_topic(topic, partition, wait_ms)
         return max(0.0, wait_ms - (clock.monotonic_ms() - began_ms))
 
-    def offer(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        headers: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        callback: Callback | None,
-    ) -> RecordFuture | Encoded | None:
-        """Queue a record without waiting: None when its topic is not known (`until_known`).
-
-        When there is no memory for it, return it encoded (`until_queued`). From any thread, if it was opened so. Bytes
-        are taken as they are without a call: most records have nothing else.
-        """
-        engine = self._engine or self.engine
-        cluster = engine.cluster
-        info = cluster.view.topics.get(topic)
-        count = len(info.places) if info is not None else 0
-        if info is None or not count or (partition is not None and partition >= count):
-            return None
-        headers = arguments.headers(headers) if headers else ()
-        if type(key) is not bytes or not self._plain_key:
-            key = self._key_serializer(topic, headers, key)
-        if type(value) is not bytes or not self._plain_value:
-            value = self._value_serializer(topic, headers, value)
-        if partition is None:
-            available = cluster.available_partitions(topic) if key is None else ()
-            partition = self._partitioner.partition(topic, key, count, available)
-        if type(partition) is not int:
-            partition = arguments.whole_number(partition, "a partition's number")
-        if not 0 <= partition < count:
-            raise ConfigError(f"partition {partition} of topic {topic}: its partitions are 0-{count - 1}")
-        if timestamp_ms is None:
-            timestamp_ms = self._now_ms()
-        else:
-            timestamp_ms = arguments.timestamp_ms(timestamp_ms)
-        place = info.places[partition]
-        queued = self._append(place, timestamp_ms, key, value, headers, callback)
-        return queued or Encoded(place, timestamp_ms, key, value, headers, callback)
-
-    def _append(
-        self,
-        place: TopicPartition,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        callback: Callback | None,
-    ) -> RecordFuture | None:
-        engine = self._engine
-        assert engine is not None
-        accumulator, lock = engine.accumulator, engine.lock
-        with lock:
-            if engine.ended is not None:
-                engine.check_open()
-            batch = accumulator.append(place, timestamp_ms, key, value, headers, self._monotonic_ms, callback)
-            if batch is None:
-                return None
-            index = len(batch.values) - 1
-            moved = index == 0 and accumulator.waits_behind(batch)
-        if index == 0 or batch.size_bytes >= self._batch_size_bytes:
-            self._tell_engine(batch if moved else None)
-        return RecordFuture(batch, index, self._home)
-
-    def _tell_engine(self, moved: ProducerBatch | None) -> None:
-        """Have the sender look, unless it is about to; `moved` is a batch that was opened behind another."""
-        if moved is not None:
-            self.engine.batch_closed(moved.topic_partition)
-        if not self._wake_asked:
-            self._wake_asked = True
-            self._call_on_loop(self._wake)
-
-    def _wake(self) -> None:
-        self._wake_asked = False
-        self.engine.wake()
-
     async def until_queued(self, record: Encoded, wait_ms: float) -> RecordFuture:
         """Wait until there is memory for a record. Raises BufferExhausted after `wait_ms`."""
-        return await self.engine.waits.until_queued(partial(self._append, *record), record.place, wait_ms)
+        return await self.engine.waits.until_queued(partial(self.intake.append, *record), record.place, wait_ms)
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 
@@ -320,7 +242,7 @@ class Producer(AsyncClient):
         await self._transactions("init_transactions").initialise(self._timeout_ms(timeout))
 
     async def begin_transaction(self) -> None:
-        """From here on every `send` belongs to the transaction. The brokers hear of it with the first record."""
+        """Begin a transaction, to which every `send` belongs from here on. Brokers hear of it with the first record."""
         self._transactions("begin_transaction").begin()
 
     async def send_offsets_to_transaction(

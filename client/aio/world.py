@@ -68,7 +68,7 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
 
 
 def warn_dropped(client: object, said: str, loop: asyncio.AbstractEventLoop, clear_up: Callable[[], object]) -> None:
-    """From `__del__` of a client that nobody has closed: warn, and let its loop clear up after it."""
+    """Warn of a client that nobody has closed, and let its loop clear up after it. To be called from `__del__`."""
     warnings.warn(f"{said} was dropped without close()", ResourceWarning, stacklevel=2, source=client)
     if not loop.is_closed():
         loop.call_soon_threadsafe(clear_up)

@@ -145,7 +145,8 @@ VERSION_OF_KAFKA_PYTHON_BYTES = 2
 
 
 class StickyAssignor:
-    """As balanced as the subscriptions allow, with as few moves as that takes; all give up all before they join."""
+    """Assigns as evenly as the subscriptions allow, with as few moves as that takes; all give up all before they
+    join."""
 
     name = "sticky"
     cooperative = False
@@ -177,7 +178,8 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """As balanced as the subscriptions allow, with as few moves as that takes; what moves is given up first (KIP-429).
+    """Assigns as evenly as the subscriptions allow, with as few moves as it takes; what moves is given up first
+    (KIP-429).
 
     A partition that moves is assigned to nobody in this round: its owner sees that, gives it up and joins again, and
     in the round after that it goes to its new owner. So no partition ever has two.
@@ -270,4 +272,4 @@ ASSIGNORS: dict[str, Assignor] = {
     "sticky": StickyAssignor(),
     "cooperative-sticky": CooperativeStickyAssignor(),
 }
-"""By the names that settings may give; Kafka's Java class names are accepted for the same (see config.py)."""
+"""Assignors by the names that settings may give; Kafka's Java class names are accepted for the same (see config.py)."""

@@ -26,11 +26,11 @@ class Shared:
         """There may be something for the application: records, a position, a turn in a rebalance, an error."""
         self.positions = Positions()
         self.chunks: dict[TopicPartition, deque[Chunk]] = {}
-        """Of each partition, in the order in which they are to be read."""
+        """Chunks by partition, in the order in which they are to be read."""
         self.failure: Exception | None = None
-        """For the application: raised by its next `poll`, once."""
+        """Failure that the application's next `poll` raises, once."""
         self.ended: ClientClosed | ClientBroken | None = None
-        """Why nothing is read any more: raised by each call from then on."""
+        """Reason why nothing is read any more: raised by each call from then on."""
 
     def notify(self) -> None:
         """There may be something for the application."""
@@ -78,7 +78,7 @@ class Shared:
 
     @property
     def readable(self) -> bool:
-        """With the lock: tell whether there are bytes of a partition that is not paused."""
+        """Tell whether there are bytes of a partition that is not paused. The lock must be held."""
         partitions = self.positions.partitions
         return any(tp in partitions and not partitions[tp].paused for tp in self.chunks)  # of many partitions, few
 
@@ -162,11 +162,11 @@ class RecordBuffer:
         self.room = False
         """A chunk was done with: another one can be fetched. Whoever wakes the fetcher clears it."""
         self._ahead: Ahead | None = None
-        """For iterating."""
+        """Records that iterating has decoded ahead."""
         self.records_taken = 0
 
     def take(self, limit: int) -> Records:
-        """At most `limit` records. Raises ClientError for damaged ones and DeserializationError."""
+        """Take at most `limit` records. Raises ClientError for damaged ones and DeserializationError."""
         taken = self._take_ahead(limit) or self._take(limit)
         self.records_taken += sum(map(len, taken.values()))
         return taken
@@ -280,7 +280,8 @@ class RecordBuffer:
         self.room = True
 
     def _keep(self, topic_partition: TopicPartition, chunks: deque[Chunk]) -> None:
-        """With the lock: partitions without chunks are not in the table."""
+        """Put back what is left of a partition's chunks; a partition without any is not in the table. With the lock
+        held."""
         if chunks:
             self._shared.chunks[topic_partition] = chunks
         else:

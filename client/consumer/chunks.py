@@ -5,19 +5,34 @@ Bytes stay as they came until the application polls: decoding happens on its thr
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 from odradek.client.consumer.config import Deserializer
 from odradek.client.errors import ClientError, CorruptRecords, DeserializationError
 from odradek.client.records import ConsumerRecord, TopicPartition
+from odradek.protocol.checksum import crc32c
 from odradek.protocol.conversion import to_batches
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.record_batch import MAGIC_V2, BatchHeader, CorruptBatch, check_crc, entries, read_header
+from odradek.protocol.record_batch import (
+    ATTRIBUTES_AT,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    CorruptBatch,
+    read_header,
+)
 from odradek.protocol.records import Columns, decode_headers, decode_records
 
 CHUNKS_PER_PARTITION = 2
-"""How many answers of one partition are kept: the one being read, and one ahead."""
+"""Number of answers of one partition that are kept: the one being read, and one ahead."""
+HEADERS_KEPT = 1_000
+"""Number of batches of one answer whose headers are read once: one takes more memory than a small batch itself."""
 ABORT_MARKER = 0
 Aborted = Sequence[tuple[int, int]]
 """(producer id, first offset) of aborted transactions, by first offset."""
@@ -54,29 +69,47 @@ class Chunk:
         self._end_offset = end_offset
         self._aborted = sorted(aborted or (), key=lambda one: one[1])
         self._read_committed = aborted is not None
-        self._batches: list[int] = []
+        self._positions: list[int] = []
+        self._headers: list[BatchHeader] = []
+        """Headers of the first batches, HEADERS_KEPT of them at most."""
         if not self._find_batches():
             self.records = _as_batches(records)
             self._find_batches()
 
     def _find_batches(self) -> bool:
         """Find where they begin, and where the answer ends; False when there are messages of old formats."""
-        self._batches.clear()
-        for entry in entries(self.records, allow_partial_tail=True):
-            if entry.magic != MAGIC_V2:
+        records, at, size, found, headers = self.records, 0, len(self.records), self._positions, self._headers
+        reached, end_offset = self.next_offset, self._end_offset
+        found.clear()
+        headers.clear()
+        self.last_epoch = -1
+        while size - at > MAGIC_AT:
+            magic = records[at + MAGIC_AT]
+            if magic != MAGIC_V2:
+                if magic > MAGIC_V2:
+                    raise CorruptBatch(at, f"unknown magic {magic}")
                 return False
-            header = read_header(self.records, entry.position)
-            if self._batches and self._end_offset is not None and header.last_offset >= self._end_offset:
+            if size - at < HEADER_BYTES:
                 break
-            self._batches.append(entry.position)
-            self.next_offset = max(self.next_offset, header.next_offset)
+            header = read_header(records, at)
+            next_at = at + header.batch_length + LOG_OVERHEAD
+            next_offset = header.base_offset + header.last_offset_delta + 1
+            if next_at > size or (found and end_offset is not None and next_offset > end_offset):
+                break
+            found.append(at)
+            if len(found) <= HEADERS_KEPT:
+                headers.append(header)
             self.last_epoch = header.leader_epoch
+            if next_offset > reached:
+                reached = next_offset
+            at = next_at
+        self.next_offset = reached
         return True
 
     @property
     def empty(self) -> bool:
         """No whole batch is in it."""
-        return not self._batches
+        return not self._positions
 
     def batches(self, check_crcs: bool) -> Iterator[tuple[BatchHeader, Columns]]:
         """Batches with records for the application, in order, decoded. Raises ClientError for damaged ones."""
@@ -91,28 +124,32 @@ class Chunk:
         aborted_producers: set[int] = set()
         waiting = list(self._aborted)
         least = 0
-        for position in self._batches:
-            header = read_header(self.records, position)
-            try:
-                if check_crcs:
-                    check_crc(self.records, position, header)
-                    self._check_offsets(position, header, least)
-                    least = header.next_offset
-                while waiting and waiting[0][1] <= header.last_offset:
-                    aborted_producers.add(waiting.pop(0)[0])
-                if header.is_control:
-                    self._control(position, header, aborted_producers)
-                    continue
-            except MalformedMessage as error:
-                raise self.damaged(header, error) from error
-            if not (aborted_producers and header.is_transactional and header.producer_id in aborted_producers):
+        later = (read_header(self.records, at) for at in self._positions[len(self._headers) :])
+        for position, header in zip(self._positions, chain(self._headers, later), strict=True):
+            last_offset = header.base_offset + header.last_offset_delta
+            if check_crcs:
+                self._check(position, header, least, last_offset)
+                least = last_offset + 1
+            while waiting and waiting[0][1] <= last_offset:
+                aborted_producers.add(waiting.pop(0)[0])
+            attributes = header.attributes
+            if attributes & CONTROL_BIT:
+                self._control(position, header, aborted_producers)
+            elif not (aborted_producers and attributes & TRANSACTIONAL_BIT and header.producer_id in aborted_producers):
                 yield position, header
 
-    def _check_offsets(self, position: int, header: BatchHeader, least: int) -> None:
-        """No checksum covers the offset of a batch: it has to rise, and to be before the end of the log."""
+    def _check(self, position: int, header: BatchHeader, least: int, last_offset: int) -> None:
+        """Check a batch against its checksum, which does not cover its offset: that has to rise, before the log's end.
+
+        Raises CorruptRecords.
+        """
         end = self._end_offset
-        if header.base_offset < least or (end is not None and header.last_offset >= end):
-            raise CorruptBatch(position, f"offset {header.base_offset} after {least - 1}, in a log that ends at {end}")
+        covered = self.records[position + ATTRIBUTES_AT : position + LOG_OVERHEAD + header.batch_length]
+        if crc32c(covered) != header.crc:
+            raise self.damaged(header, CorruptBatch(position, f"checksum is not {header.crc:#010x}"))
+        if header.base_offset < least or (end is not None and last_offset >= end):
+            said = f"offset {header.base_offset} after {least - 1}, in a log that ends at {end}"
+            raise self.damaged(header, CorruptBatch(position, said))
 
     def damaged(self, header: BatchHeader, error: MalformedMessage) -> CorruptRecords:
         """Return what to raise for a batch that does not decode."""
@@ -124,7 +161,10 @@ class Chunk:
     def _control(self, position: int, header: BatchHeader, aborted_producers: set[int]) -> None:
         if not self._read_committed or header.record_count == 0:  # emptied by compaction
             return
-        key = decode_records(self.records, position).keys[0]
+        try:
+            key = decode_records(self.records, position).keys[0]
+        except MalformedMessage as error:
+            raise self.damaged(header, error) from error
         if key is not None and int.from_bytes(key[2:4], "big", signed=True) == ABORT_MARKER:
             aborted_producers.discard(header.producer_id)
 
@@ -156,7 +196,7 @@ class Reader:
         self.finished = False
 
     def take(self, position: int, limit: int) -> list[ConsumerRecord]:
-        """At most `limit` records from offset `position` on; sets `finished` when there are no more.
+        """Take at most `limit` records from offset `position` on; sets `finished` when there are no more.
 
         An error is raised once the records before it are handed out, and again until the application seeks.
         """
@@ -185,8 +225,12 @@ class Reader:
         """Hand out records of the present batch, by columns: to make each in a loop takes twice the time."""
         header, columns, where = self._header, self._columns, self.chunk.topic_partition
         assert header is not None and columns is not None
-        start = bisect_left(columns.offsets, position, self._index)
-        end = min(len(columns.offsets), start + limit - len(taken))
+        start = self._index
+        if columns.offsets and position > columns.offsets[start]:  # compaction leaves batches without records
+            start = bisect_left(columns.offsets, position, start)
+        end = len(columns.offsets)
+        if end - start > limit - len(taken):
+            end = start + limit - len(taken)
         failure = None
         offsets, keys, values = columns.offsets[start:end], columns.keys[start:end], columns.values[start:end]
         headers: list[Any] = [[] for _ in offsets]  # a list for each: it is the application's
@@ -198,17 +242,16 @@ class Reader:
         if self._key is not None or self._value is not None:
             keys, values, failure = self._deserialized(offsets, headers, keys, values)
         self._index = start + len(keys)
-        columned = zip(
+        columned = zip(  # without `strict`: to read a keyword takes longer than to make a record
             repeat(where.topic),
             repeat(where.partition),
             offsets,
             columns.timestamps[start:end],
-            repeat(int(header.is_log_append_time)),
+            repeat(1 if header.attributes & LOG_APPEND_TIME_BIT else 0),
             keys,  # after a failure fewer than offsets, and these end it
             values,
             headers,
             repeat(header.leader_epoch),
-            strict=False,
         )
         taken += map(tuple.__new__, repeat(ConsumerRecord), columned)
         if failure is not None:

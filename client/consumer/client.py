@@ -133,7 +133,7 @@ class KafkaConsumer(Blocking[Consumer]):
         raise StopIteration
 
     def wakeup(self) -> None:
-        """From any thread: let the poll that waits, or the next one, return at once, with nothing."""
+        """Let the poll that waits, or the next one, return at once, with nothing. May be called from any thread."""
         self._core.wakeup()
 
     # -- positions -----------------------------------------------------------------------------------------------------

@@ -51,11 +51,11 @@ class ConsumerSettings(CommonConfig):
     key_deserializer: Any = setting(None)
     value_deserializer: Any = setting(None)
     consumer_timeout_ms: float = setting(float("inf"), at_least=0)
-    """How long iterating waits for a record before it ends (not Kafka's: kafka-python's name for it)."""
+    """Longest time, in ms, that iterating waits for a record before it ends (kafka-python's name, not Kafka's)."""
 
     @property
     def isolation(self) -> int:
-        """As on the wire."""
+        """Number of the isolation level on the wire."""
         return ISOLATION_LEVELS[self.isolation_level]
 
 
@@ -116,7 +116,7 @@ Deserializer = Callable[[str, Any, bytes | None], Any]
 
 
 def deserializer(given: Any, name: str) -> Deserializer | None:
-    """As one function: None (bytes as they are), a function of the bytes, or an object with
+    """Return it as one function: None (bytes as they are), a function of the bytes, or an object with
     `deserialize(topic, headers, data)`."""
     if given is None:
         return None

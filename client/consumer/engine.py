@@ -73,6 +73,11 @@ class ConsumerEngine:
         self.tasks.close()
         self.wake()
 
+    async def end_sessions(self, timeout_ms: float) -> None:
+        """End `run` as `stop` does, and tell the brokers that nothing is fetched any more."""
+        self.stop()
+        await self._fetcher.end_sessions(timeout_ms)
+
     def broke(self, fault: Exception) -> None:
         """Something that should not happen has: each call of the application raises it from now on.
 
@@ -84,7 +89,7 @@ class ConsumerEngine:
         self.stop()
 
     def forked(self) -> None:
-        """This is a copy in another process: nothing will ever be read from here."""
+        """Refuse every call from now on: this is a copy in another process, and nothing will ever be read from it."""
         self.shared.lock._at_fork_reinit()  # type: ignore[attr-defined]  # whoever held it does not live here
         self.shared.ended = ClientClosed(f"consumer {self.settings.client_id}: {SAID}")
 
@@ -225,7 +230,7 @@ class Locator:
         self._under_way: set[TopicPartition] = set()
 
     def due(self, now_ms: float) -> list[TopicPartition]:
-        """With the lock: partitions to locate now. Whoever gets them calls `locate`."""
+        """Return the partitions to locate now; whoever gets them calls `locate`. The lock must be held."""
         found = [tp for tp in self._shared.positions.unlocated(now_ms) if tp not in self._under_way]
         self._under_way.update(found)
         return found

@@ -4,20 +4,23 @@ Consumer, ConsumerConnector and Spark source send them and obey the verdicts. Br
 epochs in a Fetch are asked for the ends of epochs (KIP-320).
 """
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Mapping, Sized
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from odradek.client.config import READ_COMMITTED
 from odradek.client.consumer.chunks import CHUNKS_PER_PARTITION, Chunk
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.consumer.positions import Positions
 from odradek.client.errors import ClientError, CorruptRecords
-from odradek.client.metadata import ClusterView
+from odradek.client.metadata import ClusterView, TopicInfo
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, MalformedMessage, error_code
+from odradek.protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Changes, FetchSession
 from odradek.protocol.messages.fetch import (
+    CONSUMER_REPLICA_ID,
+    READ_COMMITTED,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -32,8 +35,6 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 )
 from odradek.protocol.primitives import ZERO_UUID
 
-CONSUMER_REPLICA_ID = -1
-NO_SESSION_ID, NO_SESSION_EPOCH = 0, -1
 LAST_VERSION_WITH_NAMES = 12
 
 
@@ -50,8 +51,7 @@ class FetchSettings(Protocol):
     def isolation(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """Place that a partition was asked for, and the version of its position then."""
 
     offset: int
@@ -60,6 +60,7 @@ class Asked:
     """Leader epoch of what stands before the offset, for the leader to compare (KIP-595); -1 where not known."""
     leader_epoch: int = -1
     """The leader's, as the metadata say."""
+    topic_id: bytes = ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,94 +70,163 @@ class FetchCall:
     node_id: int
     request: FetchRequest
     asked: Mapping[TopicPartition, Asked]
+    """All that it is about; in a session, the request names only what is new."""
+    names: Mapping[bytes, str]
+    """Topics by their ids."""
     highest_version: int | None
+
+    @property
+    def names_all(self) -> bool:
+        """Tell whether the answer has all partitions, and not only those of which there is news."""
+        return self.request.session_epoch <= INITIAL_EPOCH
 
 
 def plan_fetches(
     positions: Positions,
     chunks: Mapping[TopicPartition, Sized],
     view: ClusterView,
-    may_ask: Callable[[int], bool],
+    sessions: dict[int, FetchSession[TopicPartition, Asked]],
+    asking: AbstractSet[int],
     settings: ConsumerSettings,
     now_ms: float,
 ) -> list[FetchCall]:
-    """For every broker that may be asked now: all its partitions that have room for another answer."""
+    """Plan a request to every broker that is not being asked: for all its partitions that have room for another answer.
+
+    `sessions` are with those brokers, and are told; a broker without one gets one.
+    """
     by_node: dict[int, dict[TopicPartition, Asked]] = {}
-    for topic_partition, state in positions.partitions.items():
-        if state.fetching or state.paused or state.retry_at_ms > now_ms or not state.located:
+    topics, nodes = view.topics, view.nodes
+    topic: TopicInfo | None = None
+    for place, state in positions.partitions.items():
+        if state.asked_of in asking:
             continue
-        held = chunks.get(topic_partition)
-        if held is not None and len(held) >= CHUNKS_PER_PARTITION:
+        state.asked_of = -1  # that broker has answered; the next Fetch to it may be about others
+        if state.paused or state.retry_at_ms > now_ms or state.position < 0:
             continue
-        info = view.partition(topic_partition)
-        if info is None or info.leader not in view.nodes:
+        if chunks and len(chunks.get(place, ())) >= CHUNKS_PER_PARTITION:
             continue
-        reader = state.reader(info.leader, now_ms, view.nodes)
-        if may_ask(reader):
-            state.look_at(view.topics[topic_partition.topic].topic_id)
-            asked = Asked(state.fetch_offset, state.version, state.fetch_epoch, info.leader_epoch)
-            by_node.setdefault(reader, {})[topic_partition] = asked
-    most_bytes = settings.fetch_max_bytes
-    rack = settings.client_rack
-    return [fetch_call(node_id, asked, view, settings, most_bytes, rack) for node_id, asked in by_node.items()]
+        name, number = place
+        if topic is None or topic.name != name:
+            topic = topics.get(name)
+        if topic is None or not 0 <= number < len(topic.partitions):
+            continue
+        leader = topic.partitions[number].leader
+        if leader not in nodes:
+            continue
+        reader = leader if state.replica < 0 else state.reader(leader, now_ms, nodes)
+        if reader in asking:
+            continue
+        if state.high_watermark < 0 and reader in sessions and place in sessions[reader].known:
+            sessions[reader].begin_anew()  # its log's end was told to who had the partition before, and not again
+        topic_id = topic.topic_id
+        if state.topic_id != topic_id:
+            state.look_at(topic_id)
+        state.asked_of = reader
+        wanted = by_node.get(reader)
+        if wanted is None:
+            wanted = by_node[reader] = {}
+        leader_epoch = topic.partitions[number].leader_epoch
+        wanted[place] = Asked(state.fetch_offset, state.version, state.fetch_epoch, leader_epoch, topic_id)
+    return [_call_in_session(node, wanted, sessions, settings) for node, wanted in by_node.items()]
+
+
+def _call_in_session(
+    node_id: int,
+    wanted: Mapping[TopicPartition, Asked],
+    sessions: dict[int, FetchSession[TopicPartition, Asked]],
+    settings: ConsumerSettings,
+) -> FetchCall:
+    session = sessions.get(node_id)
+    if session is None:
+        session = sessions[node_id] = FetchSession()
+    changes = session.changes_to(wanted)
+    with_ids = has_ids(changes.named if session.by_topic_id else wanted)
+    replaced = any(place in changes.named for place, _ in changes.forgotten)
+    if with_ids != session.by_topic_id or replaced:
+        session.identify(by_topic_id=with_ids)
+        session.begin_anew()  # a broker that knows topics by name (Fetch 12) would forget the new one with the old
+        changes = session.changes_to(wanted)
+    session.tell(changes)
+    request = _request(changes, session.id, session.epoch, settings, settings.fetch_max_bytes, settings.client_rack)
+    return FetchCall(node_id, request, wanted, session.names, None if with_ids else LAST_VERSION_WITH_NAMES)
+
+
+def has_ids(asked: Mapping[TopicPartition, Asked]) -> bool:
+    """Tell whether all topics can be asked for by their ids."""
+    return all(one.topic_id != ZERO_UUID for one in asked.values())
 
 
 def without_leader(positions: Positions, view: ClusterView) -> bool:
-    """Tell whether some partition has no leader that is known: look at the metadata again."""
+    """Tell whether some partition has no known leader, so that the metadata is to be asked for again."""
     return any(view.leader_of(topic_partition) is None for topic_partition in positions.partitions)
 
 
 def fetch_call(
-    node_id: int,
-    asked: Mapping[TopicPartition, Asked],
-    view: ClusterView,
+    node_id: int, asked: Mapping[TopicPartition, Asked], settings: FetchSettings, most_bytes: int
+) -> FetchCall:
+    """Return one request for these partitions, without a session; its answer has at most so many bytes."""
+    request = _request(Changes(dict(asked), []), NO_SESSION, FINAL_EPOCH, settings, most_bytes)
+    names = {one.topic_id: topic for (topic, _), one in asked.items()}
+    return FetchCall(node_id, request, asked, names, None if has_ids(asked) else LAST_VERSION_WITH_NAMES)
+
+
+def last_request(session: FetchSession[TopicPartition, Asked]) -> FetchRequest:
+    """Return what ends a session."""
+    return FetchRequest(
+        replica_id=CONSUMER_REPLICA_ID,
+        max_wait_ms=0,
+        min_bytes=0,
+        isolation_level=0,
+        session_id=session.id,
+        session_epoch=FINAL_EPOCH,
+        topics=[],
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+
+
+def _request(
+    changes: Changes[TopicPartition, Asked],
+    session_id: int,
+    session_epoch: int,
     settings: FetchSettings,
     most_bytes: int,
     rack: str = "",
-) -> FetchCall:
-    """Return one request for these partitions, whose topics are known; its answer has at most so many bytes.
-
-    A leader may send a consumer that names its `rack` to another replica.
-    """
-    topics = [
-        FetchTopic(
-            topic=topic,
-            topic_id=view.topics[topic].topic_id,
-            partitions=[_partition(number, asked[TopicPartition(topic, number)], settings) for number in numbers],
+) -> FetchRequest:
+    """`rack`: of a consumer, whom its leaders may send to another replica."""
+    topics: dict[str, FetchTopic] = {}
+    for (name, number), asked in changes.named.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = FetchTopic(topic=name, topic_id=asked.topic_id, partitions=[])
+        topic.partitions.append(
+            FetchPartition(
+                partition=number,
+                current_leader_epoch=asked.leader_epoch,
+                fetch_offset=asked.offset,
+                last_fetched_epoch=asked.last_epoch,
+                partition_max_bytes=settings.max_partition_fetch_bytes,
+            )
         )
-        for topic, numbers in by_topic(asked).items()
-    ]
-    request = FetchRequest(
+    return FetchRequest(
         replica_id=CONSUMER_REPLICA_ID,
         max_wait_ms=settings.fetch_max_wait_ms,
         min_bytes=settings.fetch_min_bytes,
         max_bytes=most_bytes,
         isolation_level=settings.isolation,
-        session_id=NO_SESSION_ID,
-        session_epoch=NO_SESSION_EPOCH,
-        topics=topics,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=list(topics.values()),
+        forgotten_topics_data=changes.forgotten_topics(),
         rack_id=rack,
-    )
-    with_ids = all(topic.topic_id != ZERO_UUID for topic in topics)
-    return FetchCall(node_id, request, asked, None if with_ids else LAST_VERSION_WITH_NAMES)
-
-
-def _partition(number: int, asked: Asked, settings: FetchSettings) -> FetchPartition:
-    return FetchPartition(
-        partition=number,
-        current_leader_epoch=asked.leader_epoch,
-        fetch_offset=asked.offset,
-        last_fetched_epoch=asked.last_epoch,
-        partition_max_bytes=settings.max_partition_fetch_bytes,
     )
 
 
 def partitions_of(call: FetchCall, answer: FetchResponse) -> dict[TopicPartition, PartitionData]:
-    """An answer by partition, whether it names topics or gives their ids."""
-    names = {topic.topic_id: topic.topic for topic in call.request.topics}
+    """Return an answer's parts by partition; what was not asked for is left out."""
     found: dict[TopicPartition, PartitionData] = {}
     for topic in answer.responses:
-        name = topic.topic or names.get(bytes(topic.topic_id), "")
+        name = topic.topic or call.names.get(bytes(topic.topic_id), "")
         for one in topic.partitions:
             topic_partition = TopicPartition(name, one.partition_index)
             if topic_partition in call.asked:
@@ -164,33 +234,45 @@ def partitions_of(call: FetchCall, answer: FetchResponse) -> dict[TopicPartition
     return found
 
 
+def out_of_step(call: FetchCall, answer: FetchResponse, found: Mapping[TopicPartition, PartitionData]) -> str:
+    """Return how the broker's idea of the session differs from ours, as its answer shows; "" when it does not."""
+    strangers = sum(len(topic.partitions) for topic in answer.responses) - len(found)
+    if strangers:
+        return f"{strangers} partitions in the answer were not asked for"
+    missing = len(call.asked) - len(found)
+    if not missing or not call.names_all or answer.throttle_time_ms:  # a quota's answer has none (KIP-219)
+        return ""
+    return f"{missing} partitions are missing in the answer"
+
+
 ASK_AGAIN = RETRIABLE - {ErrorCode.CORRUPT_MESSAGE} | {ErrorCode.UNKNOWN_SERVER_ERROR}
-"""After a pause and a look at the metadata. A batch that a broker finds damaged will be damaged the next time too; an
-unexpected error, or one that is newer than our table, need not come again (Java's FetchCollector asks again too)."""
+"""Errors after which to ask again, after a pause and with fresh metadata. A batch that a broker finds damaged will be
+damaged the next time too; an unexpected error, or one that is newer than our table, need not come again (Java's
+FetchCollector asks again too)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Records."""
+    """Verdict: there are records."""
 
     chunk: Chunk
 
 
 @dataclass(frozen=True, slots=True)
 class NothingNew:
-    """There is nothing there yet: the log ends at `high_watermark`, as far as consumers are told."""
+    """Verdict: there is nothing there yet; the log ends at `high_watermark`, as far as consumers are told."""
 
     high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """The place asked for is not in the log, or not any more."""
+    """Verdict: the offset asked for is not in the log, or not any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """The leader's history is another one from `offset` on; before that stands the leader's epoch `epoch`."""
+    """Verdict: the leader's history is another one from `offset` on; before that stands the leader's epoch `epoch`."""
 
     offset: int
     epoch: int
@@ -198,21 +280,21 @@ class Diverged:
 
 @dataclass(frozen=True, slots=True)
 class ReadFrom:
-    """The leader names a replica to read from (KIP-392)."""
+    """Verdict: the leader names a replica to read from (KIP-392)."""
 
     replica: int
 
 
 @dataclass(frozen=True, slots=True)
 class AskAgain:
-    """After a pause, when the metadata is fresh."""
+    """Verdict: ask again after a pause, when the metadata is fresh."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """For the application: asking again brings the same."""
+    """Verdict: the application is to be told; asking again would bring the same."""
 
     error: Exception
 

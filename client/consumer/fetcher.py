@@ -4,9 +4,11 @@ For a consumer and for a connector's streams alike. What to ask for, and what an
 fetch_requests.py. On the loop.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Protocol
 
 from odradek.client.calls import FETCH_CONNECTION
@@ -28,6 +30,8 @@ from odradek.client.consumer.fetch_requests import (
     epochs_request,
     judge,
     judge_epochs,
+    last_request,
+    out_of_step,
     partitions_of,
     plan_fetches,
     unvalidated,
@@ -36,11 +40,21 @@ from odradek.client.consumer.positions import Positions
 from odradek.client.errors import BrokerUnreachable, LogTruncated, NoOffsetForPartition
 from odradek.client.records import TopicPartition
 from odradek.client.sensors import FetchSensors
-from odradek.protocol.errors import error_code
+from odradek.protocol.errors import ErrorCode, error_code
+from odradek.protocol.fetch_session import NO_SESSION, FetchSession
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 logger = logging.getLogger(__name__)
+END_SESSIONS_MS = 500.0
+"""Time that a client which closes waits for brokers to end its fetch sessions."""
+OUT_OF_SESSION = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
 FIRST_FETCH_WITH_EPOCHS = 12
 FIRST_EPOCHS_FOR_CONSUMERS = 3
 """OffsetForLeaderEpoch from this version on may be asked by who may only read (KIP-320)."""
@@ -97,21 +111,24 @@ class Fetcher:
         self._reset = reset
         self._truncate = truncate
         self._limit = f"{size_setting}={settings.max_partition_fetch_bytes}"
+        self._sessions: dict[int, FetchSession[TopicPartition, Asked]] = {}
         self._asking: set[int] = set()
         self._sensors = FetchSensors(cluster.metrics)
 
     def due(self, now_ms: float) -> list[FetchCall]:
         """Return requests to send now; whoever gets them calls `fetch` with each. With the lock."""
-        positions, view = self._receiver.positions, self._cluster.view
-        calls = plan_fetches(positions, self._receiver.chunks, view, self._may_ask, self._settings, now_ms)
-        for call in calls:
-            self._asking.add(call.node_id)
-            for topic_partition in call.asked:
-                positions.partitions[topic_partition].fetching = True
+        receiver = self._receiver
+        calls = plan_fetches(
+            receiver.positions,
+            receiver.chunks,
+            self._cluster.view,
+            self._sessions,
+            self._asking,
+            self._settings,
+            now_ms,
+        )
+        self._asking.update(call.node_id for call in calls)
         return calls
-
-    def _may_ask(self, node_id: int) -> bool:
-        return node_id not in self._asking
 
     async def fetch(self, call: FetchCall) -> None:
         """Send a request, and hand on what comes. Whatever goes wrong, its partitions are asked for again."""
@@ -170,6 +187,7 @@ class Fetcher:
         return {topic_partition for topic_partition in asked if verdicts.get(topic_partition) is not None}
 
     def _not_answered(self, call: FetchCall) -> None:
+        self._sessions[call.node_id].begin_anew()
         self._cluster.needs.stale()
         pause_ms = max(self._settings.retry_backoff_ms, self._cluster.ready_in_ms(call.node_id, FETCH_CONNECTION))
         with self._receiver.lock:
@@ -190,26 +208,54 @@ class Fetcher:
         self._receiver.positions.pause(topic_partition, asked.version, until_ms)
 
     def _take(self, call: FetchCall, answer: FetchResponse, invalid: Collection[TopicPartition]) -> None:
+        session = self._sessions[call.node_id]
         if answer.error_code:
-            logger.info("consumer %s: fetch: %s", self._settings.client_id, error_code(answer.error_code).name)
-            self._not_answered(call)
+            self._refused(call, error_code(answer.error_code))
             return
         data = partitions_of(call, answer)
+        session.answered(answer.session_id)
+        if difference := out_of_step(call, answer, data):
+            logger.info("consumer %s: fetch from broker %d: %s", self._settings.client_id, call.node_id, difference)
+            session.begin_anew()
         with self._receiver.lock:
-            for topic_partition, asked in call.asked.items():
+            for topic_partition, one in data.items():
+                asked = call.asked[topic_partition]
                 state = self._receiver.positions.partitions.get(topic_partition)
-                if state is None or state.version != asked.version or topic_partition in invalid:
+                if state is None:
                     continue
-                if topic_partition not in data:
-                    self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
-                    continue
-                state.fetching = False
-                state.high_watermark = data[topic_partition].high_watermark
-                verdict = judge(topic_partition, asked, data[topic_partition], self._settings.isolation, self._limit)
-                self._obey(topic_partition, asked, verdict)
+                state.high_watermark = one.high_watermark  # in a session it is not told again
+                if state.version == asked.version and topic_partition not in invalid:
+                    verdict = judge(topic_partition, asked, one, self._settings.isolation, self._limit)
+                    self._obey(topic_partition, asked, verdict)
+            if call.names_all and len(data) < len(call.asked):
+                for topic_partition in call.asked.keys() - data.keys():
+                    self._pause(topic_partition, call.asked[topic_partition], self._settings.retry_backoff_ms)
+
+    def _refused(self, call: FetchCall, error: ErrorCode) -> None:
+        """Begin the session anew: at once when it was the trouble, for then the next Fetch is another one."""
+        logger.info("consumer %s: fetch: %s", self._settings.client_id, error.name)
+        self._sessions[call.node_id].refused(error)
+        if error not in OUT_OF_SESSION or call.names_all:
+            self._not_answered(call)
+        elif error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
+            self._cluster.needs.stale()
+
+    async def end_sessions(self, timeout_ms: float) -> None:
+        """Tell brokers that nothing is fetched any more, where a connection is free: else they find out in time.
+
+        Nothing may be under way; the calls of `due` are cancelled. Kafka: AbstractFetch.maybeCloseFetchSessions.
+        """
+        endings = []
+        for node_id, session in self._sessions.items():
+            connection = self._cluster.free_connection(node_id) if session.id != NO_SESSION else None
+            if connection is not None:
+                ending = partial(connection.request, last_request(session), FetchResponse, timeout_ms)
+                endings.append(self._cluster.tasks.result_of("end a fetch session", ending))
+        self._sessions.clear()
+        await asyncio.gather(*endings, return_exceptions=True)
 
     def _obey(self, topic_partition: TopicPartition, asked: Asked, verdict: Verdict) -> None:
-        """With the lock."""
+        """Carry out a verdict on a partition's part of an answer. The lock must be held."""
         match verdict:
             case NothingNew():
                 return

@@ -27,7 +27,7 @@ REASON_LIMIT = 255
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a member is for its coordinator: every request carries it, and one of an earlier identity is refused."""
+    """Identity of a member towards its coordinator: requests carry it, and those of an earlier identity are refused."""
 
     member_id: str = NO_MEMBER
     generation_id: int = NO_GENERATION
@@ -145,7 +145,6 @@ def encode_subscription(
     owned: Iterable[TopicPartition],
     generation_id: int,
     user_data: bytes | None = None,
-    rack_id: str | None = None,
 ) -> bytes:
     """Return a member's part of JoinGroup. `user_data` is its assignor's own."""
     message = ConsumerProtocolSubscription(
@@ -155,7 +154,6 @@ def encode_subscription(
             OwnedTopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(sorted(owned)).items()
         ],
         generation_id=generation_id,
-        rack_id=rack_id,
     )
     return VERSION.to_bytes(VERSION_BYTES, "big") + encode(message, VERSION)
 

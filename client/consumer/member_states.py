@@ -23,7 +23,7 @@ from odradek.protocol.messages.sync_group import SyncGroupRequest
 
 
 class State(Enum):
-    """Where a member is."""
+    """State of a member within its group."""
 
     OUTSIDE = "outside"
     PREPARING = "preparing"
@@ -47,11 +47,11 @@ VALID_PREVIOUS: Mapping[State, frozenset[State]] = {
 }
 
 ENTERING = frozenset({State.JOINING, State.COUNTING, State.SYNCING})
-"""On the way into a generation."""
+"""States on the way into a generation."""
 
 HOLDING = frozenset({State.PREPARING, State.ADOPTING, State.STABLE})
-"""What it has is its own in the present generation, so it sends heartbeats and may commit; also while the application
-has the turn, whose callbacks may so take as long as max.poll.interval.ms."""
+"""States in which a member's partitions are its own in the present generation, so that it sends heartbeats and may
+commit; also while the application has the turn, whose callbacks may so take as long as max.poll.interval.ms."""
 
 DECIDED = HOLDING | {State.SYNCING}
 """A leader's decision stands."""
@@ -129,40 +129,40 @@ class WaitUntil:
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinator:
-    """Look it up, then `coordinator_found` or `failed`."""
+    """Step: look the coordinator up, then `coordinator_found` or `failed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Send it to the coordinator, then `joined` or `failed`."""
+    """Step: send the JoinGroup to the coordinator, then `joined` or `failed`."""
 
     request: JoinGroupRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Get the partition counts of these topics, then `counted`: this member is the leader."""
+    """Step: get the partition counts of these topics, then `counted`; this member is the leader."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Send it, then `synced` or `failed`."""
+    """Step: send the SyncGroup, then `synced` or `failed`."""
 
     request: SyncGroupRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Send it, then `beaten` or `failed`."""
+    """Step: send the Heartbeat, then `beaten` or `failed`."""
 
     request: HeartbeatRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Send it, then `left`; the answer does not matter."""
+    """Step: send the LeaveGroup, then `left`; the answer does not matter."""
 
     request: LeaveGroupRequest
     reason: str
@@ -176,7 +176,7 @@ Step = WaitUntil | FindCoordinator | Join | Count | Sync | Heartbeat | Leave
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Before joining: `revoked` are given up, or `lost` already."""
+    """Turn of the application before joining: `revoked` are given up, `lost` belong to others already."""
 
     revoked: tuple[TopicPartition, ...]
     lost: tuple[TopicPartition, ...]
@@ -184,7 +184,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """After joining: first give up `revoked`, then take `added`; `all` is what it has then."""
+    """Turn of the application after joining: first give up `revoked`, then take `added`; `all` is what it has then."""
 
     revoked: tuple[TopicPartition, ...]
     added: tuple[TopicPartition, ...]

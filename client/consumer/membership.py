@@ -1,4 +1,4 @@
-"""One consumer's membership of a group. Pure: the driver asks `next_step`, carries it out, and reports what came back.
+"""Membership of one consumer in a group. Pure: the driver asks `next_step`, carries it out, and reports what came back.
 
 The states and what answers mean are tables in member_states.py; they follow Java's AbstractCoordinator. Who does not
 poll for max.poll.interval.ms leaves the group (KIP-62). One step is open at a time; when membership ends meanwhile, its
@@ -58,7 +58,7 @@ class Membership:
     topics: frozenset[str] = frozenset()
     identity: Identity = NOBODY
     owned: tuple[TopicPartition, ...] = ()
-    """What the application has; when there is no generation to it, it is lost to others."""
+    """Partitions that the application has; when there is no generation to it, it is lost to others."""
     turn: Turn | None = None
     failure: Exception | None = None
     coordinator_known: bool = False
@@ -79,7 +79,7 @@ class Membership:
     _subscribers: list[Subscriber] = field(default_factory=list)
     _assignments: dict[str, list[TopicPartition]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
-    """What the leader has decided on; 0 for a topic that was not there."""
+    """Partition counts by topic on which the leader has decided; 0 for a topic that was not there."""
     _missing: set[str] = field(default_factory=set)
     """Topics of those that the metadata lacked the last time."""
 
@@ -152,7 +152,7 @@ class Membership:
             self._rejoin = True
 
     def leave_request(self, reason: str) -> LeaveGroupRequest | None:
-        """To leave at once; None for who does not."""
+        """Return the request to leave at once; None for a member that does not leave."""
         return leave_request(self.settings, self.identity, reason)
 
     # -- what to do ----------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Membership:
         return self._step_to_join() or self._heartbeat(now_ms, self._polled_ms)
 
     def _begin_rebalance(self) -> None:
-        """From STABLE or OUTSIDE to PREPARING, when there is a reason."""
+        """Go from STABLE or OUTSIDE to PREPARING, when there is a reason."""
         wanted = self._rejoin if self.state == State.STABLE else bool(self.topics or self.owned)
         if self.state in (State.STABLE, State.OUTSIDE) and wanted:
             self._enter(State.PREPARING)
@@ -225,7 +225,7 @@ class Membership:
     # -- what came back ------------------------------------------------------------------------------------------------
 
     def coordinator_found(self) -> None:
-        """It is known, until an answer says otherwise."""
+        """Note that the coordinator is known, until an answer says otherwise."""
         self._ended()
         self.coordinator_known = True
 

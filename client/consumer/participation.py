@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], object]
 CallBack = Callable[[Callable[[], object]], Awaitable[object]]
-"""How a function of the application is called: here, or on the thread that waits for this coroutine."""
+"""Calls a function of the application: here, or on the thread that waits for this coroutine."""
 CLOSE_TIMEOUT_MS = 30_000
-"""What `close` has for everything (Java's ConsumerUtils.DEFAULT_CLOSE_TIMEOUT_MS)."""
+"""Time that `close` has for everything (Java's ConsumerUtils.DEFAULT_CLOSE_TIMEOUT_MS)."""
 COMMITTING = "committing offsets"
 
 

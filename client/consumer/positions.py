@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from odradek.client.errors import NoOffsetForPartition
-from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.client.waiting import NEVER
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.protocol.primitives import ZERO_UUID
 
 RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
@@ -37,25 +37,26 @@ class PartitionPosition:
     """-1 until it is located."""
     fetch_offset: int = -1
     leader_epoch: int = -1
-    """Of the last record handed out; goes into commits."""
+    """Leader epoch of the last record handed out; goes into commits."""
     fetch_epoch: int = -1
     """Leader epoch of what stands before `fetch_offset`; -1 where that is not known."""
     valid_in: int = -1
     """Epoch of the leader whose log is known to have what stands before `fetch_offset`."""
     topic_id: bytes = ZERO_UUID
-    """Of the topic that was asked for last."""
+    """Id of the topic that was asked for last."""
     reset_to: int | None = None
     """A ListOffsets timestamp: the position is wanted from there, whatever is committed."""
     paused: bool = False
     version: int = 0
-    fetching: bool = False
+    asked_of: int = -1
+    """Broker that was asked for it last, from this very place; -1 for none."""
     retry_at_ms: float = 0.0
     replica: int = -1
     """Replica that the leader has named to read from (KIP-392); -1 for the leader."""
     replica_until_ms: float = 0.0
-    """When the leader is asked again."""
+    """Time when the leader is asked again, in ms of the monotonic clock."""
     high_watermark: int = -1
-    """Where the log ended, as the last answer said; -1 before there was one."""
+    """End of the log for consumers, as the last answer said; -1 before there was one."""
 
     def reader(self, leader: int, now_ms: float, online: Collection[int]) -> int:
         """Return whom to ask for records: the replica that the leader has named, else the leader."""
@@ -99,7 +100,7 @@ class Positions:
         self._versions = itertools.count()
 
     def assign(self, wanted: Iterable[TopicPartition]) -> None:
-        """These and no others; those that stay keep their position and their pause."""
+        """Hold these partitions and no others; those that stay keep their position and their pause."""
         self.partitions = {
             tp: self.partitions.get(tp) or PartitionPosition(version=next(self._versions)) for tp in wanted
         }
@@ -145,25 +146,25 @@ class Positions:
     def _invalidate(self, state: PartitionPosition) -> None:
         state.version = next(self._versions)
         state.valid_in = -1
-        state.fetching = False
+        state.asked_of = -1
         state.retry_at_ms = 0.0
 
     def pause(self, topic_partition: TopicPartition, version: int, until_ms: float) -> None:
         """A question of that version has ended without use: do not ask again before a monotonic time."""
         state = self.partitions.get(topic_partition)
         if state is not None and state.version == version:
-            state.fetching = False
+            state.asked_of = -1
             state.retry_at_ms = until_ms
 
     def next_retry_ms(self, now_ms: float) -> float:
-        """When the first pause that is still on ends."""
-        return min((one.retry_at_ms for one in self.partitions.values() if one.retry_at_ms > now_ms), default=NEVER)
+        """Return when the first pause that is still on ends, in ms of the monotonic clock."""
+        return min([one.retry_at_ms for one in self.partitions.values() if one.retry_at_ms > now_ms], default=NEVER)
 
     # -- locating ------------------------------------------------------------------------------------------------------
 
     def unlocated(self, now_ms: float) -> list[TopicPartition]:
         """Return those to locate now."""
-        return [tp for tp, state in self.partitions.items() if not state.located and state.retry_at_ms <= now_ms]
+        return [tp for tp, state in self.partitions.items() if state.position < 0 and state.retry_at_ms <= now_ms]
 
     def sought(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Sought]:
         """Return how to locate those of them that are still to be."""

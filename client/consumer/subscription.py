@@ -13,8 +13,9 @@ from enum import Enum
 from typing import Any
 
 from odradek.client.errors import ConfigError
-from odradek.client.metadata import INTERNAL_TOPICS, ClusterView
+from odradek.client.metadata import ClusterView
 from odradek.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from odradek.protocol.topic_names import INTERNAL_TOPICS
 
 
 class Kind(Enum):
@@ -89,13 +90,13 @@ class RebalanceListener:
     """Override what you need. Called inside `poll` or `close`, with `odradek.aio` also as coroutines."""
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Any:
-        """These are given up now: the last moment to commit what was processed."""
+        """Called when these partitions are given up: the last moment to commit what was processed."""
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Any:
-        """These are new. `seek` here overrides the committed offset."""
+        """Called with the partitions that are new. `seek` here overrides the committed offset."""
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> Any:
-        """These belong to somebody else already (too slow, or fenced): a commit would be refused."""
+        """Called when these partitions belong to others already (too slow, or fenced): a commit would be refused."""
         return self.on_partitions_revoked(lost)
 
 

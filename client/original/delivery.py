@@ -31,7 +31,7 @@ class Delivery:
         self._partition = partition_function(settings.partitioner_class)
         self._random = random.Random()
         self._producers: dict[str, KafkaProducer] = {}
-        """By codec: a producer of today has one for all of its topics."""
+        """Producers by codec: a producer of today has one codec for all of its topics."""
         for codec in {settings.for_topic(""), *map(settings.for_topic, settings.compressed_topics)}:
             try:
                 self._producers[codec] = KafkaProducer(**settings.for_brokers(codec))

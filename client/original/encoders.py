@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from odradek.client.errors import ConfigError
 from odradek.client.original.messages import Message
+from odradek.protocol.java_hash import java_hash
 
 MASK_32, MASK_31 = 0xFFFFFFFF, 0x7FFFFFFF
 
@@ -80,17 +81,13 @@ def _checked(function: Callable[[Any], Any], setting: str) -> Encode:
     return encode
 
 
-def java_hash(key: Any) -> int:
+def hash_of_key(key: Any) -> int:
     """Return Java's hash of a text, a whole number or bytes, unsigned. Raises TypeError for anything else.
 
     String.hashCode, Integer's, Long's from 2**31 on, and Arrays.hashCode of byte[] (Kafka's ByteArrayPartitioner).
     """
     if isinstance(key, str):
-        units = key.encode("utf-16-be", "surrogatepass")
-        hashed = 0
-        for index in range(0, len(units), 2):
-            hashed = (31 * hashed + int.from_bytes(units[index : index + 2], "big")) & MASK_32
-        return hashed
+        return java_hash(key) & MASK_32
     if isinstance(key, (bytes, bytearray)):
         hashed = 1
         for byte in key:
@@ -110,7 +107,7 @@ Partition = Callable[[Any, int], int]
 
 def default_partition(key: Any, partitions: int) -> int:
     """Return hash(key) % n, as Kafka 0.8's DefaultPartitioner."""
-    return (java_hash(key) & MASK_31) % partitions
+    return (hash_of_key(key) & MASK_31) % partitions
 
 
 KAFKAS_PARTITIONERS = ("kafka.producer.DefaultPartitioner", "kafka.producer.ByteArrayPartitioner")

@@ -12,25 +12,18 @@ from odradek.client.config import CommonConfig, load
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.errors import ClientError, ConfigError, CorruptRecords, RecordTooLarge
 from odradek.client.metadata import ClusterView, TopicInfo, updated
-from odradek.client.offsets import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    by_topic,
-    commit_errors,
-    commit_request,
-    fetch_request,
-    take_committed,
-)
+from odradek.client.offsets import by_topic, commit_errors, commit_request, fetch_request, take_committed
 from odradek.client.original.messages import FetchRequest, MessageSet, distinct
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
 from odradek.protocol.fields import Message as Request
 from odradek.protocol.messages import fetch, find_coordinator, list_offsets, metadata, offset_commit, offset_fetch
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.world.clock import Clock
 from odradek.world.network import Network
 
 EARLIEST_TIME, LATEST_TIME = EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-"""For `get_offsets_before`: the first offset there is, and the one behind the last."""
+"""Times for `get_offsets_before`: of the first offset there is, and of the one behind the last."""
 LAST_FETCH_WITH_NAMES = 12
 OFFSETS_BEFORE = 0
 """The version of ListOffsets that answers with several offsets."""

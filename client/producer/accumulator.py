@@ -111,7 +111,7 @@ class Accumulator:
         return len(queue) > 1 or queue[0].size_bytes >= self.limits.batch_size_bytes
 
     def due_at_ms(self, queue: deque[ProducerBatch]) -> float:
-        """When the oldest batch of a queue may be sent: at once when full or hurried, else when it has lingered."""
+        """Return when a queue's oldest batch may be sent: at once when full or hurried, else when it has lingered."""
         head = queue[0]
         hurried = self._full(queue) or self.memory_wanted > 0 or self.flushing > 0 or head.attempts > 0
         due_ms = head.created_ms if hurried else head.created_ms + self.limits.linger_ms

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
-from odradek.client.aio.producer import Encoded, Producer
+from odradek.client.aio.producer import Producer
 from odradek.client.blocking import Blocking
 from odradek.client.config import defaults
 from odradek.client.errors import BufferExhausted, ClientError
 from odradek.client.metadata import PartitionInfo
 from odradek.client.producer.batch import Callback, RecordFuture
 from odradek.client.producer.config import ProducerConfig
+from odradek.client.producer.intake import Encoded
 from odradek.client.producer.interceptors import ProducerRecord
 from odradek.client.records import ConsumerGroupMetadata
 
@@ -40,6 +41,7 @@ class KafkaProducer(Blocking[Producer]):
         core = Producer(config, **settings)
         self.config = core.config
         self._begin(core, self.config.client_id)
+        self._offer = core.intake.offer
 
     def send(
         self,
@@ -57,13 +59,13 @@ class KafkaProducer(Blocking[Producer]):
             record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
             topic, value, key, headers, partition, timestamp_ms, callback = core.interceptors.on_send(record, callback)
         try:
-            queued = core.offer(topic, value, key, headers, partition, timestamp_ms, callback)
+            queued = self._offer(topic, value, key, headers, partition, timestamp_ms, callback)
             if isinstance(queued, RecordFuture):
                 return queued
             left_ms: float = self.config.max_block_ms
             while queued is None:
                 left_ms = self._run(core.until_known(topic, partition, left_ms))
-                queued = core.offer(topic, value, key, headers, partition, timestamp_ms, callback)
+                queued = self._offer(topic, value, key, headers, partition, timestamp_ms, callback)
             return queued if isinstance(queued, RecordFuture) else self._queued_later(queued, left_ms)
         except Exception as error:
             core.interceptors.on_acknowledgement(None, error)
@@ -118,7 +120,7 @@ class KafkaProducer(Blocking[Producer]):
         self._run(self._core.init_transactions(timeout))
 
     def begin_transaction(self) -> None:
-        """From here on every `send` belongs to the transaction. The brokers hear of it with the first record."""
+        """Begin a transaction, to which every `send` belongs from here on. Brokers hear of it with the first record."""
         self._run(self._core.begin_transaction())
 
     def send_offsets_to_transaction(

@@ -46,7 +46,7 @@ class ProducerConfig(CommonConfig):
 
     @property
     def idempotent(self) -> bool:
-        """On unless it was switched off, or another setting rules it out (as in Kafka's own client)."""
+        """Tell whether idempotence is on: unless it was switched off, or another setting rules it out (as in Kafka)."""
         return self._idempotence_possible() if self.enable_idempotence is None else self.enable_idempotence
 
     def _idempotence_possible(self) -> bool:

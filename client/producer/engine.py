@@ -73,7 +73,7 @@ class ProducerEngine:
         self._woken = WakeUp(cluster.clock)
         self.tasks = Tasks(cluster.clock, lambda said: None)
         self.ended: ClientClosed | ClientBroken | None = None
-        """Why nothing is sent any more: it was closed, or is broken. Set under the lock, read by any thread."""
+        """Reason why nothing is sent any more: it was closed, or is broken. Set under the lock, read by any thread."""
         self._connecting: set[int] = set()
         self._identifying = False
         self._stopped = False
@@ -149,7 +149,7 @@ class ProducerEngine:
         self._stop()
 
     def forked(self) -> None:
-        """This is a copy in another process: nothing will ever be sent from here."""
+        """Refuse every call from now on: this is a copy in another process, and nothing will ever be sent from it."""
         self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # whoever held it does not live here
         self.ended = ClientClosed(f"producer {self.config.client_id}: {SAID}")
         for batch in self.accumulator.unfinished:

@@ -16,7 +16,7 @@ STICKY_CACHE_LIMIT = 10_000
 
 
 class Partitioner(Protocol):
-    """How a custom partitioner looks."""
+    """Interface of a custom partitioner."""
 
     def partition(self, topic: str, key: bytes | None, all_partitions: int, available: Sequence[int]) -> int:
         """A partition of 0 … all_partitions - 1. `available` are those with a leader, sorted; maybe none."""
@@ -53,7 +53,7 @@ class StickyPartitioner:
         self._random = random_source
         self._ignore_keys = ignore_keys
         self._current: dict[str, tuple[int, Sequence[int]]] = {}
-        """By topic: the partition, and those that were available when it was seen among them the last time."""
+        """Partition in use by topic, with those that were available when it was seen among them the last time."""
 
     def partition(self, topic: str, key: bytes | None, all_partitions: int, available: Sequence[int]) -> int:
         if key is not None and not self._ignore_keys:
@@ -93,7 +93,7 @@ class RoundRobinPartitioner:
 
 
 class RandomPartitioner:
-    """By key where there is one, else any available partition."""
+    """Partitioner that goes by the key where there is one, and takes any available partition where not."""
 
     def __init__(self, random_source: random.Random) -> None:
         self._random = random_source

@@ -68,7 +68,7 @@ class Plan:
     leaderless: set[str] = field(default_factory=set)
     """Topics with a batch that is due and a partition without a known leader: refresh the metadata."""
     next_at_ms: float = float("inf")
-    """When to plan again if nothing else happens."""
+    """Time to plan again if nothing else happens, in ms of the monotonic clock."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Answer:
     failure: Exception | None = None
     """A fault on this side, with `error` UNKNOWN_SERVER_ERROR: the batch fails with it, and is not tried again."""
     unsent: bool = False
-    """It came before anything was sent."""
+    """True when the failure came before anything was sent."""
 
 
 @dataclass(slots=True)
@@ -193,7 +193,7 @@ class Sender:
         return self._sequences is None or self._sequences.may_send(batch)
 
     def _fill_calls(self, node_id: int, due: list[TopicPartition], plan: Plan) -> None:
-        """As many requests to one broker as may be on the wire, each at most max.request.size."""
+        """Fill as many requests to one broker as may be on the wire, each with at most max.request.size."""
         self._turn += 1
         start = self._turn % len(due)
         waiting = due[start:] + due[:start]

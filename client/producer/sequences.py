@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from odradek.client.producer.batch import ProducerBatch, following_sequence
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import RETRIABLE, ErrorCode
+from odradek.protocol.record_batch import NO_SEQUENCE
 
 BATCHES_REMEMBERED_BY_BROKER = 5
 HIGHEST_EPOCH = 32_767
-NO_SEQUENCE = -1
 
 
 @dataclass(slots=True)

@@ -42,7 +42,7 @@ FORMER: dict[State, frozenset[State]] = {
     State.ABORTABLE_ERROR: frozenset({State.IN_TRANSACTION, State.COMMITTING}),
     State.FATAL_ERROR: frozenset(State),
 }
-"""Which state may come after which. From ABORTING to INITIALISING when the epoch is to be raised (KIP-360)."""
+"""States after which each state may come. From ABORTING to INITIALISING when the epoch is to be raised (KIP-360)."""
 
 
 class Call(Enum):
@@ -64,7 +64,8 @@ ALLOWED: dict[Call, frozenset[State]] = {
     Call.COMMIT: frozenset({State.IN_TRANSACTION}),
     Call.ABORT: frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR}),
 }
-"""When each may begin. One that is under way already is waited for instead (see transaction_driver.py)."""
+"""States in which each call may begin. A call that is under way already is waited for instead (see
+transaction_driver.py)."""
 
 BEGINS = {
     Call.INIT: State.INITIALISING,
@@ -84,19 +85,19 @@ class Transaction:
         self.transactional_id = transactional_id
         self.state = State.UNINITIALISED
         self.error: Exception | None = None
-        """Why, in ABORTABLE_ERROR and FATAL_ERROR."""
+        """Error that led to ABORTABLE_ERROR or FATAL_ERROR."""
         self.partitions: set[TopicPartition] = set()
-        """In the transaction, as the coordinator has confirmed: batches may go there."""
+        """Partitions of the transaction that the coordinator has confirmed: batches may go there."""
         self.unnamed: set[TopicPartition] = set()
-        """Sent to by the application; the coordinator is to be told first."""
+        """Partitions to which the application has sent, and of which the coordinator is to be told first."""
         self.groups: set[str] = set()
-        """Whose offsets are in the transaction, as the coordinator has confirmed."""
+        """Groups whose offsets are in the transaction, as the coordinator has confirmed."""
         self.asked = False
         """The coordinator may have heard of the transaction: without that there is nothing to end there."""
         self.confirmed = False
-        """It has."""
+        """The coordinator has heard of the transaction."""
         self.forgotten = False
-        """It does not know the producer id any more: the abort takes a new one."""
+        """The coordinator does not know the producer id any more: the abort takes a new one."""
 
     @property
     def writing(self) -> bool:
@@ -214,7 +215,7 @@ class TransactionalSequences(ProducerSequences):
         return named and transaction.writing and super().may_send(batch)
 
     def may_retry(self, batch: ProducerBatch, error: ErrorCode) -> bool:
-        """As long as the transaction goes on, and an earlier batch may still close a gap."""
+        """Tell whether to try again: while the transaction goes on, an earlier batch may still close a gap."""
         if not self._transaction.writing:
             return False
         if error in SEQUENCE_LOST:

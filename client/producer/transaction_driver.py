@@ -88,7 +88,7 @@ class PendingCall:
             raise ClientClosed(f"{self.named(call)}: the producer was closed meanwhile")
 
     def named(self, call: Call) -> str:
-        """For messages."""
+        """Return a call's name, for messages."""
         return f"transactional.id {self._transactional_id}: {call.value}()"
 
     async def settle(self, timeout_ms: float) -> None:

@@ -22,7 +22,7 @@ from odradek.protocol.messages.txn_offset_commit import (
 )
 
 ADD_PARTITIONS_HIGHEST_VERSION = 3
-"""Those above are for brokers among themselves (KIP-890)."""
+"""Highest version for clients: those above are for brokers among themselves (KIP-890)."""
 
 CURRENT_PRODUCER_SINCE = 3
 """InitProducerId of an older coordinator knows nobody's present epoch: asked for a higher one it would fence the

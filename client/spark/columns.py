@@ -23,6 +23,7 @@ Integers = NDArray[numpy.int64]
 PADDING = bytes(16)
 """Behind the last record, so that a number that is cut off is found by its position and not by an IndexError."""
 MICROSECONDS = 1000
+MILLISECONDS_MAX = (2**63 - 1) // MICROSECONDS
 HEADER_TYPE = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
 SCHEMA = pyarrow.schema(
     [
@@ -37,7 +38,7 @@ SCHEMA = pyarrow.schema(
 )
 SCHEMA_WITH_HEADERS = SCHEMA.append(pyarrow.field("headers", pyarrow.list_(HEADER_TYPE)))
 _KEY, _VALUE, _PIECES = 0, 2, 4
-"""Of every record: the key, what is between, the value, and what follows until the next key."""
+"""Columns of a record's parts: the key, what is between, the value, and what follows until the next key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Sections:
     data: bytes
     headers: Sequence[BatchHeader]
     ends: Integers
-    """Where each batch's records end in `data`."""
+    """End of each batch's records in `data`."""
 
 
 def sections(records: memoryview, batches: Iterable[tuple[int, BatchHeader]]) -> Sections:
@@ -64,7 +65,7 @@ def sections(records: memoryview, batches: Iterable[tuple[int, BatchHeader]]) ->
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where everything is, and the numbers that are not bytes; the i-th of every array is of the i-th record."""
+    """Places of all bytes, and the numbers that are not bytes; the i-th of every array is of the i-th record."""
 
     offsets: Integers
     timestamps_ms: Integers
@@ -170,13 +171,21 @@ def record_batch(
         pyarrow.repeat(topic, count),
         pyarrow.repeat(pyarrow.scalar(partition, pyarrow.int32()), count),
         pyarrow.array(located.offsets[keep]),
-        pyarrow.array(located.timestamps_ms[keep] * MICROSECONDS).view(pyarrow.timestamp("us", tz="UTC")),
+        _timestamps(located.timestamps_ms[keep]),
         pyarrow.array(located.timestamp_types[keep]),
     ]
     if not include_headers:
         return pyarrow.RecordBatch.from_arrays(arrays, schema=SCHEMA)
     arrays.append(_headers(found.data, located, keep))
     return pyarrow.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS)
+
+
+def _timestamps(milliseconds: Integers) -> Any:
+    """Null for what Spark's type cannot hold: a producer gives its records any time, in nanoseconds perhaps."""
+    out_of_range = (milliseconds > MILLISECONDS_MAX) | (milliseconds < -MILLISECONDS_MAX)
+    microseconds = numpy.where(out_of_range, 0, milliseconds) * MICROSECONDS
+    mask = out_of_range if out_of_range.any() else None
+    return pyarrow.array(microseconds, mask=mask).view(pyarrow.timestamp("us", tz="UTC"))
 
 
 def _pieces(data: bytes, located: Located) -> Any:

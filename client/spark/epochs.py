@@ -119,7 +119,7 @@ class TaskResult(NamedTuple):
     began_ms: int = 0
     """Since 1970: when the transaction was begun."""
     same: bool | None = None
-    """For a task whose part was committed already: it has now given the same rows."""
+    """True when a task whose part was committed already has now given the same rows."""
 
 
 def newest(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetAndMetadata | None:
@@ -149,7 +149,7 @@ def decision_offset(decision: Decision) -> OffsetAndMetadata:
 
 
 def _packed(entries: Mapping[int, ProducerIdentity]) -> str:
-    """As columns of differences, which compress well: ids are given out in sequence."""
+    """Return the ids as columns of differences, which compress well: ids are given out in sequence."""
     columns = [list(column) for column in zip(*((task, *entries[task]) for task in sorted(entries)), strict=True)]
     differences = [[column[0], *(after - before for before, after in pairwise(column))] for column in columns]
     return base64.b85encode(zlib.compress(json.dumps(differences, separators=(",", ":")).encode(), 9)).decode()

@@ -35,7 +35,7 @@ from odradek.protocol.messages.end_txn import EndTxnResponse
 
 logger = logging.getLogger(__name__)
 GIVE_UP_SECONDS = 5.0
-"""How long a task that has failed tries to abort what it wrote; the next attempt does it otherwise."""
+"""Longest time that a failed task tries to abort what it wrote; the next attempt does it otherwise."""
 LOST = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -59,7 +59,7 @@ class EpochTask:
         self._topic = ""
         self._instead: ProducerIdentity | None = None
         self._committed: Mark | None = None
-        """What this task has committed in this epoch already."""
+        """Mark of what this task has committed in this epoch already."""
         self._records = self._digest = 0
 
     async def begin(self) -> None:

@@ -114,8 +114,9 @@ async def _verdict(session: Session, partition: TopicPartition, offset: int) -> 
     leader, info = cluster.view.leader_of(partition), cluster.view.partition(partition)
     if leader is None or info is None:
         raise BrokerUnreachable(f"leader of {partition}", "there is none at the moment")
-    asked = Asked(offset, NO_VERSION, leader_epoch=info.leader_epoch)
-    call = fetch_call(leader, {partition: asked}, cluster.view, settings, settings.max_partition_fetch_bytes)
+    topic_id = cluster.view.topics[partition.topic].topic_id
+    asked = Asked(offset, NO_VERSION, leader_epoch=info.leader_epoch, topic_id=topic_id)
+    call = fetch_call(leader, {partition: asked}, settings, settings.max_partition_fetch_bytes)
     answer = await cluster.request(leader, call.request, FetchResponse, highest_version=call.highest_version)
     error = error_code(answer.error_code)
     if error:

@@ -12,7 +12,7 @@ from odradek.client.records import TopicPartition
 Offsets: TypeAlias = dict[TopicPartition, int]
 OffsetsJson: TypeAlias = dict[str, dict[str, int]]
 EARLIEST, LATEST = -2, -1
-"""In JSON, instead of an offset."""
+"""Numbers that stand in JSON instead of an offset."""
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:

@@ -64,7 +64,7 @@ class ReadSettings(CommonConfig):
 
     @property
     def isolation(self) -> int:
-        """As on the wire."""
+        """Number of the isolation level on the wire."""
         return ISOLATION_LEVELS[self.isolation_level]
 
 
@@ -79,7 +79,7 @@ class Bound(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Where reading starts or ends: `numbers` are offsets (EARLIEST, LATEST allowed) or milliseconds since 1970.
+    """Place where reading starts or ends: `numbers` are offsets (EARLIEST, LATEST allowed) or milliseconds since 1970.
 
     None in `numbers` for TIMESTAMPS means `timestamp_ms` for all partitions.
     """
@@ -108,14 +108,14 @@ class SourceOptions:
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
-    """How long fewer than `min_offsets_per_trigger` may wait for more."""
+    """Longest time, in ms, that fewer than `min_offsets_per_trigger` wait for more."""
     min_partitions: int | None
     max_records_per_partition: int | None
-    """Of Spark: what one task reads at most."""
+    """Spark's own option: number of records that one task reads at most."""
     include_headers: bool
     group_id_prefix: str | None
     poll_timeout_ms: int | None
-    """How long a task waits for records that do not come; None: default.api.timeout.ms."""
+    """Longest time, in ms, that a task waits for records that do not come; None: default.api.timeout.ms."""
 
     @property
     def settings(self) -> ReadSettings:
@@ -195,7 +195,7 @@ def client_settings(named: Mapping[str, str]) -> dict[str, str]:
 
 
 def _canonical(given: Mapping[str, str]) -> dict[str, str]:
-    """By the names as they are written here; an option twice (with and without prefix) must not differ."""
+    """Return options by the names of this module; an option given twice (with and without prefix) must not differ."""
     known = {name.lower(): name for name in NAMES}
     refused = {name.lower(): name for name in REFUSED}
     named: dict[str, str] = {}

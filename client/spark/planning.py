@@ -13,7 +13,7 @@ from odradek.client.waiting import backoff_ms, sleep_ms
 
 logger = logging.getLogger(__name__)
 BACKWARD_ATTEMPTS = 8
-"""How often to ask again when a log seems to end before what was read: a new leader may not know its end yet."""
+"""Number of times to ask again when a log seems to end before what was read: a new leader may not know its end yet."""
 
 
 async def batch_ranges(session: Session, options: SourceOptions) -> list[OffsetRange]:

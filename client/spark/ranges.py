@@ -100,7 +100,7 @@ def _parts(size: int, total: int, wanted: int) -> int:
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """In equal pieces; the rounding errors go to the last ones."""
+    """Cut a range into equal pieces; the rounding errors go to the last ones."""
     cut, at, left = [], whole.start, len(whole)
     for number in range(parts):
         taken = left // (parts - number)

@@ -67,7 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen: Offsets | None = None
         self._target: Offsets | None = None
         self._triggered_at_s: float | None = None
-        """When a micro-batch was last planned, for maxTriggerDelay."""
+        """Time when a micro-batch was last planned, for maxTriggerDelay."""
         self._group_id = options.settings.group_id
         if not self._group_id and options.group_id_prefix:
             self._group_id = f"{options.group_id_prefix}-{uuid.uuid4()}"
@@ -184,7 +184,7 @@ def _check_older_spark(options: SourceOptions, mixed_start: bool) -> None:
 
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator["pyarrow.RecordBatch"]:
-    """On an executor: one Arrow batch per answer of the broker."""
+    """Yield one Arrow batch per answer of the broker. Runs on an executor."""
     if not isinstance(partition, Task):
         return iter(())  # Spark's stand-in when there is nothing to read
     return _decoded(options, partition.wanted)

@@ -10,19 +10,20 @@ from odradek.client.calls import Deadline, ask_coordinator
 from odradek.client.config import load
 from odradek.client.errors import BrokerUnreachable
 from odradek.client.metadata import ClusterView
-from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, commit_errors, commit_request, offsets_at
+from odradek.client.offsets import commit_errors, commit_request, offsets_at
 from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from odradek.client.spark.offsets import Offsets
 from odradek.client.spark.options import ReadSettings, SourceOptions
 from odradek.client.spark.process import here
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.protocol.messages.offset_commit import OffsetCommitResponse
 from odradek.world.tasks import OnDeath, Tasks
 
 Result = TypeVar("Result")
 PATIENCE = "default.api.timeout.ms"
 COMMIT_PATIENCE_MS = 5_000
-"""For offsets that are committed so that others see the lag: the query does not wait long for that."""
+"""Time for committing offsets, which only shows others the lag: the query does not wait long for that."""
 
 
 def session_for(client: Mapping[str, str]) -> "Session":
@@ -59,7 +60,7 @@ class Session:
         return result
 
     def give_up(self, result: "asyncio.Future[Any]") -> None:
-        """Nobody wants what was begun any more."""
+        """Give up what was begun: nobody wants it any more."""
         if not result.cancel() and not result.cancelled():
             result.exception()
 

@@ -16,7 +16,7 @@ from odradek.client.spark.options import CLIENT_PREFIX, client_settings, true_or
 
 NAMES = ("topic", "transactionalId", "epoch", "failOnDataLoss", "bootstrap.servers")
 SPARKS_OWN = ("checkpointlocation", "path", "queryname")
-"""What Spark itself takes from the same options."""
+"""Options that Spark itself takes from the same place."""
 REFUSED = {
     "transactional.id": "give the option transactionalId: tasks have ids of their own, made from it",
     "key.serializer": "keys are written as they are, text or bytes",
@@ -27,9 +27,10 @@ REFUSED = {
 }
 """Settings of producers that a sink cannot have, and what to say of them."""
 DEFAULTS = {"batch.size": "131072", "linger.ms": "50"}
-"""For bulk writing: batches are sent when they are full, or at the end of a task."""
+"""Settings for writing in bulk: batches are sent when they are full, or at the end of a task."""
 TRANSACTION_DEFAULTS = {"transaction.timeout.ms": "900000"}
-"""As long as brokers allow (transaction.max.timeout.ms): what tasks have written stays until the driver has decided."""
+"""Transactions last as long as brokers allow (transaction.max.timeout.ms): the driver decides when all tasks have
+written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,11 @@ class SinkOptions:
     client: Mapping[str, str]
     """Settings of the producer, by Kafka's names."""
     topic: str | None
-    """Where everything goes; None: where the column says."""
+    """Topic of every row; None: the one that the row's column names."""
     transactional_id: str | None
     """Exactly once, with transactional ids and groups whose names begin with it; None: at least once."""
     epoch: int | None
-    """Which write of a batch job this is, for one that may be repeated."""
+    """Number of this write of a batch job, when the write may be repeated."""
     fail_on_data_loss: bool
     """An epoch that can neither be completed nor repeated is an error."""
 

@@ -30,7 +30,7 @@ else:
     except ImportError:
 
         class ReadLimit:
-            """How much a micro-batch may take."""
+            """Limit of what a micro-batch takes."""
 
         class ReadAllAvailable(ReadLimit):
             """Everything."""
@@ -43,7 +43,7 @@ else:
 
         @dataclass
         class ReadMaxRows(ReadLimit):
-            """At most so many."""
+            """Limit of a micro-batch by its number of rows."""
 
             max_rows: int
 

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 QUERY_PROPERTY, EPOCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
-"""What Spark says to the tasks of a streaming query, and of what is written in its foreachBatch."""
+"""Local properties that Spark gives to the tasks of a streaming query, and to those of its foreachBatch."""
 ROWS_PER_BATCH = 1_000
-"""Where Spark hands over rows, so many become an Arrow batch."""
+"""Number of rows that become an Arrow batch, where Spark hands over rows."""
 BYTES = (StringType, BinaryType)
 
 
 class Place(NamedTuple):
-    """Which task this is."""
+    """Task that writes: its number, and the query and epoch that it belongs to."""
 
     task: int
     query: str | None

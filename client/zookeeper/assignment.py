@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.subscriptions import consumer_of
+from odradek.protocol.java_hash import java_hash
 from odradek.zk_schema.znodes.consumers import ConsumerRegistration
 
 Assignment = dict[TopicPartition, str]
@@ -28,7 +29,7 @@ class GroupView:
     brokers: Sequence[str] = ()
     """`host:port` of those that live."""
     held: frozenset[TopicPartition] = field(default_factory=frozenset)
-    """Of the partitions that were asked about: those that this session really owns."""
+    """Partitions, of those that were asked about, that this session really owns."""
 
 
 def range_assignment(threads: Threads, partitions: Partitions) -> Assignment:
@@ -83,12 +84,3 @@ def own_assignment(strategy: str, consumer_id: str, view: GroupView) -> Assignme
     threads = {topic: consuming for topic, consuming in view.threads.items() if consuming}
     assigned = STRATEGIES[strategy](threads, view.partitions)
     return {name: thread for name, thread in assigned.items() if consumer_of(thread) == consumer_id}
-
-
-def java_hash(text: str) -> int:
-    """String.hashCode of Java: 32 bits with sign, over UTF-16 units."""
-    units = text.encode("utf-16-be")
-    value = 0
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value >> 31 else value

@@ -1,4 +1,4 @@
-"""One member's part in balancing its group: what to do next, and what follows from how it went. Pure.
+"""Balancing of a group as one member sees it: the next step, and what follows from how it went. Pure.
 
 The rules of ZookeeperConsumerConnector.ZKRebalancerListener in Kafka 0.8-1.1, without the ways in which a partition
 could be left lying there. One step at a time, in this order of precedence:
@@ -84,7 +84,7 @@ class Balance:
         self.owned: Assignment = {}
         """Owner znodes of this session, as far as is known."""
         self.started = False
-        """Whether what is owned is fetched."""
+        """True while the owned partitions are fetched."""
         self.settled = False
         """Nothing more to do as long as nothing changes."""
         self._strategy = strategy

@@ -9,7 +9,7 @@ from typing import Any
 from odradek.client.config import SecurityConfig, load, setting
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.errors import ConfigError
-from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.security.errors import BadSecuritySetting
 from odradek.zk_schema.link import OPEN, Link
 
@@ -81,7 +81,7 @@ class ConnectorSettings(SecurityConfig):
 
     @property
     def connection_timeout_ms(self) -> int:
-        """For the first connection to ZooKeeper."""
+        """Return the time that the first connection to ZooKeeper may take, in ms."""
         given = self.zookeeper_connection_timeout_ms
         return self.zookeeper_session_timeout_ms if given is None else given
 

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 ANY_TOPIC = ""
-"""Where the streams of a topic filter stand: they are the same for every topic."""
+"""Key of the streams of a topic filter, which are the same for every topic."""
 
 
 class StreamTable:
@@ -78,6 +78,7 @@ class ConsumerConnector:
         self._closed = False
         self._tasks: list[asyncio.Task[None]] = []
         self._cluster: Cluster | None = None
+        self._fetch_loop: FetchLoop | None = None
         self._bootstrap: list[str] = []
         try:
             self._thread.run(self._open())
@@ -281,8 +282,9 @@ class ConsumerConnector:
             receive_buffer_bytes=settings.receive_buffer_bytes,
         )
         self._cluster = Cluster(network, self._clock, self._random, settings)
-        fetcher = FetchLoop(self._cluster, settings, self._consumption, self._settings.reset_timestamp)
-        self._spawn(fetcher.run())
+        loop = FetchLoop(self._cluster, settings, self._consumption, self._settings.reset_timestamp)
+        self._fetch_loop = loop
+        self._spawn(loop.run())
 
     async def _commit(self, offsets: Mapping[TopicPartition, int] | None) -> None:
         retries = self._settings.offsets_commit_max_retries
@@ -305,7 +307,8 @@ class ConsumerConnector:
                 logger.warning("%s: offsets not committed: %s", self.consumer_id, error)
         with suppress(StoreError):
             await self._store.close()
-        if self._cluster is not None:
+        if self._cluster is not None and self._fetch_loop is not None:
+            await self._fetch_loop.end_sessions()
             self._cluster.close()
         # Last of all: when its iterations end, a program may end too, and what is not done yet never will be.
         for stream in self._streams.all_streams():

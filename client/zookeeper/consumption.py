@@ -54,7 +54,7 @@ class Consumption:
         self._leaving: dict[TopicPartition, Claimed] = {}
         """Still owned, no longer read."""
         self._before: dict[TopicPartition, tuple[int | None, Progress]] = {}
-        """Of partitions that were read before: the offset stored when they were given up, and how far they were."""
+        """Partitions that were read before: the offset stored when they were given up, and how far they were read."""
         self._stopping: asyncio.Event | None = None
 
     def wake(self) -> None:
@@ -98,7 +98,8 @@ class Consumption:
         self.wake()
 
     def _progress(self, name: TopicPartition, stored: int | None) -> Progress:
-        """From the stored offset; or, when nobody has changed it since this member read the partition, from there."""
+        """Return where to go on: at the stored offset or, if it is as this member left it, behind what was read
+        then."""
         stored_before, progress = self._before.pop(name, (None, None))
         if progress is None or stored_before != stored or progress.handed_out < 0:
             offset = -1 if stored is None else stored

@@ -13,7 +13,7 @@ from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.consumer.fetch_requests import without_leader
-from odradek.client.consumer.fetcher import Fetcher
+from odradek.client.consumer.fetcher import END_SESSIONS_MS, Fetcher
 from odradek.client.errors import BrokerUnreachable, ClientError
 from odradek.client.offsets import offsets_at
 from odradek.client.records import TopicPartition
@@ -52,6 +52,10 @@ class FetchLoop:
                 await changed.wait_until(self._round())
         finally:
             self._tasks.close()
+
+    async def end_sessions(self) -> None:
+        """Tell the brokers that nothing is fetched any more. After the end of `run`."""
+        await self._fetcher.end_sessions(END_SESSIONS_MS)
 
     def _spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run something beside the loop; what it raises, the readers of all streams get."""
@@ -97,7 +101,7 @@ class FetchLoop:
     # -- where to start ------------------------------------------------------------------------------------------------
 
     async def _locate(self, names: list[TopicPartition]) -> None:
-        """By auto.offset.reset: where no offset was stored, or what was stored is no longer there."""
+        """Find the place by auto.offset.reset: no offset was stored, or what was stored is no longer there."""
         positions = self._consumption.positions.partitions
         versions = {name: positions[name].version for name in names if name in positions}
         deadline = Deadline(self._cluster, self._settings.request_timeout_ms, "finding offsets", "socket.timeout.ms")

@@ -10,7 +10,7 @@ from odradek.client.zookeeper.assignment import Assignment, GroupView, topics_ne
 from odradek.client.zookeeper.subscriptions import consumer_of, is_pattern, threads_by_topic
 from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing
 from odradek.zk_schema.store import BadVersion, NodeExists, NoNode, SessionExpired, Store
-from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_path
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_ids, broker_path
 from odradek.zk_schema.znodes.consumers import (
     ConsumerRegistration,
     consumer_id_path,
@@ -20,6 +20,7 @@ from odradek.zk_schema.znodes.consumers import (
     owner_path,
     owners_path,
 )
+from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, TopicAssignment, topic_path
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ PLAINTEXT = "PLAINTEXT"
 
 
 class Claimed(NamedTuple):
-    """How a claim went. `blockers`: owner znodes of others, which are watched."""
+    """Outcome of a claim. `blockers`: owner znodes of others, which are watched."""
 
     won: Assignment
     blockers: list[str]
@@ -120,17 +121,21 @@ class GroupStore:
 
     async def _brokers(self) -> list[str]:
         names = await self._children(BROKER_IDS_PATH)
-        found = await asyncio.gather(*(self._broker(int(name)) for name in names if name.isdecimal()))
+        found = await asyncio.gather(*(self._broker(one) for one in sorted(broker_ids(names))))
         if found and not any(found):
             logger.warning("%s: no broker has a listener with %s", self._consumer_id, self._security_protocol)
         return sorted(address for address in found if address is not None)
 
     async def _broker(self, broker_id: int) -> str | None:
+        """Return where it is reached; None when it has just gone or cannot be understood: the others can be reached."""
         try:
             data, _ = await self._store.get(broker_path(broker_id))
+            endpoints = BrokerRegistration.decode(broker_id, data).endpoints
         except NoNode:
             return None
-        endpoints = BrokerRegistration.decode(broker_id, data).endpoints
+        except BadZnode as bad:
+            logger.warning("%s: passed over: %s", self._consumer_id, bad)
+            return None
         return next((one.address for one in endpoints if one.security_protocol == self._security_protocol), None)
 
     async def _partitions(self, topic: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from odradek.client.records import TopicPartition
-from odradek.zk_schema.store import NoNode, Store
+from odradek.zk_schema.store import NoNode, Store, children_if_any
 from odradek.zk_schema.znodes.consumers import (
     CONSUMERS_PATH,
     ConsumerRegistration,
@@ -17,6 +17,7 @@ from odradek.zk_schema.znodes.consumers import (
     offsets_path,
     owners_path,
 )
+from odradek.zk_schema.znodes.json_data import number_named
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ class GroupInZooKeeper:
 
     group_id: str
     members: dict[str, ConsumerRegistration] = field(default_factory=dict)
-    """By consumer id."""
+    """Members by consumer id."""
     owners: dict[TopicPartition, str] = field(default_factory=dict)
     """The consumer thread that owns a partition: the consumer's id, `-`, the thread's number."""
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -36,7 +37,7 @@ class GroupInZooKeeper:
 
 async def group_ids(store: Store) -> list[str]:
     """Return the names of all groups, sorted. Raises StoreError."""
-    return await _children(store, CONSUMERS_PATH)
+    return await children_if_any(store, CONSUMERS_PATH)
 
 
 async def group_in_zookeeper(store: Store, group_id: str) -> GroupInZooKeeper | None:
@@ -50,10 +51,14 @@ async def group_in_zookeeper(store: Store, group_id: str) -> GroupInZooKeeper | 
     group.members = await _below(
         store, consumer_ids_path(group_id), lambda name, data: ConsumerRegistration.decode(group_id, name, data)
     )
-    for topic in await _children(store, f"{group_path(group_id)}/owners"):
+    for topic in await children_if_any(store, f"{group_path(group_id)}/owners"):
         owners = await _below(store, owners_path(group_id, topic), lambda _, data: decode_owner(data))
-        group.owners |= {TopicPartition(topic, int(name)): owner for name, owner in owners.items() if name.isdecimal()}
-    for topic in await _children(store, f"{group_path(group_id)}/offsets"):
+        group.owners |= {
+            TopicPartition(topic, number): owner
+            for name, owner in owners.items()
+            if (number := number_named(name)) is not None
+        }
+    for topic in await children_if_any(store, f"{group_path(group_id)}/offsets"):
 
         def offset(name: str, data: bytes, topic: str = topic) -> int:
             return decode_offset(group_id, topic, int(name), data)
@@ -61,13 +66,6 @@ async def group_in_zookeeper(store: Store, group_id: str) -> GroupInZooKeeper | 
         offsets = await _below(store, offsets_path(group_id, topic), offset)
         group.offsets |= {TopicPartition(topic, int(name)): one for name, one in offsets.items()}
     return group
-
-
-async def _children(store: Store, path: str) -> list[str]:
-    try:
-        return sorted(await store.children(path))
-    except NoNode:
-        return []
 
 
 async def _below(store: Store, path: str, decode: Callable[[str, bytes], T]) -> dict[str, T]:
@@ -80,5 +78,5 @@ async def _below(store: Store, path: str, decode: Callable[[str, bytes], T]) -> 
         except (NoNode, ValueError):
             return None
 
-    found = await asyncio.gather(*(one(name) for name in await _children(store, path)))
+    found = await asyncio.gather(*(one(name) for name in await children_if_any(store, path)))
     return dict(pair for pair in found if pair is not None)

@@ -1,4 +1,4 @@
-"""One member of a group at work: carries out the steps of its `Balance` on ZooKeeper, and commits offsets."""
+"""Member of a group at work: carries out the steps of its `Balance` on ZooKeeper, and commits offsets."""
 
 import asyncio
 import logging
@@ -31,7 +31,8 @@ from odradek.zk_schema.znodes.json_data import BadZnode
 logger = logging.getLogger(__name__)
 
 PATIENCE_PER_BACKOFF = 0.5
-"""For messages in hand when partitions are handed over: part of rebalance.backoff.ms, so that others do not give up."""
+"""Time for messages in hand when partitions are handed over, as a part of rebalance.backoff.ms, so that others do not
+give up."""
 
 
 class Reading(Protocol):

@@ -42,7 +42,7 @@ class ZooKeeperOffsets:
         self._store = store
         self._group_id = group_id
         self._known: Offsets = {}
-        """As last read or written: an offset is written once."""
+        """Offsets as last read or written: an offset is written once."""
 
     async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
         answers = await asyncio.gather(*(self._read(name) for name in partitions))
@@ -150,7 +150,7 @@ class OffsetKeeper:
 
     def __init__(self, storage: OffsetStorage) -> None:
         self.stored: Offsets = {}
-        """As last read or written by this member."""
+        """Offsets as last read or written by this member."""
         self._storage = storage
         self._turn = asyncio.Lock()
 
@@ -178,4 +178,4 @@ class OffsetKeeper:
 
 
 NOT_COMMITTED = (ClientError, KafkaError)
-"""What a commit may raise besides StoreError."""
+"""Errors that a commit may raise besides StoreError."""

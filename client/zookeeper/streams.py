@@ -26,7 +26,7 @@ class ConsumerTimeout(ClientTimeout):
 
 @dataclass(slots=True)
 class Progress:
-    """How far one partition is. Changed with its stream's lock held; -1 until it is known where to start."""
+    """Progress in one partition. Changed with its stream's lock held; -1 until it is known where to start."""
 
     name: TopicPartition
     consumed: int = -1
@@ -100,7 +100,7 @@ class MessageStream:
             )
 
     def fail(self, error: Exception) -> None:
-        """For the application: raised by its next call, once."""
+        """Let the application's next call raise this error, once."""
         with self._arrived:
             self._failure = error
             self._arrived.notify()

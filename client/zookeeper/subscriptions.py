@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from odradek.client.errors import ConfigError
-from odradek.client.metadata import INTERNAL_TOPICS
+from odradek.protocol.topic_names import INTERNAL_TOPICS
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
 
 
@@ -20,7 +20,7 @@ class TopicFilter:
 
     @property
     def cleaned(self) -> str:
-        """As it is registered. Raises ConfigError when it is no regular expression."""
+        """Return the pattern as it is registered. Raises ConfigError when it is no regular expression."""
         text = self.expression.strip().replace(",", "|").replace(" ", "").strip("\"'")
         try:
             re.compile(text)

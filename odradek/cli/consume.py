@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, Properties, settings
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, NO_NEW_TOPIC, BootstrapServer, Json, Properties, settings
 from odradek.cli.output import note, plain
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def consume(
         raise typer.BadParameter("needs --partition", param_hint="--offset")
     if group is not None and partition is not None:
         raise typer.BadParameter("a group decides itself who reads which", param_hint="--partition")
-    config = {"auto.offset.reset": "earliest" if from_beginning else "latest", **settings(property)}
+    config = {"auto.offset.reset": "earliest" if from_beginning else "latest", **NO_NEW_TOPIC, **settings(property)}
     signal.signal(signal.SIGTERM, _interrupt)
     printer = Printer(max_messages, key_separator, as_json=json)
     opened = KafkaConsumer(config, bootstrap_servers=bootstrap_server, group_id=group)

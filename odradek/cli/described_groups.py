@@ -1,4 +1,4 @@
-"""What `odradek groups describe` tells of a group, wherever it balances: by a coordinator, or in ZooKeeper."""
+"""Description of a group by `odradek groups describe`, wherever it balances: by a coordinator, or in ZooKeeper."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -73,9 +73,9 @@ def coordinated(admin: "KafkaAdminClient", group_id: str) -> DescribedGroup:
 def in_zookeeper(admin: "KafkaAdminClient", group: "GroupInZooKeeper") -> DescribedGroup:
     """Describe a group of Kafka 0.8's consumer; an offset that is not in ZooKeeper may be in the cluster."""
     from odradek.client.admin.values import PartitionLag
-    from odradek.client.offsets import LATEST_TIMESTAMP
     from odradek.client.records import TopicPartition
     from odradek.diagnosis.overview import IN_ZOOKEEPER
+    from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 
     there = {
         TopicPartition(one.name, partition.partition) for one in admin.describe_topics() for partition in one.partitions

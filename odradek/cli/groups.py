@@ -102,8 +102,8 @@ def reset_offsets(
     json: Json = False,
 ) -> None:
     """Set the offsets of a group that has no members at the moment."""
-    from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
     from odradek.client.records import OffsetAndMetadata
+    from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
     targets = [to_earliest, to_latest, to_offset is not None, bool(to_datetime)]
     if sum(targets) != 1:
@@ -151,10 +151,11 @@ def _partitions(admin: "KafkaAdminClient", topics: list[str]) -> "list[TopicPart
 
 
 def _milliseconds(text: str) -> int:
+    """Return a time as Kafka has it. No record is older than 1970, and numbers below 0 name other places of a log."""
     from datetime import datetime
 
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        return max(int(datetime.fromisoformat(text).timestamp() * 1000), 0)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not like 2026-01-31T12:00:00", param_hint="--to-datetime") from None
 

@@ -45,7 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command; its exit code."""
+    """Run a command, and have all of its output written; its exit code."""
+    try:
+        code = _run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+        return 0
+    except OSError as error:
+        _forget_stdout()
+        return _complain(str(error), FAILED)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("--help", "-h", "help"):
         print(help_text())
         return 0 if arguments else WRONG_USAGE
@@ -109,9 +123,12 @@ def run_command(name: str, arguments: list[str]) -> int:
         return _complain(f"{error.format_message()} (see {where} --help)", WRONG_USAGE)
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except SystemExit as ended:  # typer's answer to a broken pipe
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise ended.__context__ from None
+        raise
     except BrokenPipeError:
-        _forget_stdout()
-        return 0
+        raise
     except (ClientError, KafkaError, MalformedMessage, OSError) as error:
         return _complain(str(error), FAILED)
     return result if isinstance(result, int) else 0
@@ -150,7 +167,9 @@ def _click_command(name: str, typer: Any) -> Any:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"odradek: {' '.join(message.split())}", file=sys.stderr)
+    from odradek.cli.output import printable
+
+    print(printable(f"odradek: {' '.join(message.split())}"), file=sys.stderr)
     return code
 
 

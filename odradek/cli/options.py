@@ -14,9 +14,11 @@ Json = Annotated[bool, typer.Option("--json", help="JSON for scripts")]
 Properties = Annotated[
     list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="a setting of the client, by Kafka's name")
 ]
+NO_NEW_TOPIC = {"allow.auto.create.topics": "false"}
+"""Of commands that read: a name that was misspelled must not become a topic."""
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 command_config: dict[str, str] = {}
-"""What the file of `--command-config` says."""
+"""Settings from the file of `--command-config`."""
 
 
 def new_app(help_text: str) -> typer.Typer:
@@ -55,7 +57,7 @@ def read_command_config(path: str) -> None:
     from odradek.broker.settings.properties import BadProperties, parse_properties
 
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:  # as a broker reads its own
             found = parse_properties(file.read())
     except BadProperties as error:
         raise OSError(f"{path}:{error.line}: {error.reason}") from None

@@ -23,8 +23,13 @@ def only_errors_of(logger: str) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one JSON document on one line."""
-    print(json.dumps(plain(value), ensure_ascii=False))
+    """Print a value as one JSON document on one line; in ASCII if it holds what has no encoding."""
+    text = json.dumps(plain(value), ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # half a surrogate pair, or a terminal that knows few characters
+        text = json.dumps(plain(value))
+    print(text)
 
 
 def plain(value: Any) -> Any:

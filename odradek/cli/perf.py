@@ -8,7 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, Properties, new_app, settings
+from odradek.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    NO_NEW_TOPIC,
+    BootstrapServer,
+    Json,
+    Properties,
+    new_app,
+    settings,
+)
 from odradek.cli.output import print_json, print_table
 
 perf = new_app("Measure produce, consume and latency.")
@@ -118,7 +126,7 @@ def consume(
     from odradek.client.records import TopicPartition
     from odradek.protocol.errors import ErrorCode, KafkaError
 
-    config = {"auto.offset.reset": "earliest", "max.poll.records": "5000", **settings(property)}
+    config = {"auto.offset.reset": "earliest", "max.poll.records": "5000", **NO_NEW_TOPIC, **settings(property)}
     seen = size_bytes = 0
     with KafkaConsumer(config, bootstrap_servers=bootstrap_server) as consumer, progress(records) as done:
         partitions = consumer.partitions_for_topic(topic)
@@ -148,7 +156,7 @@ def latency(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """From send to poll, one record at a time, through partition 0."""
+    """Measure the time from send to poll, one record at a time, through partition 0."""
     from odradek.client.consumer.client import KafkaConsumer
     from odradek.client.producer.client import KafkaProducer
     from odradek.client.records import TopicPartition

@@ -71,7 +71,7 @@ def _prepare(bootstrap_server: str, topic: str, result_topic: str, replication_f
     with connect(bootstrap_server) as admin:
         if topic not in admin.list_topics():
             raise ClientError(f"there is no topic {topic} at {bootstrap_server}: create and fill it first")
-    if create_result_topic(bootstrap_server, result_topic, 1, replication_factor):
+    if create_result_topic(bootstrap_server, result_topic, replication_factor):
         note(f"created {result_topic}")
 
 

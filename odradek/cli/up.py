@@ -51,7 +51,7 @@ def up(
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=PORT_MAX, help="of broker 0, for metrics and journal; 7071 on the usual ports; 0: none"
+            min=0, max=PORT_MAX, help="of broker 0, for metrics and journal; else 7071, or a free one; 0: none"
         ),
     ] = None,
     detach: Annotated[
@@ -72,6 +72,8 @@ def up(
         raise typer.Exit(run_detached([one for one in sys.argv[1:] if one not in ("--detach", "-d")], data / "logs"))
     if port + brokers - 1 > PORT_MAX:
         raise typer.BadParameter(f"{brokers} brokers do not fit above it", param_hint="--port")
+    if metrics_port is not None and metrics_port + brokers - 1 > PORT_MAX:
+        raise typer.BadParameter(f"{brokers} brokers do not fit above it", param_hint="--metrics-port")
     plan = ClusterPlan(
         directory=data,
         brokers=brokers,
@@ -80,7 +82,7 @@ def up(
         zookeeper=zookeeper,
         overrides=settings(override, "--override"),
         secure=_secure_files(data, brokers) if secure else None,
-        metrics_port=_metrics_port(port, brokers, console) if metrics_port is None else metrics_port,
+        metrics_port=_metrics_port(port, brokers) if metrics_port is None else metrics_port,
         console_port=console_port if console else None,
     )
     if console:
@@ -116,22 +118,23 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
     return code or 0
 
 
-def _metrics_port(port: int, brokers: int, console: bool) -> int:
-    """Choose the first metrics port when none is given; 0 means no metrics.
+def _metrics_port(port: int, brokers: int) -> int:
+    """Choose the first metrics port when none is given: without one, no broker's journal can be asked why.
 
-    These are the usual ports of a cluster on the usual ports, if they are free; else none, or, for a console that wants
-    to read journals, some that are free.
+    These are the usual ports of a cluster on the usual ports, where they are free, else some that are and that the
+    brokers are not about to take.
     """
     from odradek.local.ports import PortInUse, check_port_free, free_port_range
 
-    try:
-        for number in range(brokers if port == USUAL_PORT else 0):
-            check_port_free(HOST, USUAL_METRICS_PORT + number, "metrics")
-    except PortInUse:
-        usual = 0
-    else:
-        usual = USUAL_METRICS_PORT if port == USUAL_PORT else 0
-    return usual or (free_port_range(brokers) if console else 0)
+    if port == USUAL_PORT:
+        with contextlib.suppress(PortInUse):
+            for number in range(brokers):
+                check_port_free(HOST, USUAL_METRICS_PORT + number, "metrics")
+            return USUAL_METRICS_PORT
+    first = free_port_range(brokers)
+    while abs(first - port) < brokers:
+        first = free_port_range(brokers)
+    return first
 
 
 def _secure_files(data: Path, brokers: int) -> "SecureFiles":
@@ -201,7 +204,7 @@ class _Up:
         return 0
 
     async def _start(self) -> Exception | None:
-        """Why the cluster did not start; None when it is ready."""
+        """Start the cluster; return why it did not start, or None when it is ready."""
         from odradek.local.cluster import ClusterFailure
         from odradek.local.java import NoZooKeeper
         from odradek.local.ports import PortInUse, check_port_free

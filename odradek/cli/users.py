@@ -39,6 +39,7 @@ def add(
     """Give a user a password, in place of one from before."""
     from odradek.security.scram import SALT_BYTES, encode_credential, new_credential
 
+    _check_name(name)
     password = _password(password_file)
     made = {
         one: encode_credential(new_credential(one, password, secrets.token_bytes(SALT_BYTES), iterations))
@@ -59,6 +60,7 @@ def delete(
     zk_tls_config_file: ZooKeeperFile = None,
 ) -> None:
     """Take a user's credentials away; other settings of the user stay."""
+    _check_name(name)
     gone = _mechanisms(mechanism)
 
     async def change(store: "Store") -> None:
@@ -71,7 +73,7 @@ def delete(
 def list_(
     zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER, zk_tls_config_file: ZooKeeperFile = None, json: Json = False
 ) -> None:
-    """Who may log in, and how."""
+    """List who may log in, and how."""
     found = with_store(zookeeper, zk_tls_config_file, _all)
     if json:
         print_json([{"user": user, "mechanisms": mechanisms} for user, mechanisms in found])
@@ -82,15 +84,11 @@ def list_(
 async def _all(store: "Store") -> list[tuple[str, list[str]]]:
     from odradek.security.scram import MECHANISMS
     from odradek.zk_schema.entity_settings import stored_settings
-    from odradek.zk_schema.store import NoNode
+    from odradek.zk_schema.store import children_if_any
     from odradek.zk_schema.znodes.configs import USERS, desanitize, entity_type_path
 
-    try:
-        names = sorted(await store.children(entity_type_path(USERS)))
-    except NoNode:
-        return []
     found = []
-    for name in names:
+    for name in await children_if_any(store, entity_type_path(USERS)):
         settings = await stored_settings(store, f"{USERS}/{name}")
         mechanisms = [one for one in MECHANISMS if one in settings]
         if mechanisms:
@@ -98,18 +96,27 @@ async def _all(store: "Store") -> list[tuple[str, list[str]]]:
     return found
 
 
+def _check_name(name: str) -> None:
+    if not name:
+        raise typer.BadParameter("a user has a name", param_hint="NAME")
+
+
 async def _change(store: "Store", name: str, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
-    from odradek.zk_schema.entity_settings import change_entity, stored_settings
+    from odradek.zk_schema.entity_settings import alter_entity
     from odradek.zk_schema.znodes.configs import USERS, sanitize
 
-    entity = f"{USERS}/{sanitize(name)}"
-    await change_entity(store, entity, change(await stored_settings(store, entity)))
+    await alter_entity(store, f"{USERS}/{sanitize(name)}", change)
 
 
 def _password(path: Path | None) -> str:
     """Read the password, but never from the command line, which everybody on the machine can read."""
     if path is not None:
-        text = path.read_text()
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise typer.BadParameter(
+                f"{path} is no text in UTF-8: {error.reason}", param_hint="--password-file"
+            ) from None
     elif PASSWORD_VARIABLE in os.environ:
         text = os.environ[PASSWORD_VARIABLE]
     elif sys.stdin.isatty():

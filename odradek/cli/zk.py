@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek.cli.options import Json, new_app
-from odradek.cli.output import print_json, print_table
+from odradek.cli.output import print_json, print_table, printable
 from odradek.cli.zookeeper import DEFAULT_ZOOKEEPER, ZooKeeper, ZooKeeperFile, with_store
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def ls(
             print_json(names)
             return
         for name in names:
-            print(name)
+            print(printable(name))
 
     with_store(zookeeper, zk_tls_config_file, read)
 
@@ -54,7 +54,9 @@ def get(
             print_json({"path": path, "data": decoded(data), "stat": _described(stat)})
             return
         content = decoded(data)
-        print(content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False))
+        text = content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False)
+        for line in text.split("\n"):
+            print(printable(line))
         print_table(("field", "value"), list(_described(stat).items()))
 
     with_store(zookeeper, zk_tls_config_file, read)

@@ -24,7 +24,7 @@ ZooKeeperFile = Annotated[
 ]
 DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
 TIMEOUT_MS = 10_000
-"""How long a server may keep silent: in connecting, and later."""
+"""Longest time that a server may keep silent: in connecting, and later."""
 
 
 def zookeeper_link(file: Path | None) -> "Link":

@@ -16,7 +16,7 @@ SAID = {
     ISOLATE: "was cut off from ZooKeeper: it lives, and hears no more who leads",
     REJOIN: "reaches ZooKeeper again",
 }
-"""For the time line."""
+"""Sentences for the time line."""
 
 
 class ActionRefusedError(Exception):

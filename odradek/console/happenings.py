@@ -36,7 +36,7 @@ class Happening:
     parts: list[str] = field(default_factory=list)
     """The titles of those that are one entry, the first PARTS_MAX of them."""
     keys: set[tuple[Any, ...]] = field(default_factory=set)
-    """What changed, to recognise it in another source. Stays in the server."""
+    """Keys of what changed, to recognise it in another source. They stay in the server."""
 
     def as_model(self, number: int) -> dict[str, Any]:
         """Return the entry as the page gets it."""

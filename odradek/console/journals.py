@@ -36,11 +36,11 @@ class Journals:
         self._locate, self._fetch = locate, fetch
         self._urls: dict[Node, str | None] = {}
         self._read: dict[int, int] = {}
-        """By broker: the number of the last entry read."""
+        """Number of the last entry read, by broker."""
         self._began_ms: dict[int, Any] = {}
-        """By broker: when its journal was begun, as it says."""
+        """Time when a broker's journal was begun, as it says, by broker."""
         self._skip: dict[int, int] = {}
-        """By broker: for how many readings it is left out."""
+        """Number of readings for which a broker is left out, by broker."""
         self.readable: list[int] = []
         """Brokers whose journal could be read the last time."""
 

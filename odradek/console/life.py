@@ -32,7 +32,7 @@ class ConsolePlan:
 
     bootstrap: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of its clients, by Kafka's names: TLS, SASL."""
+    """Settings of its clients, by Kafka's names: TLS, SASL."""
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     """0: a free one."""
@@ -69,7 +69,7 @@ class RunningConsole:
         self._console: Console
         self._brokers = brokers
         self.url = ""
-        """For a browser; the token is behind the `#`, which no browser sends to anybody."""
+        """Address for a browser; the token is behind the `#`, which no browser sends to anybody."""
 
     async def __aenter__(self) -> Self:
         return await self.start()

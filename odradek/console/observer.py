@@ -54,7 +54,8 @@ class Observer:
         self.version = 0
         """Grows with each change of `state`."""
         self.state = ""
-        """From version 1 on JSON: a `cluster_model`, why the cluster cannot be seen, whose journals are read."""
+        """State of the cluster, from version 1 on JSON: a `cluster_model`, why the cluster cannot be seen, whose
+        journals are read."""
         self._trouble = ""
         self._happened = 0
         self._facts: list[Any] = []

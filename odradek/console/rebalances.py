@@ -15,8 +15,8 @@ from odradek.client.aio.consumer import Consumer
 from odradek.client.records import ConsumerRecord, TopicPartition
 from odradek.console.reading import Reader
 from odradek.protocol.errors import KafkaError, MalformedMessage
+from odradek.protocol.topic_names import CONSUMER_OFFSETS
 
-TOPIC: Final = "__consumer_offsets"
 RECORDS_BACK: Final = 20_000
 """Records of the partition that are looked through when somebody begins to look."""
 GENERATIONS_MAX: Final = 200
@@ -28,7 +28,7 @@ class Rebalances:
     def __init__(self, reader: Reader, admin: Admin, group: str) -> None:
         self._reader, self._admin, self._group = reader, admin, group
         self._consumer: Consumer | None = None
-        self._where = TopicPartition(TOPIC, 0)
+        self._where = TopicPartition(CONSUMER_OFFSETS, 0)
         self._found: deque[dict[str, Any]] = deque(maxlen=GENERATIONS_MAX)
 
     async def read(self) -> dict[str, Any]:
@@ -50,8 +50,8 @@ class Rebalances:
                     self._take(record)
 
     async def _begin(self) -> None:
-        info = (await self._admin.describe_topics([TOPIC]))[0]
-        self._where = TopicPartition(TOPIC, partition_for(self._group, len(info.partitions)))
+        info = (await self._admin.describe_topics([CONSUMER_OFFSETS]))[0]
+        self._where = TopicPartition(CONSUMER_OFFSETS, partition_for(self._group, len(info.partitions)))
         begin = (await self._admin.list_offsets({self._where: OffsetSpec.EARLIEST}))[self._where]
         end = (await self._admin.list_offsets({self._where: OffsetSpec.LATEST}))[self._where]
         if begin is None or end is None:

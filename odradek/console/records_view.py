@@ -21,7 +21,7 @@ TEXT_SHARE: Final = 0.1
 """More control characters than this, and bytes are not taken for text."""
 
 
-def record_model(record: ConsumerRecord, form: str = AUTO, bytes_max: int = LIST_BYTES_MAX) -> Model:
+def record_model(record: ConsumerRecord, form: str = AUTO) -> Model:
     """Return a record for the page. Its names and values are whatever somebody wrote: the page shows them as text."""
     headers = list(record.headers or ())
     return {
@@ -29,9 +29,9 @@ def record_model(record: ConsumerRecord, form: str = AUTO, bytes_max: int = LIST
         "offset": record.offset,
         "at_ms": record.timestamp_ms,
         "appended": record.timestamp_type == 1,
-        "key": field_model(record.key, form, bytes_max),
-        "value": field_model(record.value, form, bytes_max),
-        "headers": [[name[:bytes_max], field_model(value, form, bytes_max)] for name, value in headers[:HEADERS_MAX]],
+        "key": field_model(record.key, form),
+        "value": field_model(record.value, form),
+        "headers": [[name[:LIST_BYTES_MAX], field_model(value, form)] for name, value in headers[:HEADERS_MAX]],
         "headers_left_out": max(0, len(headers) - HEADERS_MAX),
     }
 

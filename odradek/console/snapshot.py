@@ -10,7 +10,7 @@ from odradek.protocol.primitives import ZERO_UUID
 
 NO_BROKER = -1
 Model = dict[str, Any]
-"""What JSON can say."""
+"""Value that JSON can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Snapshot:
     cluster_id: str | None
     controller_id: int
     nodes: Mapping[int, Node]
-    """Those that are registered."""
+    """Nodes that are registered."""
     topics: Mapping[str, TopicInfo]
 
     def taken_with(self, before: "Snapshot | None") -> "Snapshot":
@@ -51,9 +51,9 @@ class BrokerProcess(NamedTuple):
     broker_id: int
     pid: int
     state: str
-    """For people."""
+    """State in words for people."""
     actions: Sequence[str]
-    """What can be done to it now."""
+    """Actions that can be done to it now."""
 
 
 def cluster_model(snapshot: Snapshot, processes: Iterable[BrokerProcess] = ()) -> Model:

@@ -1,4 +1,4 @@
-"""One page's stream of server-sent events: what has changed, as fast as the page takes it.
+"""Stream of server-sent events to one page: all changes, as fast as the page takes them.
 
 Nothing is queued: a page that is slow gets the newest state when it has taken the one before.
 """

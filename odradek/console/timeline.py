@@ -9,9 +9,9 @@ from odradek.console.happenings import OBSERVED, Happening, grouped
 HAPPENINGS_MAX: Final = 1_000
 KEYS_MAX: Final = 50_000
 PATIENCE_MS: Final = 2_500
-"""What was observed is held back for so long: a journal may tell it better."""
+"""Time for which an observation is held back: a journal may tell it better."""
 SAME_MS: Final = 20_000
-"""What a journal told so long before it was observed is the same thing, and not a repetition."""
+"""Span within which an observation is what a journal has told already, and not a repetition."""
 
 
 class Timeline:

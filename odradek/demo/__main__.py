@@ -36,7 +36,7 @@ FAILURES = (
     DemoFailure, FlightsMissing, Incomplete, PipelineFailed,
     ClientError, KafkaError, StoreError, CorruptBatch, OSError, RuntimeError,
 )  # fmt: skip
-"""What may go wrong with a cluster, as far as it can be said in a sentence."""
+"""Errors of a cluster that can be said in a sentence."""
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

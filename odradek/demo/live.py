@@ -18,7 +18,7 @@ from rich.text import Text
 from odradek.demo.cluster import MIN_INSYNC_REPLICAS, REPLICAS, TOPIC, ClusterState
 
 WIDTH = 100
-"""Of the picture, and of tables that go into a file."""
+"""Width of the picture in characters, and of tables that go into a file."""
 BAR_WIDTH = 40
 LINES_EVERY_SECONDS = 2.0
 BROKER_STYLES = ("cyan", "magenta", "yellow")
@@ -32,7 +32,7 @@ class Snapshot:
     cluster: ClusterState = field(default_factory=ClusterState)
     dead: frozenset[int] = frozenset()
     produced: int = 0
-    """How many there are to produce."""
+    """Number of records to produce."""
     acknowledged: int = 0
     rate: float = 0.0
     """Acknowledged records per second, just now."""

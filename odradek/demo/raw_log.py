@@ -20,7 +20,7 @@ def read_records(directory: Path) -> Iterator[tuple[int, bytes]]:
     files = OsFiles()
     for path in segments(directory):
         file = files.open(str(path))
-        for batch, content in iterate_valid(file, 0, file.size()):
+        for batch, content in iterate_valid(file, file.size()):
             if batch.is_control:
                 continue
             columns = decode_records(content)

@@ -64,9 +64,9 @@ class Share(NamedTuple):
     """Share that a reader has of the topic."""
 
     partitions: tuple[int, ...]
-    """Those that it owns."""
+    """Partitions that the reader owns."""
     records: int
-    """How many it has read so far, repeated ones too."""
+    """Number of records read so far, repeated ones too."""
 
 
 class Readers:
@@ -75,7 +75,7 @@ class Readers:
     def __init__(self, zookeeper: str, balanced: BalancedGroup, topic: str, group: str, directory: Path) -> None:
         """Have what they complain of written to `directory/logs/reader-N.log`."""
         self.reads: list[Read] = []
-        """In the order in which they were heard of."""
+        """Reads in the order in which they were heard of."""
         self.owners: dict[int, int] = {}
         """Partition → reader, at the last look."""
         self.read_by_partition: Counter[int] = Counter()

@@ -33,9 +33,9 @@ class Result:
     """Partitions whose replicas are not the same bytes."""
     longest_pauses_ms: dict[int, float]
     outage: Snapshot
-    """When the new leaders had just been elected."""
+    """The cluster when the new leaders had just been elected."""
     shares: Sequence[tuple[Share, Share]]
-    """Of each reader: when the broker was killed, and at the end."""
+    """Share of each reader when the broker was killed, and at the end."""
     airports: Mapping[str, Totals]
     """Counted from the flights themselves."""
     counted_by_spark: Mapping[str, Totals]

@@ -19,7 +19,7 @@ from odradek.demo.verdict import compare, compare_reads
 
 GROUP = "boards"
 DEADLINE_SECONDS = 120.0
-"""For each step; a cluster that hangs should not keep a person waiting for longer."""
+"""Limit of each step: a cluster that hangs should not keep a person waiting for longer."""
 TICK_SECONDS = 0.05
 RATE_WINDOW_TICKS = 20
 

@@ -16,7 +16,7 @@ from odradek.demo.entries import (
 
 E = TypeVar("E")
 Around = Mapping[int, tuple[float | None, float | None]]
-"""For each partition: the last acknowledgement before its election and the first one after it, ms since 1970."""
+"""Last acknowledgement before an election and first one after it, by partition, in ms since 1970."""
 
 
 @dataclass(frozen=True, slots=True)

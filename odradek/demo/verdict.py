@@ -25,9 +25,9 @@ class Findings:
     misplaced: int
     """Acknowledged, and in the log, but not at the offset that the acknowledgement named."""
     repeated: int
-    """In the log once more than they were sent."""
+    """Copies in the log beyond the first: each was sent once."""
     unknown: int
-    """In the log, and never sent."""
+    """Records in the log that were never sent."""
     out_of_order_by_partition: Mapping[int, int]
     """Behind a later record of the same producer in the same partition."""
 
@@ -112,13 +112,13 @@ class GroupFindings:
     different: int
     """Each counted once."""
     missed: int
-    """In the log, and read by nobody."""
+    """Records in the log that nobody has read."""
     altered: int
-    """In pieces whose content is not that of the log."""
+    """Records of reads whose content is not that of the log."""
     out_of_order_by_partition: Mapping[int, int]
-    """In pieces that did not begin where they should have."""
+    """Records, by partition, of reads that did not begin where they should have."""
     readers_by_partition: Mapping[int, Sequence[int]]
-    """Who has read each, in their order."""
+    """Readers of each partition, in their order."""
 
     @property
     def out_of_order(self) -> int:

@@ -92,6 +92,25 @@ def without_zookeeper(case: BrokerCase) -> Told | None:
     return Told(what, "its own journal says so", rule, (way,), session.at_ms, evidence=(session,))
 
 
+@row(
+    Weight.STOPPED,
+    "ZooKeeperClient; zookeeper.session.timeout.ms",
+    "start ZooKeeper again, or mend the network to it: the broker registers by itself",
+)
+def session_over(case: BrokerCase) -> Told | None:
+    """The broker's ZooKeeper session has ended and it could not begin another: it answers, and leads nothing."""
+    session = case.history.last("session", str(case.number))
+    if session is None or session.change != "expired" or not case.broker.answers:
+        return None
+    place = case.broker.settings.get("zookeeper.connect", "ZooKeeper")
+    away = case.history.last("session", str(case.number), "away")
+    since = "" if away is None else f"{place} does not answer it since {case.time(away.at_ms)}; "
+    because = f"{since}it led {session.entry['led']} partition(s) and leads none now"
+    way = WayOut(f"start ZooKeeper again, or mend the network to {place}; the broker registers by itself")
+    what = f"has no ZooKeeper session since {case.time(session.at_ms)}"
+    return Told(what, because, "", (way,), session.at_ms, evidence=(session,))
+
+
 @row(Weight.DEGRADED, "KIP-112; log.dirs", "mend the disk, start it again")
 def disk_failed(case: BrokerCase) -> Told | None:
     """A log directory of the broker is offline: its replicas in there are out of reach, the others go on."""
@@ -154,7 +173,9 @@ def throttle_left(case: BrokerCase) -> Told | None:
 def session_expired(case: BrokerCase) -> Told | None:
     """The broker lost its ZooKeeper session, led nothing for a while, and registered again."""
     expired = case.history.last("session", str(case.number), "expired")
-    if expired is None or not case.broker.registered or case.facts.now_ms - expired.at_ms > RECENT_MS:
+    if expired is None or expired is case.history.last("session", str(case.number)) or not case.broker.registered:
+        return None
+    if case.facts.now_ms - expired.at_ms > RECENT_MS:
         return None
     back = [
         one

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from odradek.client.records import TopicPartition
-from odradek.diagnosis.facts import NO_LEADER, BrokerFacts, Facts, GroupFacts, PartitionFacts, TopicFacts
+from odradek.diagnosis.facts import BrokerFacts, Facts, GroupFacts, PartitionFacts, TopicFacts
 from odradek.diagnosis.history import History, Noted, clock, end_of
 from odradek.diagnosis.situation import Table, WayOut
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Case:
         return "; ".join(end_of(self.history, broker).told(self.facts.now_ms) for broker in brokers)
 
     def unknown_before(self, moment_ms: int | None) -> str:
-        """Why what set something off cannot be known; empty where it can."""
+        """Return why the cause of a change cannot be known; empty where it can."""
         if not self.facts.journals:
             return "what set it off is not known: no broker has a journal that could be read"
         if moment_ms is not None and not self.history.reaches(moment_ms):
@@ -80,6 +81,21 @@ class PartitionCase(Case):
         """Replicas that are not in sync though broker and disk are there, but for those that are being added."""
         away = {*self.dead, *self.diskless, *self.partition.adding}
         return [one for one in self.outside if one not in away]
+
+    def full_disk(self, broker: int) -> str:
+        """Tell how little room there is for a replica when its volume cannot take one batch more, of max.message.bytes
+        or 1 MB, whichever is less; else empty."""
+        path, holder = self.partition.directories.get(broker), self.facts.brokers.get(broker)
+        batch_bytes = min(int(self.topic.settings.get("max.message.bytes", BATCH_BYTES_MAX)), BATCH_BYTES_MAX)
+        for one in () if holder is None else holder.directories:
+            if one.path == path and one.online and one.total_bytes > 0 and one.usable_bytes < batch_bytes:
+                return f"{path} of broker {broker} has {size(one.usable_bytes)} of {size(one.total_bytes)} free"
+        return ""
+
+    @cached_property
+    def outside_full(self) -> dict[int, str]:
+        """Replicas that are not in sync and have no room on their disk, with how little it is."""
+        return {one: full for one in self.outside_alive if (full := self.full_disk(one))}
 
     @property
     def is_led(self) -> bool:
@@ -135,11 +151,18 @@ class PartitionCase(Case):
 
 
 UNLIMITED = (1 << 63) - 1
+BATCH_BYTES_MAX = 1_048_588
+"""Kafka's default of max.message.bytes."""
 
 
 def names_replica(setting: str, partition: int, broker: int) -> bool:
     """Tell whether `leader.replication.throttled.replicas` or its twin names a replica: `*`, or `0:1,0:2`."""
     return setting == "*" or f"{partition}:{broker}" in {one.strip() for one in setting.split(",")}
+
+
+def keep_less(case: PartitionCase) -> str:
+    """Return the words of a command that has a topic's old segments deleted."""
+    return f"configs alter --topic {case.partition.topic} --set retention.ms=…"
 
 
 def size(count: int) -> str:
@@ -160,6 +183,19 @@ def duration(milliseconds: float) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def typed(name: str) -> str:
+    """Return a name, which may hold anything, so that a shell takes it and a terminal only shows it."""
+    if name.isprintable():
+        return shlex.quote(name)
+    return "$'" + "".join(map(_in_ansi_quotes, name)) + "'"
+
+
+def _in_ansi_quotes(one: str) -> str:
+    if one in "\\'":
+        return "\\" + one
+    return one if one.isprintable() else f"\\U{ord(one):08x}"
 
 
 @dataclass(frozen=True)
@@ -200,8 +236,8 @@ class GroupCase(Case):
 
     @property
     def typed(self) -> str:
-        """The group's name as a shell takes it: a name may hold anything."""
-        return shlex.quote(self.group.group_id)
+        """The group's name as a shell takes it."""
+        return typed(self.group.group_id)
 
     @cached_property
     def assigned(self) -> dict[TopicPartition, str]:

@@ -1,8 +1,8 @@
 """Situations of the cluster as a whole: its controller, and how leaders are spread."""
 
 from odradek.diagnosis.cases import CLUSTER, ClusterCase
-from odradek.diagnosis.facts import NO_LEADER
 from odradek.diagnosis.situation import Told, WayOut, Weight
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
 row = CLUSTER.row
 
@@ -15,12 +15,16 @@ def no_controller(case: ClusterCase) -> Told | None:
     if case.facts.controller is None or case.facts.controller != NO_LEADER:
         return None
     alive = [one for one, broker in case.facts.brokers.items() if broker.registered]
-    because = (
-        "no broker is registered"
-        if not alive
-        else "/controller is not there, though brokers are: it goes with its owner's session, the next stands at once"
-    )
-    way = WayOut("see that brokers reach ZooKeeper; the first that does stands for it")
+    if case.facts.zookeeper_silent:
+        because = "no broker tells clients of one, and ZooKeeper, which has its name, does not answer from here either"
+        way = WayOut("start ZooKeeper again, or mend the network to it; a controller then stands at once")
+    else:
+        because = (
+            "/controller is not there, though brokers are: it goes with its owner's session, the next stands at once"
+            if alive
+            else "no broker is registered"
+        )
+        way = WayOut("see that brokers reach ZooKeeper; the first that does stands for it")
     return Told("has no controller", because, "", (way,))
 
 

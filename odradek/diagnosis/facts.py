@@ -6,9 +6,6 @@ from typing import Any
 
 from odradek.client.records import TopicPartition
 
-NO_LEADER = -1
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
 
@@ -28,7 +25,7 @@ class BrokerFacts:
 
     broker_id: int
     registered: bool = True
-    """In ZooKeeper; where that cannot be read, in what the brokers tell clients."""
+    """True when ZooKeeper has its registration; where that cannot be read, when the brokers tell clients of it."""
     address: str = ""
     registered_ms: int | None = None
     epoch: int | None = None
@@ -51,7 +48,8 @@ class OpenTransaction:
     """None: no coordinator that was asked knows of it."""
     timeout_ms: int | None = None
     state: str | None = None
-    """As its coordinator has it: Ongoing, PrepareCommit, …; empty where none does; None: not all could be asked."""
+    """State as its coordinator has it: Ongoing, PrepareCommit, …; empty where none does; None: not all could be
+    asked."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class PartitionFacts:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     changed_ms: int | None = None
-    """When ZooKeeper's state of it was last written."""
+    """Time of the last write of its state in ZooKeeper, in ms since 1970."""
     partition_epoch: int | None = None
     recovering: bool = False
     start_offset: int | None = None
@@ -76,6 +74,8 @@ class PartitionFacts:
     last_stable_offset: int | None = None
     sizes: Mapping[int, int] = field(default_factory=dict)
     """Bytes of each replica, by broker."""
+    directories: Mapping[int, str] = field(default_factory=dict)
+    """The log directory of each replica, by broker."""
     transactions: tuple[OpenTransaction, ...] = ()
 
     @property
@@ -153,6 +153,8 @@ class Facts:
     journals: Mapping[int, JournalFacts] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     """Sentences about what could not be learned, and why."""
+    zookeeper_silent: bool = False
+    """ZooKeeper was asked and could not be read."""
     broker_files: Mapping[int, str] = field(default_factory=dict)
     """Properties files of brokers that `odradek up` has written here."""
 

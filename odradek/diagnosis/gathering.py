@@ -1,7 +1,6 @@
 """Gathering facts: brokers are asked by Kafka's APIs, ZooKeeper is read, journals come from whoever keeps one.
 
-Every question has its own time and may fail: what it would have told is then unknown, and the facts say so. A broker
-that does not answer costs one question, no more.
+A broker that does not answer costs one question, no more.
 """
 
 import asyncio
@@ -18,9 +17,6 @@ from odradek.client.errors import BrokerUnreachable, ClientTimeout
 from odradek.client.metadata import PartitionInfo, TopicInfo
 from odradek.client.records import OffsetAndTimestamp, TopicPartition
 from odradek.diagnosis.facts import (
-    CONSUMER_OFFSETS,
-    NO_LEADER,
-    TRANSACTION_STATE,
     BrokerFacts,
     DirectoryFacts,
     Facts,
@@ -31,20 +27,16 @@ from odradek.diagnosis.facts import (
     PartitionFacts,
     TopicFacts,
 )
+from odradek.diagnosis.questions import Questions
 from odradek.diagnosis.zookeeper import SeenInZooKeeper, look, look_at_topics
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.fetch import READ_COMMITTED, READ_UNCOMMITTED
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.zk_schema.store import Store, StoreError
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
-K = TypeVar("K")
-S = TypeVar("S")
 T = TypeVar("T")
-
-ANSWER_S = 5.0
-"""So long one question may take."""
-REFUSALS_MAX = 5
-"""So many bad subjects of a question are looked for; more of them are refused together with good ones."""
-EARLIEST, LATEST = -2, -1
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ ReadJournal = Callable[[BrokerFacts], Awaitable[JournalFacts | str]]
 
 
 class Gathering:
-    """A round of questions: make one, `gather` once."""
+    """A round of gathering: make one, `gather` once."""
 
     def __init__(
         self, admin: Admin, store: Store | None, read_journal: ReadJournal, now_ms: int, bootstrap: str
@@ -76,7 +68,8 @@ class Gathering:
         """`store`: a started one, or None where ZooKeeper cannot be read."""
         self._admin, self._store, self._read_journal = admin, store, read_journal
         self._now_ms, self._bootstrap = now_ms, bootstrap
-        self._unknown: list[str] = []
+        self._questions = Questions()
+        self._zookeeper_silent = False
 
     async def gather(
         self,
@@ -89,11 +82,12 @@ class Gathering:
         Raises KafkaError when no broker answers at all.
         """
         if no_zookeeper:
-            self._unknown.append(no_zookeeper)
+            self._zookeeper_silent = True
+            self._questions.unknown.append(no_zookeeper)
         cluster = await self._admin.describe_cluster()
         addresses = {node.node_id: f"{node.host}:{node.port}" for node in cluster.nodes}
         infos = {info.name: info for info in await self._admin.describe_topics()}
-        listed = await self._ask("groups", self._admin.list_groups(), [])
+        listed = await self._questions.ask("groups", self._admin.list_groups(), [])
         seen = await self._zookeeper(lambda store: look(store))
         names = Names(
             frozenset(infos) | (frozenset() if seen is None else frozenset(seen.deleting)),
@@ -107,7 +101,7 @@ class Gathering:
             untold = seen.topics - names.topics  # brokers do not know them yet, or cannot read them
             looked_at = wanted | (untold if chosen.topics is None else untold.intersection(chosen.topics))
             await self._zookeeper(partial(look_at_topics, names=looked_at, seen=seen))
-        reassigning = await self._ask("reassignments", self._admin.list_partition_reassignments(), [])
+        reassigning = await self._questions.ask("reassignments", self._admin.list_partition_reassignments(), [])
         brokers = await self._brokers(addresses, names.brokers, seen)
         topics = await self._topics(wanted, infos, seen, reassigning, brokers)
         return Facts(
@@ -120,45 +114,10 @@ class Gathering:
             topics=topics,
             groups=groups,
             journals=await self._journals(brokers),
-            unknown=tuple(dict.fromkeys([*self._unknown, *([] if seen is None else seen.unreadable)])),
+            zookeeper_silent=self._zookeeper_silent,
+            unknown=tuple(dict.fromkeys([*self._questions.unknown, *([] if seen is None else seen.unreadable)])),
             broker_files=broker_files or {},
         )
-
-    async def _ask(self, what: str, question: Awaitable[T], otherwise: T) -> T:
-        """Return the answer if it comes within ANSWER_S seconds; else `otherwise`, with a note of what is unknown."""
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                return await question
-        except TimeoutError:
-            self._unknown.append(f"{what}: no answer within {ANSWER_S:g} s")
-        except (KafkaError, OSError) as error:
-            self._unknown.append(f"{what}: {error}")
-        return otherwise
-
-    async def _ask_of_all(
-        self, what: str, subjects: list[S], question: Callable[[list[S]], Awaitable[dict[K, T]]]
-    ) -> dict[K, T]:
-        """Ask about all subjects at once; where that is refused about each half, so that a bad one hides no other."""
-
-        async def answer_or_none() -> dict[K, T] | None:
-            try:
-                return await question(subjects)
-            except (OSError, ClientTimeout):
-                raise
-            except KafkaError:
-                refused = sum(one.startswith(f"{what}: ") for one in self._unknown)
-                if len(subjects) == 1 or refused >= REFUSALS_MAX:
-                    raise
-                return None
-
-        if not subjects:
-            return {}
-        found = await self._ask(what, answer_or_none(), {})
-        if found is not None:
-            return found
-        half = len(subjects) // 2
-        found = await self._ask_of_all(what, subjects[:half], question)
-        return found | await self._ask_of_all(what, subjects[half:], question)
 
     # -- ZooKeeper and brokers ---------------------------------------------------------------------------------------
 
@@ -167,10 +126,11 @@ class Gathering:
         if self._store is None:
             return None
         try:
-            async with asyncio.timeout(ANSWER_S * 2):
+            async with asyncio.timeout(self._questions.answer_s * 2):
                 return await read(self._store)
         except (TimeoutError, StoreError) as error:
-            self._unknown.append(f"what ZooKeeper holds: {error or 'no answer'}")
+            self._zookeeper_silent = True
+            self._questions.unknown.append(f"what ZooKeeper holds: {error or 'no answer'}")
         return None
 
     @staticmethod
@@ -201,12 +161,12 @@ class Gathering:
     async def _broker(self, broker_id: int, address: str) -> BrokerFacts:
         resource = ConfigResource("BROKER", str(broker_id))
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(self._questions.answer_s):
                 entries = (await self._admin.describe_configs([resource]))[resource]
         except (TimeoutError, BrokerUnreachable, ClientTimeout):
             return BrokerFacts(broker_id, address=address, answers=False)
         except KafkaError as error:
-            self._unknown.append(f"the settings of broker {broker_id}: {error}")
+            self._questions.unknown.append(f"the settings of broker {broker_id}: {error}")
             return BrokerFacts(broker_id, address=address, answers=True)
         settings = {one.name: one.value for one in entries if one.value is not None}
         return BrokerFacts(broker_id, address=address, answers=True, settings=settings)
@@ -222,10 +182,10 @@ class Gathering:
             else:
                 refusals[answer].append(str(broker.broker_id))
         for refusal, whose in refusals.items():
-            self._unknown.append(f"what happened on broker {', '.join(whose)}: {refusal}")
+            self._questions.unknown.append(f"what happened on broker {', '.join(whose)}: {refusal}")
         for broker in brokers.values():
             if broker.registered and not broker.answers:
-                self._unknown.append(f"what happened on broker {broker.broker_id}: it does not answer")
+                self._questions.unknown.append(f"what happened on broker {broker.broker_id}: it does not answer")
         return journals
 
     # -- topics ------------------------------------------------------------------------------------------------------
@@ -268,7 +228,7 @@ class Gathering:
 
     async def _topic_settings(self, topics: list[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource("TOPIC", topic) for topic in topics]
-        found = await self._ask_of_all("the settings of topics", resources, self._admin.describe_configs)
+        found = await self._questions.ask_of_all("the settings of topics", resources, self._admin.describe_configs)
         return {
             resource.name: {one.name: one.value for one in entries if one.value is not None}
             for resource, entries in found.items()
@@ -277,11 +237,11 @@ class Gathering:
     async def _directories(
         self, partitions: dict[TopicPartition, PartitionFacts], brokers: dict[int, BrokerFacts]
     ) -> None:
-        """Sizes of replicas, and which directories are offline."""
+        """Fill in directories with their room, which of them are offline, and the replicas in them."""
         asked = [broker for broker in brokers.values() if broker.answers]
         answers = await asyncio.gather(
             *(
-                self._ask(
+                self._questions.ask(
                     f"the log directories of broker {broker.broker_id}",
                     self._admin.describe_log_directories(broker.broker_id),
                     [],
@@ -290,6 +250,7 @@ class Gathering:
             )
         )
         sizes: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
+        homes: dict[TopicPartition, dict[int, str]] = defaultdict(dict)
         for broker, directories in zip(asked, answers, strict=True):
             told = tuple(DirectoryFacts(one.path, one.online, one.total_bytes, one.usable_bytes) for one in directories)
             brokers[broker.broker_id] = replace(broker, directories=told)
@@ -297,9 +258,10 @@ class Gathering:
                 for one in directory.replicas:
                     if not one.is_future:
                         sizes[one.topic_partition][broker.broker_id] = one.size_bytes
+                        homes[one.topic_partition][broker.broker_id] = directory.path
         for at, found in sizes.items():
             if at in partitions:
-                partitions[at] = replace(partitions[at], sizes=found)
+                partitions[at] = replace(partitions[at], sizes=found, directories=homes[at])
 
     async def _offsets(
         self, partitions: dict[TopicPartition, PartitionFacts], brokers: Mapping[int, BrokerFacts]
@@ -312,9 +274,13 @@ class Gathering:
         ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
             return await self._admin.list_offsets(dict.fromkeys(some, time), isolation)
 
-        questions = ((EARLIEST, READ_UNCOMMITTED), (LATEST, READ_UNCOMMITTED), (LATEST, READ_COMMITTED))
+        questions = (
+            (EARLIEST_TIMESTAMP, READ_UNCOMMITTED),
+            (LATEST_TIMESTAMP, READ_UNCOMMITTED),
+            (LATEST_TIMESTAMP, READ_COMMITTED),
+        )
         starts, ends, stables = [
-            await self._ask_of_all(
+            await self._questions.ask_of_all(
                 "where logs begin and end",
                 led,
                 partial(located, time, isolation),
@@ -338,8 +304,8 @@ class Gathering:
         held = [at for at, one in partitions.items() if (one.last_stable_offset or 0) < (one.high_watermark or 0)]
         if not held:
             return
-        producers = await self._ask("the producers of partitions", self._admin.describe_producers(held), {})
-        listed = await self._ask("transactions", self._admin.list_transactions(), None)
+        producers = await self._questions.ask("the producers of partitions", self._admin.describe_producers(held), {})
+        listed = await self._questions.ask("transactions", self._admin.list_transactions(), None)
         unlisted = "" if complete and listed is not None else None
         by_producer = {one.producer_id: one.transactional_id for some in (listed or {}).values() for one in some}
         for at, known in producers.items():
@@ -359,7 +325,7 @@ class Gathering:
     async def _coordinated(self, at: TopicPartition, one: OpenTransaction, transactional_id: str) -> OpenTransaction:
         """Add what a transaction's coordinator says of it; the state only if that knows of this partition."""
         question = self._admin.describe_transactions([transactional_id])
-        described = (await self._ask(f"transaction {transactional_id}", question, {})).get(transactional_id)
+        described = (await self._questions.ask(f"transaction {transactional_id}", question, {})).get(transactional_id)
         if described is None:
             return replace(one, transactional_id=transactional_id)
         known = at in described.topic_partitions and described.producer_id == one.producer_id
@@ -385,14 +351,15 @@ class Gathering:
         if offsets.partitions[home.partition].leader < 0:
             return GroupFacts(name, refusal=f"{home} has no leader", home=home)
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(self._questions.answer_s):
                 description = (await self._admin.describe_groups([name]))[0]
                 committed = await self._admin.list_group_offsets(name)
         except TimeoutError:
-            return GroupFacts(name, refusal=f"its coordinator did not answer within {ANSWER_S:g} s", home=home)
+            refusal = f"its coordinator did not answer within {self._questions.answer_s:g} s"
+            return GroupFacts(name, refusal=refusal, home=home)
         except KafkaError as error:
             if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                self._unknown.append(f"group {name}: you may not see it (Describe on the group is missing)")
+                self._questions.unknown.append(f"group {name}: you may not see it (Describe on the group is missing)")
                 return GroupFacts(name)
             return GroupFacts(name, refusal=str(error), home=home)
         except OSError as error:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from odradek.diagnosis.facts import JournalFacts
 
 OFFLINE_REPLICA: Final = "OfflineReplica "
-"""How the rule begins by which a replica leaves its ISR with its broker, whose number follows."""
+"""Beginning of the rule by which a replica leaves its ISR with its broker, whose number follows."""
 
 
 class Noted(NamedTuple):
@@ -125,6 +125,10 @@ def end_of(history: History, broker: int) -> BrokerEnd:
 
 
 def clock(moment_ms: int, now_ms: int) -> str:
-    """Local time: `12:03:07`; with the day where that is not today."""
-    moment, now = (datetime.fromtimestamp(one / 1000) for one in (moment_ms, now_ms))
+    """Local time: `12:03:07`; with the day where that is not today. The number itself for what no calendar has: records
+    have the times that their producers give them, in nanoseconds perhaps."""
+    try:
+        moment, now = (datetime.fromtimestamp(one / 1000) for one in (moment_ms, now_ms))
+    except (OverflowError, ValueError, OSError):
+        return f"{moment_ms} ms"
     return moment.strftime("%H:%M:%S" if moment.date() == now.date() else "%Y-%m-%d %H:%M:%S")

@@ -1,10 +1,10 @@
 """Situations of a partition's leader: there is none, it is not the preferred one, it was elected at a price."""
 
 from odradek.broker.metrics.sentences import braces, rule_in_words
-from odradek.diagnosis.cases import PARTITION, PartitionCase
-from odradek.diagnosis.facts import NO_LEADER
+from odradek.diagnosis.cases import PARTITION, PartitionCase, keep_less
 from odradek.diagnosis.history import Noted
 from odradek.diagnosis.situation import Told, WayOut, Weight, numbers
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
 row = PARTITION.row
 
@@ -58,6 +58,40 @@ def nobody_elects(case: PartitionCase) -> Told | None:
         way = case.way("it takes milliseconds once the dead broker's session has ended; look again", f"why {case.name}")
     rule = f"broker {numbers(ready)} is in sync and could lead it"
     return Told(f"{leader}{case.since}", because, rule, (way,), case.since_ms)
+
+
+@row(
+    Weight.STOPPED,
+    "log.dirs; KAFKA_STORAGE_ERROR",
+    "`odradek configs alter --topic T --set retention.ms=…`; or free room on the disk",
+)
+def leader_disk_full(case: PartitionCase) -> Told | None:
+    """The disk of the partition's leader has no room for another batch of max.message.bytes, 1 MB at most."""
+    leader = case.partition.leader
+    full = case.full_disk(leader)
+    if not case.is_led or not full or case.topic.deleting:
+        return None
+    ways = [WayOut("free room there"), case.way("keep less", keep_less(case))]
+    roomy = [one for one in case.partition.isr if one != leader and not case.full_disk(one)]
+    if roomy:
+        order = ",".join(map(str, [*roomy, *(one for one in case.partition.replicas if one not in roomy)]))
+        ways.append(case.way(f"put broker {roomy[0]} first", f"reassign start {case.name}={order}"))
+        ways.append(case.way("and when that is done, have it elected", f"elect-leaders {case.name}"))
+    rule = "producers get KAFKA_STORAGE_ERROR, and try again, until it has room"
+    return Told("has no room for a batch", full, rule, tuple(ways))
+
+
+@row(Weight.STOPPED, "zookeeper.session.timeout.ms; NOT_LEADER_OR_FOLLOWER", "see that brokers reach ZooKeeper")
+def leader_without_session(case: PartitionCase) -> Told | None:
+    """The broker that clients are told to be the leader has lost its ZooKeeper session: it leads nothing."""
+    leader = case.partition.leader
+    session = case.history.last("session", str(leader))
+    if session is None or session.change != "expired" or not case.is_led or case.topic.deleting:
+        return None
+    because = f"broker {leader} lost its ZooKeeper session at {case.time(session.at_ms)} and has begun no other"
+    rule = "who has no session may not lead: it refuses with NOT_LEADER_OR_FOLLOWER"
+    way = case.way("see why ZooKeeper does not answer", f"why {leader}")
+    return Told("is led by nobody", because, rule, (way,), session.at_ms, evidence=(session,))
 
 
 def _could_lead(case: PartitionCase, broker: int) -> bool:

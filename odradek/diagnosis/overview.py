@@ -32,7 +32,7 @@ class Look:
     partitions: tuple[PartitionInfo, ...]
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     bytes: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    """In and out since each broker began, by broker; of those that tell."""
+    """Bytes in and out since each broker began, by broker; only of brokers that tell."""
     groups: tuple[GroupLook, ...] = ()
     unanswered: tuple[str, ...] = ()
     """Questions that were asked in vain."""

@@ -1,7 +1,7 @@
 """Situations of a partition's replicas: which are in sync, and why others are not; moves and deletion."""
 
 from odradek.broker.metrics.sentences import braces, rule_in_words
-from odradek.diagnosis.cases import PARTITION, PartitionCase, duration
+from odradek.diagnosis.cases import PARTITION, PartitionCase, duration, keep_less
 from odradek.diagnosis.history import Noted
 from odradek.diagnosis.situation import Told, WayOut, Weight, numbers
 
@@ -21,6 +21,7 @@ def under_min_isr(case: PartitionCase) -> Told | None:
     setting = case.topic.settings.get("min.insync.replicas")
     rule = f"min.insync.replicas={setting}, so acks=all is refused with NOT_ENOUGH_REPLICAS"
     ways = [case.start(one) for one in case.dead] or [WayOut(f"have broker {numbers(case.outside)} catch up")]
+    ways += dict.fromkeys(_lift(case, held) for one in case.outside if (held := case.throttle(one)))
     if in_sync == case.min_isr - 1 or in_sync:
         lower = f"configs alter --topic {case.partition.topic} --set min.insync.replicas={in_sync}"
         ways.append(case.way("take fewer copies for enough", lower))
@@ -30,10 +31,20 @@ def under_min_isr(case: PartitionCase) -> Told | None:
     )  # fmt: skip
 
 
+def _lift(case: PartitionCase, throttle: str, words: str = "lift the throttle") -> WayOut:
+    """Return the way out of a throttle, as `PartitionCase.throttle` names it."""
+    setting, whose = throttle.partition("=")[0], throttle.rpartition(" ")[2]
+    return case.way(words, f"configs alter --broker {whose} --delete {setting}")
+
+
 def _in_sync(case: PartitionCase) -> str:
     missing = [case.gone(case.dead)] if case.dead else []
     missing += [f"the log directory of it on broker {one} is offline" for one in case.diskless]
-    missing += [f"broker {one} is behind" for one in case.outside_alive]
+    missing += list(case.outside_full.values())
+    copying = [one for one in case.outside if one not in {*case.dead, *case.diskless, *case.outside_full}]
+    for one in copying:
+        throttle = case.throttle(one)
+        missing.append(f"broker {one} is behind" + (f", held back by {throttle}" if throttle else ""))
     return "; ".join(
         [f"only {braces(sorted(case.partition.isr))} of {braces(case.partition.replicas)} are in sync", *missing]
     )
@@ -72,6 +83,16 @@ def follower_disk_failed(case: PartitionCase) -> Told | None:
     return Told(_under_replicated(case), because, "", (way,), case.since_ms, evidence=tuple(noted[-1:]))
 
 
+@row(Weight.DEGRADED, "log.dirs; ENOSPC", "free room on it; or `odradek reassign start T-P=…` to other brokers")
+def follower_disk_full(case: PartitionCase) -> Told | None:
+    """A replica cannot copy what its leader has: its disk is full."""
+    if not case.is_led or not case.outside_full:
+        return None
+    ways = (WayOut("free room there"), case.way("keep less", keep_less(case)))
+    rule = "it goes on by itself when there is room"
+    return Told(_under_replicated(case), "; ".join(case.outside_full.values()), rule, ways, case.since_ms)
+
+
 @row(
     Weight.DEGRADED,
     "follower.replication.throttled.rate; KIP-73",
@@ -79,7 +100,8 @@ def follower_disk_failed(case: PartitionCase) -> Told | None:
 )
 def follower_throttled(case: PartitionCase) -> Told | None:
     """A replica is behind because a throttle lets it copy only so many bytes a second."""
-    throttled = {one: rule for one in case.outside_alive if (rule := case.throttle(one))}
+    held_back = [one for one in case.outside_alive if one not in case.outside_full]
+    throttled = {one: rule for one in held_back if (rule := case.throttle(one))}
     if not case.is_led or not throttled:
         return None
     broker, rule = next(iter(throttled.items()))
@@ -87,10 +109,10 @@ def follower_throttled(case: PartitionCase) -> Told | None:
     limited = int(rule.partition("=")[2].split(" ")[0]) or 1
     missing = case.partition.sizes.get(case.partition.leader, 0) - case.partition.sizes.get(broker, 0)
     eta = f", some {duration(1000 * missing / limited)} to go" if held and missing > 0 else ""
-    setting, whose = rule.partition("=")[0], rule.rpartition(" ")[2]
-    lift = f"configs alter --broker {whose} --delete {setting}"
     because = f"broker {broker} may copy only so fast" + (f": {held}{eta}" if held else "")
-    return Told(_under_replicated(case), because, rule, (case.way("wait, or lift the throttle", lift),), case.since_ms)
+    return Told(
+        _under_replicated(case), because, rule, (_lift(case, rule, "wait, or lift the throttle"),), case.since_ms
+    )
 
 
 @row(
@@ -101,7 +123,7 @@ def follower_throttled(case: PartitionCase) -> Told | None:
 def follower_behind(case: PartitionCase) -> Told | None:
     """A replica lives and is not in sync: it does not ask, cannot reach the leader, copies too slowly, or came back a
     moment ago."""
-    behind = [one for one in case.outside_alive if not case.throttle(one)]
+    behind = [one for one in case.outside_alive if not case.throttle(one) and one not in case.outside_full]
     if not case.is_led or not behind:
         return None
     broker = behind[0]
@@ -147,7 +169,8 @@ def _under_replicated(case: PartitionCase) -> str:
 
 @row(Weight.UNEVEN, "min.insync.replicas", "have the missing broker back before anything else is stopped")
 def at_min_isr(case: PartitionCase) -> Told | None:
-    """As many replicas are in sync as acks=all asks for, and fewer than there are: the next failure stops producers."""
+    """No more replicas are in sync than acks=all asks for, and fewer than there are: the next failure stops
+    producers."""
     isr, replicas = case.partition.isr, case.partition.replicas
     if not case.is_led or len(isr) != case.min_isr or len(isr) == len(replicas):
         return None

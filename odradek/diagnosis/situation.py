@@ -23,9 +23,9 @@ class Weight(IntEnum):
     UNEVEN = 1
     """Everything works; it could work better."""
     DEGRADED = 2
-    """It works, with less to fall back on, or late."""
+    """The cluster works, with less to fall back on, or late."""
     STOPPED = 3
-    """Somebody cannot read or write."""
+    """A client cannot read or write."""
     LOST = 4
     """Records that were acknowledged are gone, or would be by the next step."""
 
@@ -85,7 +85,7 @@ class Situation(Generic[C]):
     weight: Weight
     sign: str
     source: str
-    """Where the rule stands: a setting, a class of Kafka's, a KIP."""
+    """Source of the rule: a setting, a class of Kafka's, a KIP."""
     way_out: str
     """The thing to do, in general; a finding says it with names and numbers."""
     look: Callable[[C], Told | None]

@@ -127,9 +127,12 @@ async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
             told = json.loads(await get_page(host, port, "/journal"))
     except (OSError, TimeoutError, ValueError) as error:
         return f"its journal at {host}:{port} cannot be read from here ({error or 'no answer'})"
-    entries: tuple[Mapping[str, Any], ...] = tuple(told["entries"])
-    began_ms = told.get("began_ms", entries[0]["at_ms"] if entries else 0)
-    return JournalFacts(broker.broker_id, began_ms, told["forgotten"], entries)
+    try:
+        entries: tuple[Mapping[str, Any], ...] = tuple(told["entries"])
+        began_ms = told.get("began_ms", entries[0]["at_ms"] if entries else 0)
+        return JournalFacts(broker.broker_id, began_ms, told["forgotten"], entries)
+    except (KeyError, TypeError, AttributeError):
+        return f"what answers at {host}:{port} is no journal"
 
 
 async def get_page(host: str, port: int, path: str) -> bytes:

@@ -15,10 +15,10 @@ from odradek.client.admin.values import ConfigResource
 from odradek.client.records import TopicPartition
 from odradek.diagnosis.overview import IN_ZOOKEEPER, GroupLook, Look
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 
 T = TypeVar("T")
 
-LATEST = -1
 ANSWER_S = 3.0
 GROUPS_MAX = 50
 """So many groups are looked at, in order of name."""
@@ -35,7 +35,7 @@ class Watcher:
         """`get(host, port, path)` asks for a page over HTTP. Raises OSError, ValueError."""
         self._admin, self._now_s, self._get = admin, now_s, get
         self._metrics: dict[int, tuple[str, int] | None] = {}
-        """Where brokers tell metrics; None: nowhere."""
+        """Addresses where brokers tell metrics; None: nowhere."""
         self._unanswered: list[str] = []
 
     async def look(self) -> Look:
@@ -48,7 +48,9 @@ class Watcher:
         led = [TopicPartition(one.topic, one.partition) for one in partitions if one.leader in addresses]
         at_s = self._now_s()
         found = (
-            await self._ask("where logs end", self._admin.list_offsets(dict.fromkeys(led, LATEST)), {}) if led else {}
+            await self._ask("where logs end", self._admin.list_offsets(dict.fromkeys(led, LATEST_TIMESTAMP)), {})
+            if led
+            else {}
         )
         ends = {at: one.offset for at, one in found.items() if one is not None}
         return Look(

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from odradek.zk_schema.store import NoNode, Stat, Store
+from odradek.zk_schema.store import NoNode, Stat, Store, children_if_any
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
-from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_path
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_ids, broker_path
 from odradek.zk_schema.znodes.controller import (
     CONTROLLER_EPOCH_PATH,
     CONTROLLER_PATH,
@@ -47,17 +47,17 @@ async def look(store: Store) -> SeenInZooKeeper:
             seen.controller_epoch = decode_controller_epoch(epoch[0])
     except BadZnode as bad:
         seen.unreadable.append(str(bad))
-    ids = [name for name in await _children(store, BROKER_IDS_PATH) if name.isdecimal()]
-    for name, znode in zip(ids, await _read(store, [broker_path(int(one)) for one in ids]), strict=True):
+    ids = sorted(broker_ids(await children_if_any(store, BROKER_IDS_PATH)))
+    for broker_id, znode in zip(ids, await _read(store, [broker_path(one) for one in ids]), strict=True):
         if znode is None:
             continue
-        seen.brokers[int(name)] = znode[1]
+        seen.brokers[broker_id] = znode[1]
         try:
-            BrokerRegistration.decode(int(name), znode[0])
+            BrokerRegistration.decode(broker_id, znode[0])
         except BadZnode as bad:
             seen.unreadable.append(str(bad))
-    seen.topics = frozenset(await _children(store, TOPICS_PATH))
-    marked = await _children(store, DELETE_TOPICS_PATH)
+    seen.topics = frozenset(await children_if_any(store, TOPICS_PATH))
+    marked = await children_if_any(store, DELETE_TOPICS_PATH)
     for name, znode in zip(marked, await _read(store, [delete_topic_path(one) for one in marked]), strict=True):
         if znode is not None:
             seen.deleting[name] = znode[1]
@@ -82,13 +82,6 @@ async def look_at_topics(store: Store, names: Collection[str], seen: SeenInZooKe
             seen.states[(topic, number)] = (PartitionState.decode(topic, number, znode[0]), znode[1])
         except BadZnode as bad:
             seen.unreadable.append(str(bad))
-
-
-async def _children(store: Store, path: str) -> list[str]:
-    try:
-        return sorted(await store.children(path))
-    except NoNode:
-        return []
 
 
 async def _read(store: Store, paths: Iterable[str]) -> list[tuple[bytes, Stat] | None]:

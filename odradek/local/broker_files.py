@@ -21,14 +21,14 @@ class BrokerFile:
     broker_id: int
     port: int
     brokers: int
-    """How many the cluster has: internal topics cannot have more replicas."""
+    """Number of brokers in the cluster: internal topics cannot have more replicas."""
     zookeeper: str
     directory: Path
     overrides: Mapping[str, str] = field(default_factory=dict)
     security: Mapping[str, str] = field(default_factory=dict)
-    """In place of the open listener, where the cluster is secure. Holds a password."""
+    """Settings in place of the open listener, where the cluster is secure. They hold a password."""
     metrics_port: int = 0
-    """Where it tells metrics and its journal; 0: nowhere."""
+    """Port where it tells metrics and its journal; 0: nowhere."""
 
     @property
     def name(self) -> str:

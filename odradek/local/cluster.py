@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READY_TIMEOUT_SECONDS = 150.0
-"""For what hangs: what ends is noticed at once, and a machine at its limit may need a minute for a start."""
+"""Limit for a process that hangs: one that ends is noticed at once, and a machine at its limit may need a minute for a
+start."""
 EXTERNAL_TIMEOUT_MS = 10_000
 PROBE_TIMEOUT_MS = 2000
 PROBE_PAUSE_SECONDS = 0.02
@@ -59,18 +60,19 @@ class ClusterPlan:
     directory: Path
     brokers: int = 3
     port: int = 9092
-    """Of broker 0; the others have the next ones."""
+    """Port of broker 0; the others have the next ones."""
     zookeeper_port: int = 2181
     zookeeper: str | None = None
     """An external one, as in `zookeeper.connect`, instead of the embedded."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     broker_command: Sequence[str] = BROKER_COMMAND
     secure: "SecureFiles | None" = None
-    """What makes the cluster a secure one."""
+    """Files that make the cluster a secure one."""
     metrics_port: int = 0
-    """Of broker 0; the others have the next ones. 0: none of them has one."""
+    """Port of broker 0's metrics; the others have the next ones. 0: none of them has one."""
     console_port: int | None = None
-    """Of a web page, from which the brokers' way to the embedded ZooKeeper can be cut. 0: a free one; None: no page."""
+    """Port of a web page, from which the brokers' way to the embedded ZooKeeper can be cut. 0: a free one; None: no
+    page."""
 
     @property
     def zookeeper_connect(self) -> str:

@@ -28,7 +28,7 @@ JARS = (
     "netty-transport-classes-epoll",
     "netty-transport-native-unix-common",
 )
-"""What the server loads, of the hundreds that Spark brings."""
+"""Jars that the server loads, of the hundreds that Spark brings."""
 
 
 class NoZooKeeper(Exception):  # noqa: N818 (a sentence for a person)

@@ -52,7 +52,7 @@ class End(asyncio.Protocol):
         self._relay, self._other = relay, other
         self.transport: asyncio.Transport
         self._early = bytearray()
-        """What came before the target was reached."""
+        """Bytes that came before the target was reached."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Reach out for the target, when somebody has come."""

@@ -52,7 +52,7 @@ class SecureFiles:
     directory: Path
     passwords: Mapping[str, str]
     token_key: str
-    """What brokers sign delegation tokens with."""
+    """Key with which brokers sign delegation tokens."""
 
     def __repr__(self) -> str:
         return f"SecureFiles({self.directory})"

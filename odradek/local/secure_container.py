@@ -18,7 +18,7 @@ from odradek.zk_schema.kazoo_store import KazooStore
 DIRECTORY: Final = Path("/etc/odradek")
 OWN_SETTINGS: Final = Path("/usr/local/lib/odradek/server.properties")
 USER_ID: Final = 1000
-"""As which brokers run."""
+"""User as which brokers run."""
 BROKERS: Final = 3
 CONNECT_MS: Final = 30_000
 

@@ -14,13 +14,13 @@ from matplotlib.patches import Rectangle
 
 AIRPORTS = {"EWR": "Newark", "JFK": "John F. Kennedy", "LGA": "LaGuardia"}
 DARKEST_MINUTES = 60
-"""Of the mean delay; what is longer looks the same."""
+"""Mean delay that is drawn darkest; longer ones look the same."""
 WORST_DAYS = 3
 INK, PALE = "#23303d", "#7b8794"
 COLOURS = LinearSegmentedColormap.from_list("delays", ["#eef3f6", "#f6d8a8", "#ee9b4b", "#cf4a2f", "#6d1a36"])
 WEEKDAYS = ("Mon", "", "Wed", "", "Fri", "", "Sun")
 DAY_SIZE = 0.88
-"""Of a square's side: the rest is the gap to the next."""
+"""Part of a square's side that is drawn: the rest is the gap to the next."""
 
 
 class Day(NamedTuple):
@@ -28,7 +28,7 @@ class Day(NamedTuple):
 
     when: date
     mean_minutes: float
-    """Of the flights that left."""
+    """Mean delay of the flights that left, in minutes."""
     flights: int
     cancelled: int
 

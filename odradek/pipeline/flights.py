@@ -15,7 +15,7 @@ FLIGHT: Final = (
     "distance INT, hour INT, minute INT, time_hour STRING"
 )
 DELAYED_FROM_MINUTES = 15
-"""What the US Department of Transportation calls delayed."""
+"""Delay from which the US Department of Transportation calls a flight delayed."""
 TOTALS: Final = ("flights", "cancelled", "delayed", "delay_minutes", "longest_delay_minutes")
 """The columns of a total, besides `origin` and `day`. Whole numbers: sums that do not depend on the order."""
 

@@ -22,15 +22,15 @@ POLL_MS = 500
 READ_ATTEMPTS = 120
 """Polls in a row that bring nothing before the end: a minute."""
 TRANSACTIONAL_ID = "odradek-pipeline"
-"""What the ids begin with under which micro-batches are written, each exactly once."""
+"""Beginning of the ids under which micro-batches are written, each exactly once."""
 
 
-def create_result_topic(bootstrap: str, topic: str, partitions: int, replication_factor: int) -> bool:
-    """Compacted, unless it is there already; whether it was created."""
+def create_result_topic(bootstrap: str, topic: str, replication_factor: int) -> bool:
+    """Create the compacted topic of results, with one partition; tell whether it was not there yet."""
     settings = {"cleanup.policy": "compact"}
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         try:
-            admin.create_topics([NewTopic(topic, partitions, replication_factor, configs=settings)])
+            admin.create_topics([NewTopic(topic, 1, replication_factor, configs=settings)])
         except KafkaError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # the controller knows; a broker may hear of a topic later
                 raise

@@ -17,7 +17,7 @@ from odradek.security.key_stores import KeyPair
 DEFAULT_DAYS = 825
 """Life of a certificate; some clients believe none that lives longer."""
 CLOCK_SKEW = timedelta(hours=1)
-"""How far clocks may be behind the one that a certificate was made by."""
+"""Time by which clocks may be behind the one that a certificate was made by."""
 
 
 class Authority:
@@ -31,9 +31,7 @@ class Authority:
         """Return what others have to believe."""
         return self.pair.chain[0]
 
-    def issue(
-        self, name: str, *, hosts: Sequence[str] = (), organization: str | None = None, days: int = DEFAULT_DAYS
-    ) -> KeyPair:
+    def issue(self, name: str, *, hosts: Sequence[str] = (), organization: str | None = None) -> KeyPair:
         """Make a key and its certificate, for a server under the names and addresses in `hosts`, and for a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
@@ -41,7 +39,7 @@ class Authority:
             attributes.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = (
-            _builder(x509.Name(attributes), self.certificate.subject, key, days)
+            _builder(x509.Name(attributes), self.certificate.subject, key, DEFAULT_DAYS)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(_key_usage(signs_certificates=False), critical=True)

@@ -15,8 +15,9 @@ class BadSecuritySetting(ValueError):  # noqa: N818 - it names what was given
 
 
 class InvalidCredentials(Exception):  # noqa: N818 - named after what has happened
-    """Somebody has not proved who they say they are. Why is for the server's own log: the peer is told no more."""
+    """A login failed: the peer has not proved who it is. The reason is for the server's log; the peer is told no
+    more."""
 
 
 class NotNow(Exception):  # noqa: N818 - named after what has happened
-    """Somebody cannot be let in at the moment; the peer is told nothing, and may try again."""
+    """A login cannot be decided at the moment; the peer is told nothing, and may try again."""

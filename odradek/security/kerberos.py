@@ -29,7 +29,7 @@ LAYERS_BYTES: Final = 4
 KRB5_ERRORS: Final = 2_529_638_912
 """Codes of Kerberos' errors begin here, as a minor status has them."""
 SAYS_NOTHING: Final = ("Success", "Unknown error")
-"""What the library of Kerberos says of an error that only GSSAPI has a name for."""
+"""Text of the Kerberos library for an error that only GSSAPI has a name for."""
 UNREACHABLE: Final = frozenset({156, 220})
 """KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE, counted from there."""
 

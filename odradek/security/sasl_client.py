@@ -87,7 +87,7 @@ class Login:
     new: Callable[[str], SaslClient]
     """Makes the exchange with a broker at that host. Raises AuthenticationFailed, and OSError."""
     blocks: bool = False
-    """Whether making one waits for others, so that it must not be done on the loop."""
+    """True when making one waits for others, so that it must not be done on the loop."""
 
     def __repr__(self) -> str:
         return f"Login({self.mechanism})"

@@ -169,7 +169,7 @@ class ScramClient:
 
 
 class ScramIdentity(NamedTuple):
-    """Somebody who may log in with SCRAM."""
+    """Identity that may log in with SCRAM."""
 
     credential: ScramCredential
     principal: str

@@ -17,7 +17,7 @@ PLAINTEXT: Final = "PLAINTEXT"
 TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 CLIENT_ID: Final = "odradek"
-"""What the requests of the login call themselves."""
+"""Client id in the requests of the login."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from odradek.world.files import Buffer, File
 from odradek.world.network import Endpoint
 
 CHUNK_BYTES = 1 << 17
-"""What is encrypted and sent in one go."""
+"""Size of what is encrypted and sent in one go."""
 STAGING_BYTES = 1 << 17
 """Ciphertext that is taken from the transport in one call."""
 OWN_BYTES_MAX = 1 << 16
@@ -54,9 +54,9 @@ class TlsEndpoint:
         self._established: Callable[[ssl.SSLObject], object] | None = established
         self._failure: OSError | None = None
         self._drained = True
-        """Whether TLS has nothing more to give of what has come in."""
+        """True when TLS has nothing more to give of what has come in."""
         self._ciphertext = memoryview(b"")
-        """What the transport has not taken yet."""
+        """Ciphertext that the transport has not taken yet."""
         self._encrypted_bytes = 0
         """Plaintext of the call that `send` could not finish."""
         self._readable: Callable[[], object] | None = None
@@ -124,10 +124,10 @@ class TlsEndpoint:
                 some = self._tls.read(size - received, buffer[received:])
             except ssl.SSLWantReadError:
                 self._drained = True
-                if self._outgoing.pending:
-                    self._send_own()
                 if received:
                     break
+                if self._outgoing.pending:
+                    self._send_own()
                 self._fill()
                 self._drained = False
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
@@ -136,7 +136,13 @@ class TlsEndpoint:
                 if not some:
                     break
                 received += some  # type: ignore[operator]
-        if not self._drained:
+                if not (self._incoming.pending or self._tls.pending()):  # spares a read that only raises
+                    self._drained = True
+                    break
+        if self._drained:
+            if self._outgoing.pending:
+                self._send_own()
+        else:
             self._wake_soon()
         return received
 

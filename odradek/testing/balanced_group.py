@@ -11,7 +11,7 @@ from odradek.client.loop_thread import LoopThread
 from odradek.client.zookeeper.subscriptions import consumer_of
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
-from odradek.zk_schema.store import NoNode, Store
+from odradek.zk_schema.store import NoNode, Store, children_if_any
 from odradek.zk_schema.znodes.consumers import (
     consumer_ids_path,
     decode_offset,
@@ -46,7 +46,7 @@ class BalancedGroup:
 
     def members(self) -> list[str]:
         """List the ids of registered members, sorted. The dead are among them until ZooKeeper has missed them."""
-        return self._thread.run(self._children(consumer_ids_path(self._group)))
+        return self._thread.run(children_if_any(self._store, consumer_ids_path(self._group)))
 
     def owners(self) -> dict[int, str]:
         """Partition → id of the member that owns it; partitions that nobody owns just now are missing."""
@@ -62,14 +62,8 @@ class BalancedGroup:
         self._store = store
         await store.start(CONNECT_TIMEOUT_MS)
 
-    async def _children(self, path: str) -> list[str]:
-        try:
-            return sorted(await self._store.children(path))
-        except NoNode:
-            return []
-
     async def _owners(self) -> dict[int, str]:
-        partitions = sorted(map(int, await self._children(owners_path(self._group, self._topic))))
+        partitions = sorted(map(int, await children_if_any(self._store, owners_path(self._group, self._topic))))
         found = await asyncio.gather(*(self._owner(one) for one in partitions))
         return {partition: owner for partition, owner in zip(partitions, found, strict=True) if owner is not None}
 
@@ -81,7 +75,7 @@ class BalancedGroup:
         return consumer_of(decode_owner(data))
 
     async def _offsets(self) -> dict[int, int]:
-        partitions = sorted(map(int, await self._children(offsets_path(self._group, self._topic))))
+        partitions = sorted(map(int, await children_if_any(self._store, offsets_path(self._group, self._topic))))
         found = await asyncio.gather(*(self._store.get(offset_path(self._group, self._topic, p)) for p in partitions))
         return {
             partition: decode_offset(self._group, self._topic, partition, data)

@@ -37,10 +37,9 @@ class CompactedLog:
         config: LogConfig = SMALL,
         settings: LogManagerSettings = SETTINGS,
         files: SimulatedFiles | None = None,
-        seed: int = 0,
     ) -> None:
         self.clock = ManualClock()
-        self.files = files or SimulatedFiles(seed, self.clock.now_ms)
+        self.files = files or SimulatedFiles(0, self.clock.now_ms)
         self.files.now_ms = self.clock.now_ms
         self.environment = make_environment(self.files, self.clock)
         self.config = config

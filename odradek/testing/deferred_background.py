@@ -25,6 +25,9 @@ class DeferredBackground:
             self._begun.append((work, done))  # type: ignore[arg-type]
         return not self._closed
 
+    def resize(self, threads: int) -> None:
+        """Do nothing: a test's own steps do the work."""
+
     @property
     def idle(self) -> bool:
         """True if nothing is under way."""
@@ -83,6 +86,9 @@ class SlowBackground:
         else:
             self._finish(number)
         return True
+
+    def resize(self, threads: int) -> None:
+        """Do nothing: all works run side by side."""
 
     def _finish(self, number: int) -> None:
         begun = self._begun.pop(number, None)

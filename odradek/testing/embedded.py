@@ -256,9 +256,10 @@ class EmbeddedCluster:
         network: VirtualNetwork | SocketNetwork | None = None,
         make_disk: Callable[[EmbeddedBroker], Disk] | None = None,
         first_port: int = 0,
+        zookeepers: int = 1,
     ) -> None:
         """Stand on a virtual network and simulated disks unless given others. `first_port`: 0 leaves the choice to the
-        network. Raises PortTaken."""
+        network. `zookeepers`: servers of ZooKeeper's ensemble. Raises PortTaken."""
         self.clock, self.seed = clock, seed
         replicas = str(min(3, brokers))
         self.overrides = {"offsets.topic.replication.factor": replicas, **(overrides or {})}
@@ -267,7 +268,7 @@ class EmbeddedCluster:
         self.first_port = first_port
         self.dying: Callable[[EmbeddedBroker], object] = lambda broker: None
         """Called when a broker is about to be killed: the last look at it."""
-        self.zookeeper = MemoryZooKeeper(OutsideClock(clock))
+        self.zookeeper = MemoryZooKeeper(OutsideClock(clock), members=zookeepers)
         self.brokers = [EmbeddedBroker(self, broker_id) for broker_id in range(brokers)]
 
     def _simulated_disk(self, broker: EmbeddedBroker) -> Disk:

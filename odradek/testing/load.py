@@ -13,6 +13,8 @@ from typing import Protocol, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 TOPIC, PARTITIONS = "load", 6
@@ -90,6 +92,7 @@ class Load:
 
     def __post_init__(self) -> None:
         self._last: dict[int, int] = {}
+        self._heard: set[str] = set()
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(self.producers)]
 
@@ -97,6 +100,8 @@ class Load:
         for thread in self._threads:
             thread.start()
         wait_until(lambda: len(self.acknowledged) > 100, "the first acknowledgements")
+        # Who has not met the topic before a broker dies may be told by the next one that there is none, and gives up.
+        wait_until(lambda: len(self._heard) == self.producers, "the first acknowledgement of each producer")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -141,12 +146,28 @@ class Load:
             return
         partition, offset, value = row_of(message)
         self.acknowledged[(partition, offset)] = value
+        self._heard.add(value.partition(":")[0])
         self._last[partition] = max(offset, self._last.get(partition, -1))
 
     def goes_on(self) -> Callable[[], bool]:
         """Tell whether every partition has been written to since this was called."""
         marks = {partition: self._last.get(partition, -1) for partition in range(PARTITIONS)}
         return lambda: all(self._last.get(partition, -1) > mark for partition, mark in marks.items())
+
+
+def transaction_coordinator(bootstrap: str, transactional_id: str) -> int:
+    """Return the broker that coordinates it, once the first of `bootstrap` knows one."""
+    found: list[int] = []
+
+    def ask() -> bool:
+        with RawConnection(bootstrap.split(",")[0]) as connection:
+            answer = connection.ask(FindCoordinatorRequest(key=transactional_id, key_type=1), 2)
+        if not answer.error_code:
+            found.append(answer.node_id)
+        return bool(found)
+
+    wait_until(ask, f"a coordinator of {transactional_id}")
+    return found[0]
 
 
 def row_of(message: Message) -> tuple[int, int, str]:

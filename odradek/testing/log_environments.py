@@ -4,12 +4,15 @@ import posixpath
 import random
 from collections.abc import Sequence
 
+from odradek.broker.log.local_log import LocalLog
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
+from odradek.broker.log.offset_lookup import TimestampedOffset, find_max_timestamp, find_offset
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import Columns, decode_records, encode_batch
+from odradek.protocol.steps import at_once
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
 from odradek.world.background import InlineBackground
@@ -65,12 +68,12 @@ def make_batch(
     )
 
 
-def read_batches(log: Log, offset: int | None = None, end_offset: int | None = None) -> list[Columns]:
-    """Read the records of every batch from `offset` (log start) to `end_offset` (log end), as a consumer reads.
+def read_batches(log: Log, offset: int | None = None) -> list[Columns]:
+    """Read the records of every batch from `offset` (log start) to the log end, as a consumer reads.
 
     Compaction leaves batches without records."""
     position = log.log_start_offset if offset is None else offset
-    end = log.log_end_offset if end_offset is None else end_offset
+    end = log.log_end_offset
     found: list[Columns] = []
     while position < end:
         records = log.read(position, 1 << 20, end, whole_first_batch=True).records
@@ -81,3 +84,13 @@ def read_batches(log: Log, offset: int | None = None, end_offset: int | None = N
             found.append(decode_records(data, at))
             position = header.next_offset
     return found
+
+
+def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> TimestampedOffset | None:
+    """Do what `find_offset` does, without a pause."""
+    return at_once(find_offset(log, timestamp_ms))
+
+
+def offset_of_max_timestamp(log: LocalLog) -> TimestampedOffset | None:
+    """Do what `find_max_timestamp` does, without a pause."""
+    return at_once(find_max_timestamp(log))

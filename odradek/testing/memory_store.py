@@ -2,35 +2,27 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, TypeVar
 
+from odradek.testing.memory_calls import MemoryCalls, Request
 from odradek.world.clock import Clock, Timer
 from odradek.world.durations import Durations
 from odradek.zk_schema.store import (
-    ANY_VERSION,
     Connected,
     ConnectionLost,
-    Create,
-    Delete,
     Expired,
-    MultiFailed,
-    NoNode,
-    Operation,
-    OperationResult,
     SessionExpired,
-    SetData,
-    Stat,
     StoreError,
     StoreEvent,
     Suspended,
     WatchFired,
-    create_parents,
     wake,
 )
 
 if TYPE_CHECKING:
+    from odradek.testing.memory_ensemble import Member
     from odradek.testing.memory_zookeeper import MemoryZooKeeper
 
 T = TypeVar("T")
@@ -39,33 +31,17 @@ LEAST_DISTANCE_MS = 0.001
 """Between two messages of one client, so that they keep their order."""
 
 
-class Request:
-    """A call under way: `ask` carries it out at the server in the session that it was made in."""
-
-    def __init__(self, path: str, session_id: int, ask: Callable[[], object], answer: "asyncio.Future[object]") -> None:
-        self.path = path
-        self.session_id = session_id
-        self.ask = ask
-        self.answer = answer
-
-    def fail(self, error: StoreError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-    def succeed(self, value: object) -> None:
-        if not self.answer.done():
-            self.answer.set_result(value)
-
-
 Delivery = WatchFired | Callable[[], None]
 """What lies in a client's queue: an event, or an answer ready to be given."""
 
 
-class MemoryStore:
+class MemoryStore(MemoryCalls):
     """`Store` on a MemoryZooKeeper. Made by `MemoryZooKeeper.connect()`."""
 
     def __init__(self, server: "MemoryZooKeeper", clock: Clock, session_timeout_ms: int) -> None:
         self._server = server
+        self.member = server.members[0]
+        """The server of the ensemble that it is connected to, or was last."""
         self._clock = clock
         self.latency = Durations()
         self._session_timeout_ms = session_timeout_ms
@@ -81,6 +57,9 @@ class MemoryStore:
         self._condemned: list[int] = []
         self._expiry: Timer | None = None
         self._answers_to_lose = 0
+        self._held: set[int] = set()
+        """Requests that have arrived, and are answered when `member` has come so far."""
+        self._attempts = 0
         self._last_arrival_ms = 0.0
         self.link_up = True
         self.suspended = False
@@ -117,6 +96,11 @@ class MemoryStore:
     def lose_next_answer(self) -> None:
         """The next call is carried out, but the connection breaks before its answer arrives, and comes back at once."""
         self._answers_to_lose += 1
+
+    def move(self) -> None:
+        """Have it lose its connection and come back at once, to whichever server of the ensemble will have it."""
+        self._lose_connection()
+        self._clock.call_soon(self._reconnect)
 
     async def start(self, timeout_ms: float) -> None:
         started = self._started = asyncio.get_running_loop().create_future()
@@ -167,90 +151,12 @@ class MemoryStore:
 
     # Calls.
 
-    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
-        def ask() -> tuple[bytes, Stat]:
-            node = self._server.tree.node(path)
-            if watch:
-                self._server.watch_data(path, session_id)
-            return node.data, node.stat()
-
-        session_id = self._session_id
-        return await self._call(path, ask)
-
-    async def get_each(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        if not paths:
-            return []
-        tree, kept = self._server.tree, list(paths)
-
-        def ask() -> list[tuple[bytes, Stat] | None]:
-            return [None if node is None else (node.data, node.stat()) for node in map(tree.get, kept)]
-
-        return await self._call(kept[0], ask)
-
-    async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        def ask() -> Stat | None:
-            node = self._server.tree.get(path)
-            if watch:
-                self._server.watch_data(path, session_id)
-            return node.stat() if node else None
-
-        session_id = self._session_id
-        return await self._call(path, ask)
-
-    async def children(self, path: str, *, watch: bool = False) -> list[str]:
-        def ask() -> list[str]:
-            node = self._server.tree.node(path)
-            if watch:
-                self._server.watch_children(path, session_id)
-            return sorted(node.children)
-
-        session_id = self._session_id
-        return await self._call(path, ask)
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
-    ) -> str:
-        operation = Create(path, data, ephemeral, sequential)
-        try:
-            made = await self._one(operation)
-        except NoNode:
-            if not parents:
-                raise
-            await create_parents(self, path)
-            made = await self._one(operation)
-        assert isinstance(made, str), made
-        return made
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        stat = await self._one(SetData(path, data, version))
-        assert isinstance(stat, Stat), stat
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._one(Delete(path, version))
-
-    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        if not operations:
-            return []
-        kept, session_id = list(operations), self._session_id
-        return await self._call(kept[0].path, lambda: self._server.commit(kept, session_id))
-
-    async def _one(self, operation: Operation) -> OperationResult:
-        def ask() -> OperationResult:
-            try:
-                return self._server.commit([operation], session_id)[0]
-            except MultiFailed as failed:
-                raise failed.cause from None
-
-        session_id = self._session_id
-        return await self._call(operation.path, ask)
-
-    async def _call(self, path: str, ask: Callable[[], T]) -> T:
+    async def _call(self, path: str, ask: Callable[[], T], *, writes: bool = False) -> T:
         if not self._connected:
             expired = self._started is not None and not self._session_id and not self._closed
             raise SessionExpired(path) if expired else ConnectionLost(path)
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        request = Request(path, self._session_id, ask, answer)
+        request = Request(path, self._session_id, ask, answer, writes)
         self._under_way[id(request)] = request
         asked_s = self._clock.perf_counter()
         self._travel(lambda: self._arrive(request))
@@ -279,13 +185,32 @@ class MemoryStore:
         if not self._server.has_session(request.session_id):
             self.learn_of_expiry()
             return
-        try:
-            value = request.ask()
-        except StoreError as error:
-            refused = error
-            self._put(lambda: request.fail(refused), request)
+        request.arrived = True
+        if request.writes:
+            give = request.carry_out()
+            self._when_shown(lambda: self._put(give, request), request)
+        elif self._held:
+            self._when_shown(lambda: self._put(request.carry_out(), request), request)
         else:
-            self._put(lambda: request.succeed(value), request)
+            self._put(request.carry_out(), request)
+
+    def _when_shown(self, act: Callable[[], None], request: Request) -> None:
+        """Act when the server shows what is committed by now, unless the connection breaks before."""
+
+        def shown() -> None:
+            self._held.discard(id(request))
+            if id(request) in self._under_way and self._server.has_session(request.session_id):
+                act()
+
+        self._held.add(id(request))
+        self.member.when_shown(shown)
+
+    def carry_out_unheard(self, draw: Callable[[int], int]) -> None:
+        """Carry out the first `draw(count)` of the requests that are on their way to the server; none is answered."""
+        coming = [one for one in self._under_way.values() if not one.arrived]
+        for request in coming[: draw(len(coming))]:
+            if request.writes and self._server.has_session(request.session_id):
+                request.carry_out()
 
     def _put(self, give: Callable[[], None], request: Request) -> None:
         def arrive() -> None:
@@ -375,12 +300,28 @@ class MemoryStore:
             self._clock.call_soon(self.learn_of_expiry)
 
     def _reconnect(self) -> None:
-        if self._closed or self._connected or not self.reachable or self._started is None:
+        if not self._may_connect:
             return
         while self._condemned:
             self._server.end_session(self._condemned.pop())
         if self._session_id and not self._server.has_session(self._session_id):
             self._expire()
+        self._attempts += 1
+        attempt, member = self._attempts, self._server.seat(self)
+        if self._session_id:
+            self._connect(member)
+        else:  # its beginning is a transaction, which the server has to come to
+            member.when_shown(lambda: self._connect(member) if attempt == self._attempts else None)
+
+    @property
+    def _may_connect(self) -> bool:
+        return not (self._closed or self._connected or self._started is None) and self.reachable
+
+    def _connect(self, member: "Member") -> None:
+        if not self._may_connect:
+            return
+        assert self._started is not None
+        self.member = member
         self._cancel_expiry()
         if not self._session_id:
             self._session_id = self._server.begin_session(self)
@@ -409,5 +350,6 @@ class MemoryStore:
     def _fail_all(self, error: type[StoreError]) -> None:
         under_way, self._under_way = list(self._under_way.values()), {}
         self._unsent.clear()
+        self._held.clear()
         for request in under_way:
             request.fail(error(request.path))

@@ -49,6 +49,13 @@ class Node:
         self.children: set[str] = set()
         self.children_made = 0
 
+    def copy(self) -> "Node":
+        """Return one of its own for another tree."""
+        copied = Node(self.data, self.owner, self.czxid, self.created_ms)
+        copied.version, copied.mzxid, copied.modified_ms = self.version, self.mzxid, self.modified_ms
+        copied.children, copied.children_made = set(self.children), self.children_made
+        return copied
+
     def stat(self) -> Stat:
         return Stat(
             version=self.version,
@@ -73,6 +80,13 @@ class Tree:
     def __init__(self) -> None:
         self.last_zxid = 0
         self._nodes = {"/": Node(b"", 0, 0, 0)}
+
+    def copy(self) -> "Tree":
+        """Return a tree that goes its own way from here."""
+        copied = Tree()
+        copied.last_zxid = self.last_zxid
+        copied._nodes = {path: node.copy() for path, node in self._nodes.items()}
+        return copied
 
     def node(self, path: str) -> Node:
         """Return a znode. Raises NoNode, and ValueError for a path that a client of ZooKeeper refuses."""

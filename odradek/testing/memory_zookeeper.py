@@ -2,28 +2,33 @@
 
 `MemoryZooKeeper` is the server, `connect()` gives clients. A request travels one turn of the loop, is carried out at
 once as a whole, and its answer travels back in one queue per client together with the watch events: ZooKeeper's order.
+It may be an ensemble, whose servers (memory_ensemble) show what is committed sooner or later.
 Faults are asked for by the test: `partition`, `heal`, `expire_session`, `lose_next_answer`, `stop`, `restart`,
-`suspend`, `resume`, `draw_latency_ms`.
+`suspend`, `resume`, `draw_latency_ms`; of an ensemble `lead_anew`, and each member's `lag` and `catch_up`.
 Everything happens on the clock's loop; nothing here looks at real time.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from odradek.testing.memory_ensemble import Member
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_tree import Change, Tree
 from odradek.world.clock import Clock
-from odradek.zk_schema.store import Delete, Operation, OperationResult, WatchFired, WatchKind, parent
+from odradek.zk_schema.store import Delete, Operation, OperationResult, WatchFired
 
 DEFAULT_SESSION_TIMEOUT_MS = 6000
 
 
 class MemoryZooKeeper:
-    """The server side: tree, sessions, watches."""
+    """The server side: tree, sessions, watches. `members`: servers, of which the first never lags."""
 
-    def __init__(self, clock: Clock, *, session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS) -> None:
+    def __init__(self, clock: Clock, *, session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS, members: int = 1) -> None:
         self.clock = clock
         self.tree = Tree()
+        """As the leader of the ensemble has it."""
+        self.members = [Member(self.tree, clock, self._tell) for _ in range(members)]
+        self.choose_member: Callable[[Sequence[Member]], Member] = lambda fit: fit[0]
+        """Called when a client connects, with the servers that it may go to."""
         self.serving = True
         self.draw_latency_ms: Callable[[], float] = lambda: 0.0
         """How long a request or an answer travels; one client's arrive in the order in which they were sent."""
@@ -33,8 +38,6 @@ class MemoryZooKeeper:
         self._last_session_id = 0
         self._sessions: dict[int, MemoryStore] = {}
         self._clients: list[MemoryStore] = []
-        self._data_watches: dict[str, set[int]] = defaultdict(set)
-        self._child_watches: dict[str, set[int]] = defaultdict(set)
 
     def connect(self, *, session_timeout_ms: int | None = None, clock: Clock | None = None) -> MemoryStore:
         """Make a client, without a session before its `start()`. `clock`: its own; the server's unless one is given."""
@@ -103,6 +106,15 @@ class MemoryZooKeeper:
         for client in list(self._clients):
             client.cut(unnoticed_ms)
 
+    def lead_anew(self, carried_out: Callable[[int], int]) -> None:
+        """The leader of the ensemble dies: every client is cut off until `restart`, when another one leads. Of the
+        requests that a client has on the way, `carried_out(count)` are carried out, though nobody hears of it."""
+        for client in list(self._clients):
+            client.carry_out_unheard(carried_out)
+        for member in self.members:
+            member.catch_up()
+        self.stop()
+
     def restart(self) -> None:
         """Bring the server back with all its data.
 
@@ -136,9 +148,8 @@ class MemoryZooKeeper:
         """Forget its watches and delete its ephemeral znodes. Harmless when it has ended already."""
         if self._sessions.pop(session_id, None) is None:
             return
-        for watches in (self._data_watches, self._child_watches):
-            for watching in watches.values():
-                watching.discard(session_id)
+        for member in self.members:
+            member.watches.take(session_id)
         self.commit([Delete(path) for path in self.tree.ephemerals(session_id)], session_id)
 
     def forget(self, client: MemoryStore) -> None:
@@ -148,30 +159,23 @@ class MemoryZooKeeper:
 
     def commit(self, operations: Sequence[Operation], session_id: int) -> list[OperationResult]:
         """Carry out one transaction; fire the watches that it uses up. Raises MultiFailed."""
-        results, changes = self.tree.commit(operations, session_id, self.clock.now_ms())
-        for change in changes:
-            self._fire(change)
+        now_ms = self.clock.now_ms()
+        results, changes = self.tree.commit(operations, session_id, now_ms)
+        for member in self.members:
+            member.follow(operations, session_id, now_ms, changes)
         self.committed(changes)
         return results
 
-    def watch_data(self, path: str, session_id: int) -> None:
-        self._data_watches[path].add(session_id)
+    def seat(self, client: MemoryStore) -> Member:
+        """Choose the server that a client connects to: none that shows less than its session has seen."""
+        seen = client.member.tree.last_zxid if client.session_id else 0
+        member = self.choose_member([one for one in self.members if one.tree.last_zxid >= seen])
+        if member is not client.member and client.session_id:
+            member.take_over(client.session_id, client.member)
+        return member
 
-    def watch_children(self, path: str, session_id: int) -> None:
-        self._child_watches[path].add(session_id)
-
-    def _fire(self, change: Change) -> None:
-        watching = self._data_watches.pop(change.path, set())
-        if change.kind is WatchKind.DELETED:
-            watching |= self._child_watches.pop(change.path, set())
-        self._tell(watching, WatchFired(change.kind, change.path))
-        if change.kind is not WatchKind.CHANGED:
-            above = parent(change.path)
-            self._tell(self._child_watches.pop(above, set()), WatchFired(WatchKind.CHILDREN, above))
-
-    def _tell(self, session_ids: set[int], event: WatchFired) -> None:
-        for session_id in sorted(session_ids):
-            self._sessions[session_id].receive_event(event)
+    def _tell(self, session_id: int, event: WatchFired) -> None:
+        self._sessions[session_id].receive_event(event)
 
     # For tests that look at it from outside.
 

@@ -55,7 +55,7 @@ def stored(log: Log) -> list[OldRecord]:
     found: list[OldRecord] = []
     for segment in log.segments:
         if segment.size_bytes:
-            for _, content in iterate_valid(segment.file, 0, segment.size_bytes):
+            for _, content in iterate_valid(segment.file, segment.size_bytes):
                 one = records_of(content)
                 found += zip(one.offsets, one.timestamps, one.keys, one.values, strict=True)
     return found

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import Context
 from typing import Any
 
@@ -78,12 +78,20 @@ class ProcessLoop(asyncio.BaseEventLoop):
         ):  # it would await on its way out: there is nothing to wait for
             agen.aclose().send(None)
 
+    def outstanding(self) -> Iterator[Any]:
+        """Yield the handles of all that is ready or going to be."""
+        yield from self._ready
+        yield from self._scheduled
+
     def _hold_back(self) -> None:
         """Give what is ready or due to the processes that stand still; called in each turn before anything is run."""
         waiting, self._ready = self._ready, deque()
         for handle in waiting:
             if not self._held(handle):
                 self._ready.append(handle)
+        self._hold_back_timers()
+
+    def _hold_back_timers(self) -> None:
         due, end = [], self.time() + self._clock_resolution
         while self._scheduled and self._scheduled[0].when() < end:
             timer = heapq.heappop(self._scheduled)
@@ -95,8 +103,8 @@ class ProcessLoop(asyncio.BaseEventLoop):
             heapq.heappush(self._scheduled, timer)
 
     @staticmethod
-    def _held(handle: asyncio.Handle) -> bool:
-        process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+    def _held(handle: Any) -> bool:
+        process = handle._context.get(PROCESS)
         if process is None or not process.suspended:
             return False
         process.held.append(handle)
@@ -104,8 +112,8 @@ class ProcessLoop(asyncio.BaseEventLoop):
 
 
 class SocketLoop(ProcessLoop, asyncio.SelectorEventLoop):
-    """On real sockets and wall time. A suspended process's sockets must not be watched meanwhile: who made it sees to
-    that (odradek.testing.socket_network)."""
+    """Loop on real sockets and wall time. A suspended process's sockets must not be watched meanwhile: who made it sees
+    to that (odradek.testing.socket_network)."""
 
     def _process_events(self, event_list: list[Any]) -> None:
         super()._process_events(event_list)  # type: ignore[misc]

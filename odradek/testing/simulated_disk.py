@@ -97,8 +97,9 @@ class DirectoryNode:
 
     def sync(self) -> None:
         """Put all names that are seen on the disk."""
-        self._durable = dict(self.entries)
-        self._pending.clear()
+        if self._pending:
+            self._durable = dict(self.entries)
+            self._pending.clear()
 
     def numbers(self) -> list[int]:
         """List the numbers of the changes that the disk may not have."""
@@ -120,6 +121,13 @@ class DirectoryNode:
                 yield from node.walk()
             else:
                 yield node
+
+    def directories(self) -> Iterator["DirectoryNode"]:
+        """Itself and all directories in it."""
+        yield self
+        for node in self.entries.values():
+            if type(node) is DirectoryNode:
+                yield from node.directories()
 
 
 Node = FileNode | DirectoryNode

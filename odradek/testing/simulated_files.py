@@ -9,7 +9,7 @@ import errno
 import os
 import posixpath
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from odradek.testing.simulated_disk import Change, DirectoryNode, FileNode, Node, stop_machine
@@ -18,6 +18,10 @@ from odradek.world.files import Buffer, File
 
 class MachineStopped(BaseException):  # nothing that handles errors may go on after this
     """The call at which the process or the machine stopped; `crash` or `kill` come next."""
+
+
+HIT = {"all": ("read", "change", "room"), "changes": ("change", "room"), "room": ("room",), "descriptors": ()}
+"""Kinds of calls that a fault hits; the last one only those that open a file."""
 
 
 class Fault(NamedTuple):
@@ -29,11 +33,11 @@ class Fault(NamedTuple):
     under: str = "/"
     what: str = "all"
     """`changes`: reads go well, the file system was mounted anew for reading only; `room`: it is full, only new bytes
-    and new files are refused."""
+    and new files are refused; `descriptors`: no file can be opened, those that are open serve on."""
 
     def hits(self, call: int, path: str, kind: str) -> bool:
         """Tell whether the fault hits a call. `kind`: read, change, or room for a change that needs some."""
-        kinds = {"all": ("read", "change", "room"), "changes": ("change", "room"), "room": ("room",)}[self.what]
+        kinds = HIT[self.what]
         return self.first <= call and self.times > 0 and path.startswith(self.under) and kind in kinds
 
 
@@ -145,6 +149,18 @@ class SimulatedFiles:
         directory.change(0, lambda entries: entries.__setitem__(name, node))
         directory.sync()
 
+    def paths(self) -> list[str]:
+        """List all files. It is no call that a fault could hit."""
+
+        def below(path: str, directory: DirectoryNode) -> Iterator[str]:
+            for name, node in directory.entries.items():
+                if isinstance(node, DirectoryNode):
+                    yield from below(f"{path}/{name}", node)
+                else:
+                    yield f"{path}/{name}"
+
+        return sorted(below("", self._root))
+
     def flip(self, path: str, byte: int, bits: int = 1) -> None:
         """Rot: these bits of that byte are the other way round from now on; nobody is told, open files see it."""
         node = self._find(path)
@@ -210,10 +226,10 @@ class SimulatedFiles:
     def _find(self, path: str) -> Node | None:
         node: Node | None = self._root
         for name in path.split("/"):
-            if name and isinstance(node, DirectoryNode):
+            if name:
+                if type(node) is not DirectoryNode:
+                    return None
                 node = node.entries.get(name)
-            elif name:
-                return None
         return node
 
     def _parent(self, path: str, *, make: bool = False) -> tuple[DirectoryNode, str]:
@@ -248,14 +264,23 @@ class SimulatedFiles:
         self._rename(path, directory, lambda entries: entries.__setitem__(name, node), "room")
         return node
 
+    def _take_descriptor(self, path: str) -> None:
+        """Open a file, or a directory. Raises OSError while a fault leaves no descriptors."""
+        fault = self.fault
+        if fault is not None and fault.what == "descriptors" and path.startswith(fault.under):
+            raise OSError(fault.code, os.strerror(fault.code), path)
+
     def open(self, path: str, *, create: bool = False) -> File:
+        self._take_descriptor(path)
         node = self._create(path) if create and self._find(path) is None else self._file(path)
         return SimulatedFile(self, path, node)
 
     def read(self, path: str) -> bytes:
+        self._take_descriptor(path)
         return bytes(self._file(path).data)
 
     def write_atomically(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        self._take_descriptor(path)
         temporary = path + ".tmp"
         if self._find(temporary) is not None:
             self.remove(temporary)
@@ -286,7 +311,10 @@ class SimulatedFiles:
         self._file(path).modified_ms = modified_ms
 
     def list_directory(self, path: str) -> list[str]:
+        self._take_descriptor(path)
         self.read_from(path)
+        if isinstance(self._find(path), FileNode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         return sorted(self._parent(path + "/")[0].entries)
 
     def is_directory(self, path: str) -> bool:
@@ -333,12 +361,12 @@ class SimulatedFiles:
 
     def sync_directory(self, path: str) -> None:
         """Make a directory's changes of names durable; with one journal, also those of others before them."""
+        self._take_descriptor(path)
         directory = self._parent(path + "/")[0]
 
         def sync() -> None:
-            for node in self._root.walk() if self._one_journal else (directory,):
-                if isinstance(node, DirectoryNode):
-                    node.sync()
+            for node in self._root.directories() if self._one_journal else (directory,):
+                node.sync()
 
         self.change(path, sync)
 

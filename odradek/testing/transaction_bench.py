@@ -9,13 +9,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from odradek.broker.transactions.transaction_state import (
-    NO_PRODUCER_EPOCH,
-    ONGOING,
-    ProducerIdentity,
-    TransactionMetadata,
-    TxnState,
-)
+from odradek.broker.transactions.transaction_state import ONGOING, ProducerIdentity, TransactionMetadata, TxnState
 from odradek.client.cluster import Cluster
 from odradek.client.config import load
 from odradek.client.errors import ClientClosed
@@ -48,7 +42,7 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from odradek.protocol.record_batch import read_header
+from odradek.protocol.record_batch import NO_PRODUCER_EPOCH, read_header
 from odradek.protocol.records import decode_records
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork

@@ -1,4 +1,4 @@
-"""What transactions wrote, read and saw, and what of it must not be: anomalies by the names of Jepsen and Adya.
+"""History of transactions: what they wrote and read, and the anomalies in it, by the names of Jepsen and Adya.
 
     lost            a committed record is not in the log that a read_committed reader is given in the end
     duplicate       a record is there at two offsets

@@ -6,6 +6,7 @@ with UpCluster(directory) as cluster:
 """
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -58,7 +59,8 @@ class UpCluster:
         command += ["--zookeeper-port", str(self.zookeeper_port), "--data", str(self.directory)]
         command += ["--secure"] * self._secure
         command += ["--console", "--console-port=0"] * self._console
-        command += ["--metrics-port", str(self.zookeeper_port + 1)] * self._metrics
+        if self._metrics or not self._console:  # a page wants journals, wherever they are
+            command += ["--metrics-port", str(self.zookeeper_port + 1 if self._metrics else 0)]
         for override in self._overrides:
             command += ["--override", override]
         # In sessions of their own: Ctrl-C in the terminal is for whoever uses this, who then stops them in order.
@@ -101,19 +103,24 @@ class UpCluster:
         return int((self.directory / "run" / f"broker-{broker}.pid").read_text())
 
     def kill(self, broker: int) -> None:
-        """Kill a broker with SIGKILL."""
-        os.kill(self.pid(broker), signal.SIGKILL)
-        self._reap(broker)
+        """Kill a broker with SIGKILL; return when its port and its directories are free."""
+        self._end(broker, signal.SIGKILL)
 
     def terminate(self, broker: int) -> None:
-        """Shut a broker down in a controlled way, with SIGTERM; return when it is gone, if it is one of ours."""
-        os.kill(self.pid(broker), signal.SIGTERM)
-        self._reap(broker)
+        """Shut a broker down in a controlled way, with SIGTERM; return when its port and its directories are free."""
+        self._end(broker, signal.SIGTERM)
 
-    def _reap(self, broker: int) -> None:
-        process = self._own.pop(broker, None)
-        if process is not None:
-            process.wait(PATIENCE_SECONDS)
+    def _end(self, broker: int, number: signal.Signals) -> None:
+        """Whoever started it: one that `up` has to reap has closed everything before that, as this sees."""
+        process = os.pidfd_open(self.pid(broker))
+        try:
+            signal.pidfd_send_signal(process, number)
+            assert select.select([process], [], [], PATIENCE_SECONDS)[0], f"broker {broker} goes on after {number.name}"
+        finally:
+            os.close(process)
+        own = self._own.pop(broker, None)
+        if own is not None:
+            own.wait(PATIENCE_SECONDS)
 
     def start(self, broker: int, *overrides: str) -> subprocess.Popen[bytes]:
         """Start it as a process of ours, from the file that `up` wrote. Returns at once."""

@@ -7,12 +7,12 @@ run takes only the time that its work takes, and is the same each time. It has n
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Coroutine
-from contextvars import Context
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
 from odradek.testing.process_loop import OwnedFuture, ProcessLoop
-from odradek.testing.virtual_process import belongs_to_dead
+from odradek.testing.virtual_process import PROCESS
 from odradek.world.clock import LoopClock, Timer
 
 T = TypeVar("T")
@@ -26,21 +26,55 @@ CANCELLED_TIMERS_MAX = 500
 
 
 class NothingLeftToHappen(RuntimeError):  # noqa: N818
-    """Somebody waits, but no timer is set and no callback is ready: in the real world this would hang for ever."""
+    """A coroutine waits, but no timer is set and no callback is ready: in the real world it would hang for ever."""
 
 
-class _Timer(asyncio.TimerHandle):
-    """A timer that is quickly compared with another; of two for the same time, the one that was set first comes first.
+class _Handle:
+    """A callback that is going to be called, as asyncio.Handle, which asks the loop for its debug mode each time."""
 
-    Otherwise it would depend on how many others there are, and a run with one timer more would be another run.
-    """
+    __slots__ = ("_args", "_callback", "_cancelled", "_context")
 
-    __slots__ = ("_number",)
-    _when: float
-    _number: int
+    def __init__(self, callback: Callable[..., object], arguments: tuple[Any, ...], context: Context) -> None:
+        self._callback: Callable[..., object] | None = callback
+        self._args: tuple[Any, ...] = arguments
+        self._context = context
+        self._cancelled = False
 
-    def __lt__(self, other: "_Timer") -> bool:  # type: ignore[override]
-        return self._when < other._when or (self._when == other._when and self._number < other._number)
+    def cancel(self) -> None:
+        """Do not call it, and let go what it holds. Harmless twice."""
+        self._cancelled = True
+        self._callback, self._args = None, ()
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+
+class _Timer(_Handle):
+    """A callback for later."""
+
+    __slots__ = ("_loop", "_when")
+
+    def __init__(
+        self,
+        loop: "VirtualLoop",
+        when: float,
+        callback: Callable[..., object],
+        arguments: tuple[Any, ...],
+        context: Context,
+    ) -> None:
+        self._callback, self._args, self._context, self._cancelled = callback, arguments, context, False
+        self._loop: VirtualLoop | None = loop
+        self._when = when
+
+    def cancel(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.timers_cancelled += 1
+        super().cancel()
+
+    def when(self) -> float:
+        """Return the time on the loop at which it is due, in seconds."""
+        return self._when
 
 
 class VirtualLoop(ProcessLoop):
@@ -54,74 +88,105 @@ class VirtualLoop(ProcessLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._now = 0.0
-        self._cancelled_timers = self._timers_set = 0
+        self.now_s = 0.0
+        """The time."""
+        self.timers_cancelled = 0
+        """Timers that were cancelled; each stays among the others until it is due, or there are many of its kind."""
+        self._timers: list[tuple[float, int, _Timer]] = []
+        """By their time; of two for the same time the one that was set first comes first: otherwise it would depend on
+        how many others there are, and a run with one timer more would be another run."""
+        self._timers_set = 0
         self._clock_resolution = 1e-9
 
     def time(self) -> float:
-        return self._now
+        return self.now_s
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *arguments: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, arguments, self, context)
-        if not belongs_to_dead(handle._context):  # type: ignore[attr-defined]
-            self._ready.append(handle)
+    ) -> _Handle:
+        if context is None:
+            context = copy_context()
+        handle = _Handle(callback, arguments, context)
+        process = context.get(PROCESS)
+        if process is None or not process.dead:
+            self._ready.append(handle)  # type: ignore[arg-type]
         else:
             handle.cancel()
         return handle
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        timer = _Timer(when, callback, arguments, self, context)
-        self._timers_set = timer._number = self._timers_set + 1
-        if not belongs_to_dead(timer._context):  # type: ignore[attr-defined]
-            heapq.heappush(self._scheduled, timer)
-            timer._scheduled = True  # type: ignore[attr-defined]
+    ) -> _Timer:
+        if context is None:
+            context = copy_context()
+        timer = _Timer(self, when, callback, arguments, context)
+        self._timers_set = number = self._timers_set + 1
+        process = context.get(PROCESS)
+        if process is None or not process.dead:
+            heapq.heappush(self._timers, (when, number, timer))
         else:
             timer.cancel()
         return timer
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *arguments: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        if delay > 0.0:  # a delay that rounding swallows would let somebody who waits for a moment wait in it for ever
-            delay = max(delay, LEAST_DELAY_S)
-        return self.call_at(self._now + delay, callback, *arguments, context=context)
+    ) -> _Timer:
+        if 0.0 < delay < LEAST_DELAY_S:
+            delay = (
+                LEAST_DELAY_S  # what rounding swallows would let somebody who waits for a moment wait in it for ever
+            )
+        return self.call_at(self.now_s + delay, callback, *arguments, context=context)
+
+    def outstanding(self) -> Iterator[Any]:
+        yield from self._ready
+        yield from (timer for _, _, timer in self._timers)
 
     def _run_once(self) -> None:
         """Run one turn: what is ready; when nothing is, time passes until a timer is due.
 
         Raises NothingLeftToHappen.
         """
-        ready, timers = self._ready, self._scheduled
-        if self._cancelled_timers > CANCELLED_TIMERS_MAX:
-            self._cancelled_timers = 0
-            timers[:] = [timer for timer in timers if not timer._cancelled]
+        ready, timers = self._ready, self._timers
+        if self.timers_cancelled > CANCELLED_TIMERS_MAX:
+            self.timers_cancelled = 0
+            timers[:] = [entry for entry in timers if not entry[2]._cancelled]
             heapq.heapify(timers)
-        while timers and timers[0]._cancelled:
-            heapq.heappop(timers)._scheduled = False  # type: ignore[attr-defined]
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
         if not ready and not self._stopping:
             if not timers:
                 raise NothingLeftToHappen("all tasks wait for something that nothing will bring about")
-            self._now = max(self._now, timers[0]._when)  # type: ignore[attr-defined]
+            self.now_s = max(self.now_s, timers[0][0])
         if self.suspended:
             self._hold_back()
             ready = self._ready
-        end = self._now + self._clock_resolution
-        while timers and timers[0]._when < end:  # type: ignore[attr-defined]
-            timer = heapq.heappop(timers)
-            timer._scheduled = False  # type: ignore[attr-defined]
-            ready.append(timer)
+        end = self.now_s + self._clock_resolution
+        while timers and timers[0][0] < end:
+            timer = heapq.heappop(timers)[2]
+            timer._loop = None
+            ready.append(timer)  # type: ignore[arg-type]
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
-                handle._run()
+                try:
+                    handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio's own handles
+                    said = f"Exception in callback {handle._callback!r}"  # type: ignore[attr-defined]
+                    self.call_exception_handler({"message": said, "exception": error, "handle": handle})
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Count a cancelled timer; it stays among the others until it is due, or there are many of its kind."""
-        self._cancelled_timers += 1
+    def _hold_back_timers(self) -> None:
+        due, end = [], self.now_s + self._clock_resolution
+        while self._timers and self._timers[0][0] < end:
+            entry = heapq.heappop(self._timers)
+            timer = entry[2]
+            if timer._cancelled or not self._held(timer):
+                due.append(entry)
+            else:
+                timer._loop = None
+        for entry in due:
+            heapq.heappush(self._timers, entry)
 
     def _write_to_self(self) -> None:
         """Do nothing after `call_soon_threadsafe`: the loop never sleeps, so there is nobody to wake."""
@@ -136,10 +201,19 @@ class VirtualClock(LoopClock):
         self.wall_offset_ms = wall_clock_ms
 
     def now_ms(self) -> int:
-        return self.wall_offset_ms + int(self.monotonic_ms())
+        return self.wall_offset_ms + int(self._virtual_loop.now_s * 1000.0)
+
+    def monotonic_ms(self) -> float:
+        return self._virtual_loop.now_s * 1000.0
 
     def perf_counter(self) -> float:
-        return self._loop.time()
+        return self._virtual_loop.now_s
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object], context: Context | None = None) -> Timer:
+        return self._virtual_loop.call_later(delay_ms / 1000.0, callback, context=context)
+
+    def call_soon(self, callback: Callable[[], object], context: Context | None = None) -> Timer:
+        return self._virtual_loop.call_soon(callback, context=context)
 
     def beside(self) -> "VirtualClock":
         """Return a clock of the same loop with a wall clock of its own, which shows the same until it is changed."""

@@ -53,12 +53,11 @@ class Pipe:
         return max(0, PIPE_BYTES - self.unreceived_bytes)
 
     def put(self, data: bytes) -> None:
-        arrival_ms = max(
-            self.network.clock.monotonic_ms() + self.network.draw_latency_ms(self.source), self._last_arrival_ms
-        )
-        self._last_arrival_ms = arrival_ms
+        network = self.network
+        arrival_ms = network.clock.monotonic_ms() + network.draw_latency_ms(self.source)
+        arrival_ms = self._last_arrival_ms = max(arrival_ms, self._last_arrival_ms)
         self.unreceived_bytes += len(data)
-        self.network.sent[self.source, self.target] += 1
+        network.sent[self.source, self.target] += 1
         self.travelling.append((arrival_ms, data))
         if self.tap is not None:
             self.tap(data)
@@ -286,7 +285,8 @@ class VirtualNetwork:
         return HostNetwork(self, name)
 
     def draw_latency_ms(self, source: str) -> float:
-        return self.random.uniform(*self.latency_ms_from.get(source, self.latency_ms))
+        least, most = self.latency_ms_from.get(source, self.latency_ms)
+        return least + (most - least) * self.random.random()
 
     # what a test does to it
 

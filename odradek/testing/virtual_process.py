@@ -78,7 +78,7 @@ class VirtualProcess:
         self.resume()
         self.dead = True
         loop = asyncio.get_running_loop()
-        for handle in (*loop._ready, *loop._scheduled):  # type: ignore[attr-defined]
+        for handle in list(loop.outstanding()):  # type: ignore[attr-defined]
             if not handle._cancelled and belongs_to_dead(handle._context):
                 handle.cancel()
         while self.tasks:  # on its way out one may begin another

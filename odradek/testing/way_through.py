@@ -28,12 +28,12 @@ from odradek.aio import Consumer, Producer
 from odradek.broker.cluster.peer import Peer
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request
-from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.log_environments import make_batch
+from odradek.testing.usual_requests import create_topic_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.network import Endpoint
 
@@ -194,10 +194,8 @@ async def create_topic(cluster: EmbeddedCluster, replicas: list[int], partitions
     """Partitions on these brokers, led by the first."""
     await asyncio.sleep(SETTLED_SECONDS)
     (controller,) = (broker for broker in cluster.brokers if broker.server.services.controller.is_active)
-    assigned = [CreatableReplicaAssignment(partition_index=n, broker_ids=replicas) for n in range(partitions)]
-    topic = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=assigned)
     peer = Peer(cluster.network.host("client"), cluster.clock, controller.host, cluster.port, "way")
-    await peer.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7, 30_000)
+    await peer.request(create_topic_request(TOPIC, *[replicas] * partitions), 7, 30_000)
     peer.close()
     await asyncio.sleep(SETTLED_SECONDS)
 

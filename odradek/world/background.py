@@ -18,6 +18,9 @@ class Background(Protocol):
         any order. Returns False after `close`: the work is not begun, and `done` is not called.
         """
 
+    def resize(self, threads: int) -> None:
+        """Run at most so many works at once from now on; those that were given before may still run beside them."""
+
     def close(self) -> None:
         """Wait for what was begun; nothing more is taken."""
 
@@ -34,6 +37,9 @@ class InlineBackground:
         done(result)
         return True
 
+    def resize(self, threads: int) -> None:
+        """Do nothing: there are no threads."""
+
     def close(self) -> None:
         """Do nothing: nothing is ever under way."""
 
@@ -44,7 +50,10 @@ class ThreadBackground:
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = 4) -> None:
         self._loop = loop
         self._closed = False
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="background")
+        self._threads = threads
+        self._executor = _executor(threads)
+        self._former: list[ThreadPoolExecutor] = []
+        """Pools of other sizes, which end when they have done what they were given."""
 
     def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> bool:
         if self._closed:
@@ -65,6 +74,18 @@ class ThreadBackground:
             context = {"message": "background work failed", "exception": error}
             self._loop.call_soon_threadsafe(self._loop.call_exception_handler, context)
 
+    def resize(self, threads: int) -> None:
+        if threads == self._threads or self._closed:
+            return
+        self._executor.shutdown(wait=False)
+        self._former.append(self._executor)
+        self._threads, self._executor = threads, _executor(threads)
+
     def close(self) -> None:
         self._closed = True
-        self._executor.shutdown(wait=True)
+        for one in (*self._former, self._executor):
+            one.shutdown(wait=True)
+
+
+def _executor(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="background")

@@ -12,6 +12,7 @@ from odradek.world.files import Buffer, File
 
 FALLOC_FL_KEEP_SIZE = 1
 """fallocate(2)."""
+SMALL_FILE_BYTES, LARGE_READ_BYTES = 16 * 1024, 1024 * 1024
 FLOCK = "hhqqi0q"
 """struct flock of fcntl(2): kind, from where, start, length, process."""
 
@@ -94,8 +95,14 @@ class OsFiles:
         return OsFile(path, os.open(path, flags, 0o644))
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # open() asks the system for more than it tells us
+        try:
+            parts = [os.read(descriptor, SMALL_FILE_BYTES)]
+            while parts[-1]:
+                parts.append(os.read(descriptor, LARGE_READ_BYTES))
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
 
     def write_atomically(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         temporary = path + ".tmp"
@@ -134,7 +141,10 @@ class OsFiles:
         return os.path.isdir(path)
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.mkdir(path)
+        except (FileExistsError, FileNotFoundError):
+            os.makedirs(path, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

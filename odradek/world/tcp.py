@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 ACCEPT_RETRY_SECONDS = 1.0
-"""How long to leave the backlog alone when the process has no descriptor left."""
+"""Pause before the backlog is looked at again when the process has no descriptor left."""
 READ_INSTEAD_OF_SENDFILE_BYTES = 1 << 18
-"""At most so many bytes are read at once from a file that has no descriptor."""
+"""Limit of what is read at once from a file that has no descriptor."""
 Found = Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]]
-"""What `getaddrinfo` gives."""
+"""Result of `getaddrinfo`."""
 DEFAULT_BACKLOG = 50
 """Kafka's `socket.listen.backlog.size`."""
 
@@ -180,11 +180,15 @@ class TcpNetwork:
             raise
         return TcpListener(self._loop, listening, accepted, self._send_buffer_bytes)
 
+    async def address_of(self, host: str) -> str:
+        """Return the address that `listen` binds for a host. Raises OSError."""
+        if not host:
+            return ""
+        address = (await self._resolve(host, 0))[0][4]
+        return socket.getnameinfo(address, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]
+
     async def connect(self, host: str, port: int) -> TcpEndpoint:
-        try:
-            found = await self._resolve(host, port)
-        except UnicodeError as error:
-            raise OSError(errno.EINVAL, f"not a host name: {error}", host) from error
+        found = await self._resolve(host, port)
         failure = OSError(errno.EHOSTUNREACH, "no address", host)
         for family, _, _, _, address in found:
             try:
@@ -194,16 +198,19 @@ class TcpNetwork:
         raise failure
 
     async def _resolve(self, host: str, port: int) -> Found:
-        """Return addresses of a host. Raises OSError, UnicodeError.
+        """Return addresses of a host. Raises OSError.
 
         A name is looked up in one of asyncio's threads; these end with the main thread, and a client may outlive it.
         """
-        with contextlib.suppress(socket.gaierror):
-            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         try:
-            return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except RuntimeError:
-            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            with contextlib.suppress(socket.gaierror):
+                return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+            try:
+                return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except RuntimeError:
+                return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:
+            raise OSError(errno.EINVAL, f"not a host name: {error}", host) from error
 
     async def _connect(self, family: int, address: tuple[object, ...]) -> TcpEndpoint:
         connecting = socket.socket(family, socket.SOCK_STREAM)
@@ -237,8 +244,15 @@ def name_address(address: tuple[object, ...]) -> str:
 
 
 def wildcard_or(host: str, port: int) -> tuple[int, tuple[object, ...]]:
-    """Family and address to bind: one socket for IPv6 and IPv4 when the host is empty, as Kafka does."""
+    """Return family and address to bind: one socket for IPv6 and IPv4 when the host is empty, as Kafka does.
+
+    Raises OSError.
+    """
     if not host:
         return (socket.AF_INET6, ("::", port)) if socket.has_dualstack_ipv6() else (socket.AF_INET, ("0.0.0.0", port))
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except UnicodeError as error:
+        raise OSError(errno.EINVAL, f"not a host name: {error}", host) from error
+    family, _, _, _, address = found[0]
     return family, address

@@ -9,7 +9,7 @@ from odradek.world.clock import Clock
 T = TypeVar("T")
 
 SLICE_MS = 5.0
-"""How long such work may hold the loop before others get their turn."""
+"""Time that long work may hold the loop before others get their turn."""
 
 
 class TimeSlice:

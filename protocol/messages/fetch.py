@@ -31,6 +31,11 @@ offset, and it too waits for `max_wait_ms`.
 from odradek.protocol.fields import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID, Array, Message, Struct, field
 from odradek.protocol.primitives import Records
 
+CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID = -1, -2
+"""Replica ids of those who are no followers, also in ListOffsets; a debugging consumer reads like a follower."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels, also in ListOffsets."""
+
 FIRST_VERSION_WITH_TIMESTAMPS = 2
 LAST_VERSION_WITH_HARD_LIMIT = 2
 """Last version whose answers are cut at the limit: the client sees from the cut message that its limit is too small."""

@@ -21,6 +21,9 @@ readers take that for lost data.
 
 from odradek.protocol.fields import INT8, INT16, INT32, INT64, STRING, Array, Message, Struct, field
 
+LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, MAX_TIMESTAMP = -1, -2, -3
+EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP = -4, -5
+
 
 class ListOffsetsPartition(Struct):
     partition_index: int = field(INT32, "0+")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Silent, Wait
-from odradek.broker.network.server import SocketServer
+from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.requests import api_versions

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.config import BrokerConfig, ConfigError, Given, build_config, load_config
-from odradek.broker.settings.listeners import Listener
+from odradek.broker.settings.listener_endpoints import Listener
 from odradek.testing.simulated_files import SimulatedFiles
 
 FILE = "config/server.properties"

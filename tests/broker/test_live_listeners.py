@@ -94,6 +94,67 @@ def test_a_listener_is_added_moved_and_removed() -> None:
     play(scenario)
 
 
+def test_names_are_looked_up_beside_the_loop_and_the_last_wish_counts() -> None:
+    async def scenario(broker: Broker) -> None:
+        listeners = broker.cluster.brokers[0].server._listeners
+        asked: list[tuple[str, asyncio.Future[str]]] = []
+
+        def look_up(host: str) -> asyncio.Future[str]:
+            asked.append((host, asyncio.get_running_loop().create_future()))
+            return asked[-1][1]
+
+        listeners._address_of = look_up
+        await broker.alter(listeners=f"{PLAIN},EXTRA://slow:9500", listener_security_protocol_map=MAP)
+        while not asked:
+            await asyncio.sleep(0.01)
+        await broker.alter(listeners=f"{PLAIN},EXTRA://broker-0:9501")
+        await asyncio.sleep(5)
+        assert [host for host, _ in asked] == ["slow"], "one after another, and the broker has served meanwhile"
+        asked[0][1].set_exception(OSError("the resolver is away"))
+        while len(asked) < 2:
+            await asyncio.sleep(0.01)
+        asked[1][1].set_result("broker-0")
+        await broker.until_registered(PLAIN, "EXTRA://broker-0:9501")
+        await broker.addresses(broker.peer(9501))
+        await broker.alter(listeners=f"{PLAIN},EXTRA://nobody:9502")
+        while len(asked) < 3:
+            await asyncio.sleep(0.01)
+        asked[2][1].set_exception(OSError("no such name"))
+        await asyncio.sleep(1)
+        await broker.addresses(broker.peer(9501))
+        assert await broker.registered() == [PLAIN, "EXTRA://broker-0:9501"], "what was before stays"
+
+    play(scenario)
+
+
+def test_a_listener_that_is_gone_is_closed_while_a_name_is_looked_up() -> None:
+    """Its mechanisms went at once, its port did not: whoever came meanwhile was let in without proof."""
+
+    async def scenario(broker: Broker) -> None:
+        await broker.alter(
+            listeners=f"{PLAIN},SAFE://broker-0:9600",
+            listener_name_safe_sasl_enabled_mechanisms="SCRAM-SHA-256",
+            listener_security_protocol_map=MAP,
+        )
+        await broker.until_registered(PLAIN, "SAFE://broker-0:9600")
+        asked: list[tuple[str, asyncio.Future[str]]] = []
+
+        def look_up(host: str) -> asyncio.Future[str]:
+            asked.append((host, asyncio.get_running_loop().create_future()))
+            return asked[-1][1]
+
+        broker.cluster.brokers[0].server._listeners._address_of = look_up
+        await broker.alter(listeners=f"{PLAIN},EXTRA://slow:9500", listener_security_protocol_map=MAP)
+        while not asked:
+            await asyncio.sleep(0.01)
+        with pytest.raises(BrokerUnreachable):
+            await broker.addresses(broker.peer(9600))
+        asked[0][1].set_result("broker-0")
+        await broker.until_registered(PLAIN, "EXTRA://slow:9500")
+
+    play(scenario)
+
+
 def test_what_is_advertised_reaches_clients_through_every_broker() -> None:
     async def scenario(broker: Broker) -> None:
         port = broker.cluster.brokers[1].address[1]

@@ -13,7 +13,6 @@ from odradek.broker.settings.catalog import BROKER_SETTINGS
 from odradek.broker.settings.definition import Setting, UpdateMode, ValueType
 from odradek.broker.settings.live_settings import LiveSettings
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -21,6 +20,7 @@ from odradek.protocol.messages.incremental_alter_configs import (
 )
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.usual_requests import create_topic_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 BROKER = 4
@@ -199,13 +199,7 @@ def test_unclean_elections_that_are_allowed_for_all_happen_at_once() -> None:
     async def scenario(cluster: EmbeddedCluster) -> None:
         first, second = cluster.brokers
         peer = Peer(cluster.network.host("client"), cluster.clock, first.host, cluster.port, "c")
-        made = CreatableTopic(
-            name="t",
-            num_partitions=-1,
-            replication_factor=-1,
-            assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[0, 1])],
-        )
-        answer: Any = await peer.request(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7, 20_000)
+        answer: Any = await peer.request(create_topic_request("t", [0, 1]), 7, 20_000)
         assert answer.topics[0].error_code == 0
         second.kill()
         await settled(lambda: first.server.services.metadata.topics["t"][0].isr == [0])

@@ -10,8 +10,8 @@ from odradek.broker.settings.catalog import BROKER_SETTINGS, THEMES, TOPIC_SETTI
 from odradek.broker.settings.cluster_settings import OTHER_CLUSTER_SETTINGS
 from odradek.broker.settings.definition import BadValue, Effect, java_double, setting_name
 from odradek.broker.settings.elsewhere import ELSEWHERE
-from odradek.broker.settings.page import render
 from odradek.broker.settings.security_settings import SECURITY_SETTINGS
+from odradek.broker.settings.settings_page import render
 from odradek.broker.settings.topic_settings import UNIT_MS, LogConfig
 
 WITHOUT_ATTRIBUTE = {
@@ -78,6 +78,8 @@ def test_logs_have_the_defaults_of_the_table() -> None:
         ("log.segment.bytes", "13", "Value must be at least 14"),
         ("log.segment.bytes", "2147483648", "Not a number of type INT"),
         ("log.segment.bytes", "1e3", "Not a number of type INT"),
+        ("log.segment.bytes", "9" * 5000, "Not a number of type INT"),
+        ("log.segment.bytes", "-", "Not a number of type INT"),
         ("log.segment.bytes", "", "Not a number of type INT"),
         ("offsets.topic.replication.factor", "32768", "Not a number of type SHORT"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "Value must be no more than 1"),
@@ -99,6 +101,8 @@ def test_values_that_are_refused(name: str, text: str, reason: str) -> None:
     [
         ("log.segment.bytes", " 14 ", 14),
         ("log.segment.bytes", "+14", 14),
+        ("log.segment.bytes", "0" * 5000 + "14", 14),
+        ("log.retention.bytes", "-0", 0),
         ("log.retention.bytes", "-1", -1),
         ("log.cleanup.policy", "compact , delete", ("compact", "delete")),
         ("metric.reporters", "", ()),

@@ -1,6 +1,9 @@
 """The command line without a cluster: help, usage, errors in one line, forms of output."""
 
+import asyncio
+import io
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -14,12 +17,13 @@ from odradek.cli import main as command_line
 from odradek.cli.consume import Printer
 from odradek.cli.dump_lines import shown as in_short
 from odradek.cli.options import settings, topic_partition
-from odradek.cli.output import plain, print_table
+from odradek.cli.output import plain, print_json, print_table
 from odradek.client.admin.values import ConfigEntry, ConfigSource
 from odradek.client.records import ConsumerRecord, TopicPartition
 from odradek.local.cluster import ClusterPlan
 from odradek.local.ports import PortInUse
 from odradek.protocol.records import encode_batch
+from odradek.zk_schema.store import Stat
 
 
 @pytest.fixture
@@ -58,7 +62,7 @@ def test_up_says_what_is_wrong_with_a_setting_before_it_starts_anything(
     ]
 
 
-def test_up_tells_metrics_on_the_usual_ports_only_where_they_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_tells_metrics_on_the_usual_ports_or_on_free_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[ClusterPlan] = []
 
     def run(plan: ClusterPlan, *, as_json: bool) -> int:
@@ -69,13 +73,47 @@ def test_up_tells_metrics_on_the_usual_ports_only_where_they_are_free(monkeypatc
         raise PortInUse(what, host, port)
 
     monkeypatch.setattr("odradek.cli.up.run", run)
+    monkeypatch.setattr("odradek.local.ports.free_port_range", lambda count: 15_000)
     monkeypatch.setattr("odradek.local.ports.check_port_free", lambda host, port, what: None)
     for arguments in ([], ["--port", "19092"], ["--port", "19092", "--metrics-port", "8000"], ["--metrics-port", "0"]):
         assert command_line.run(["up", *arguments]) == 0
+    assert command_line.run(["up", "--metrics-port", "65534"]) == 2  # was noticed by the broker that has 65536
     monkeypatch.setattr("odradek.local.ports.check_port_free", in_use)
     assert command_line.run(["up"]) == 0
     ports = [[one.settings().get("metrics.port") for one in plan.broker_files()] for plan in plans]
-    assert ports == [["7071", "7072", "7073"], [None] * 3, ["8000", "8001", "8002"], [None] * 3, [None] * 3]
+    free = ["15000", "15001", "15002"]
+    assert ports == [["7071", "7072", "7073"], free, ["8000", "8001", "8002"], [None] * 3, free]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["topics", "--help"], ["topics"]])
+@pytest.mark.parametrize("buffered", [True, False])
+def test_a_reader_who_has_gone_is_no_failure(arguments: list[str], buffered: bool) -> None:
+    """`odradek … | head`: nothing is said, however late it is noticed."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = os.environ | {"PYTHONUNBUFFERED": "" if buffered else "1"}
+    command = [sys.executable, "-m", "odradek.cli.main", *arguments]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=environment, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_output_that_cannot_be_written_is_a_failure_in_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "odradek.cli.main", "--help"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "odradek: [Errno 28] No space left on device\n")
+
+
+def test_json_holds_what_has_no_encoding(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A znode may hold half a surrogate pair, and a terminal may know ASCII only."""
+    half = json.loads('"\\ud800"')
+    print_json(half)
+    assert capsys.readouterr().out == '"\\ud800"\n'
+    written = io.TextIOWrapper(io.BytesIO(), "ascii", write_through=True)
+    monkeypatch.setattr(sys, "stdout", written)
+    print_json("é")
+    assert written.buffer.getvalue() == b'"\\u00e9"\n'  # type: ignore[attr-defined]
 
 
 def test_importing_the_package_imports_no_client() -> None:
@@ -99,6 +137,42 @@ def test_every_listed_command_is_built_and_has_help(name: str, capsys: pytest.Ca
     assert find_spec(f"odradek.cli.{name.replace('-', '_')}") is not None
     assert command_line.run([name, "--help"]) == 0
     assert f"Usage: odradek {name}" in capsys.readouterr().out
+
+
+def test_files_that_are_no_text_and_users_without_a_name(
+    tmp_path: Path, dead_address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    latin = tmp_path / "latin"
+    latin.write_bytes("# café\n".encode("latin-1"))
+    for arguments, code, said in (
+        (["topics", "list", "--command-config", str(latin), "--bootstrap-server", dead_address], 1, "not reachable"),
+        (["users", "add", "ann", "--password-file", str(latin), "--zookeeper", dead_address], 2, "is no text in UTF-8"),
+        (["users", "add", "", "--password-file", str(latin), "--zookeeper", dead_address], 2, "a user has a name"),
+        (["users", "delete", "", "--zookeeper", dead_address], 2, "a user has a name"),
+    ):
+        assert command_line.run(arguments) == code
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said in line
+
+
+def test_names_and_data_of_znodes_do_not_command_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Znodes:
+        async def children(self, path: str) -> list[str]:
+            return ["group \x1b[2J"]
+
+        async def get(self, path: str) -> tuple[bytes, Stat]:
+            return b"first\nclear \x1b[2J", Stat(*[0] * len(Stat._fields))
+
+    monkeypatch.setattr("odradek.cli.zk.with_store", lambda address, file, work: asyncio.run(work(Znodes())))
+    assert command_line.run(["zk", "ls", "/consumers"]) == command_line.run(["zk", "get", "/x"]) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == ["group \\x1b[2J", "first", "clear \\x1b[2J"]
+
+
+def test_a_complaint_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run(["dump-log", "clear \x1b[2J"]) == 2
+    assert "clear \\x1b[2J: not a file of a log" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from odradek import KafkaProducer
 from odradek.cli import main as command_line
-from odradek.diagnosis import gathering
+from odradek.diagnosis import questions
 from odradek.local.ports import free_port_range
 from odradek.testing import Cluster
 from odradek.testing.patience import PATIENCE_SECONDS, UNHURRIED
@@ -29,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
 def answers_may_take_long() -> Iterator[None]:
     """Whoever asks by hand would rather be told "not known" than wait for 150 s: that is no matter here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gathering, "ANSWER_S", PATIENCE_SECONDS)
+        patch.setattr(questions, "ANSWER_S", PATIENCE_SECONDS)
         yield
 
 
@@ -166,4 +166,33 @@ def test_a_command_is_given_so_that_a_shell_takes_any_name(cluster: Cluster, cap
     arguments = ["groups", "reset-offsets", name, "--topic", "flights:0", "--to-earliest", "--execute"]
     assert run(cluster, capsys, *arguments)[0] == 0
     _, lines = run(cluster, capsys, "why", name, "--history", "0", *NO_ZOOKEEPER)
-    assert "`odradek groups delete 'a; touch \\x1b$HOME' --bootstrap-server" in lines[0]
+    assert "`odradek groups delete $'a; touch \\U0000001b$HOME' --bootstrap-server" in lines[0]
+
+
+def test_what_no_request_can_hold_is_one_line(cluster: Cluster, capsys: Capture) -> None:
+    for arguments, said in (
+        (["topics", "create", "huge", "--partitions", str(2**40)], "cannot be asked for"),
+        (["topics", "create", "huge", "--replication-factor", str(2**20)], "cannot be asked for"),
+        (["groups", "describe", "no \udcff text"], "a group id has characters without an encoding"),
+    ):
+        code, lines = run(cluster, capsys, *arguments)
+        assert code == 1 and len(lines) == 1 and said in lines[0], lines
+
+
+def test_a_time_before_1970_is_the_beginning(cluster: Cluster, capsys: Capture) -> None:
+    """-1 and -2 are times of that year, and Kafka's numbers for the ends of a log."""
+    cluster.create_topic("old", partitions=1)
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send("old", b"first").get(PATIENCE_SECONDS)
+    asked = ["groups", "reset-offsets", "g", "--topic", "old", "--json", "--to-datetime"]
+    for time in ("1969-12-31T23:59:59.999+00:00", "1931-01-01T00:00:00"):
+        code, lines = run(cluster, capsys, *asked, time)
+        assert (code, json.loads(lines[0])[0]["offset"]) == (0, 0), (time, lines)
+
+
+@pytest.mark.parametrize("command", [["consume"], ["perf", "consume", "--records", "1"]])
+def test_who_reads_a_topic_that_is_not_there_makes_none(cluster: Cluster, capsys: Capture, command: list[str]) -> None:
+    code, lines = run(cluster, capsys, *command, "fligths")
+    assert code == 1 and lines[0].endswith("the cluster has no topic fligths")
+    _, names = run(cluster, capsys, "topics", "list")
+    assert "flights" in names and "fligths" not in names

@@ -1,6 +1,7 @@
 """A broker of a few lines on the virtual network: it answers what a test tells it to."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -34,11 +35,14 @@ UNSUPPORTED_VERSION = 35
 class ScriptedBroker:
     """`handlers[RequestType]` gives the answer; None answers nothing. What came in is in `seen`."""
 
-    def __init__(self, network: Any, name: str = "broker", topics: dict[str, int] | None = None) -> None:
+    def __init__(
+        self, network: Any, name: str = "broker", topics: Mapping[str, int] = MappingProxyType({"t": 1})
+    ) -> None:
+        """Take the partitions of each topic."""
         self.network = network
         self.name = name
         self.port = PORT
-        self.topics = topics if topics is not None else {"t": 1}
+        self.topics = dict(topics)
         self.seen: list[tuple[Message, int]] = []
         self.highest = {key: message_classes(key).request.VERSIONS[1] for key in API_NAMES}
         self.handlers: dict[type[Message], Handler] = {

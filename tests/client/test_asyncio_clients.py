@@ -61,7 +61,12 @@ def test_the_sender_is_woken_by_a_new_batch_and_by_a_full_one_only(
             await producer.partitions_for("t")
             woken: list[int] = []
             for number in range(5):
-                monkeypatch.setattr(producer, "_tell_engine", lambda moved, number=number: woken.append(number))
+
+                def call_on_loop(wake: Any, number: int = number) -> None:
+                    woken.append(number)
+                    wake()
+
+                monkeypatch.setattr(producer.intake, "_call_on_loop", call_on_loop)
                 await producer.send("t", bytes(79), partition=0)  # at most 100 bytes in the batch
             assert woken == [0, 2, 3]
             producer.stop()

@@ -6,7 +6,7 @@ import pytest
 
 from odradek.client.config import load
 from odradek.client.consumer.buffer import RecordBuffer, Shared
-from odradek.client.consumer.chunks import Chunk
+from odradek.client.consumer.chunks import HEADERS_KEPT, Chunk
 from odradek.client.consumer.config import ConsumerSettings, Deserializer
 from odradek.client.consumer.fetch_requests import plan_fetches
 from odradek.client.consumer.positions import Positions
@@ -14,8 +14,8 @@ from odradek.client.errors import ClientError, CorruptRecords, DeserializationEr
 from odradek.client.metadata import ClusterView, Node, PartitionInfo, TopicInfo
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.record_batch import CorruptBatch
-from odradek.protocol.records import encode_batch
+from odradek.protocol.record_batch import CorruptBatch, read_header
+from odradek.protocol.records import assemble, encode_batch
 from odradek.testing import old_segments
 from odradek.testing.old_segments import golden_bytes
 
@@ -31,6 +31,11 @@ def batch(base: int, *values: bytes, producer: int = -1, transactional: bool = F
             base, [1_000] * count, [None] * count, list(values), producer_id=producer, transactional=transactional
         )
     )
+
+
+def emptied_batch(base: int) -> bytes:
+    header = read_header(batch(base, b"gone", producer=5))
+    return bytes(assemble(header._replace(record_count=0)))
 
 
 def marker(base: int, key: bytes, producer: int) -> bytes:
@@ -106,6 +111,23 @@ def test_a_position_moves_over_offsets_that_compaction_or_markers_have_left_empt
     bench.arrive(T0, marker(0, COMMIT_KEY, 5))
     assert bench.values() == []
     assert bench.positions.partitions[T0].position == 1
+
+
+def test_an_idempotent_producers_batch_that_compaction_has_emptied_is_passed_over() -> None:
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a", b"b") + emptied_batch(2) + batch(3, b"c"))
+    assert bench.values(2) + bench.values() == [b"a", b"b", b"c"]
+    assert bench.positions.partitions[T0].position == 4
+
+
+def test_an_answer_of_very_many_small_batches_is_read_without_keeping_all_headers() -> None:
+    bench = Bench()
+    bench.start(T0)
+    count = HEADERS_KEPT + 3
+    bench.arrive(T0, b"".join(batch(offset, b"%d" % offset) for offset in range(count)))
+    assert len(bench.chunks[T0][0]._headers) == HEADERS_KEPT
+    assert bench.values(count) == [b"%d" % offset for offset in range(count)]
 
 
 def test_read_committed_leaves_out_aborted_transactions_and_no_others() -> None:
@@ -206,16 +228,16 @@ def test_fetches_are_one_per_broker_for_partitions_that_have_room() -> None:
     positions.assign(everything)
     for one in everything:
         positions.jump(one, 10 + one.partition)
-    calls = plan_fetches(positions, {T0: [1]}, view(), lambda node: True, SETTINGS, 0)
+    calls = plan_fetches(positions, {T0: [1]}, view(), {}, set(), SETTINGS, 0)
     assert {call.node_id: sorted(call.asked) for call in calls} == {1: [T0, T1], 2: [everything[2]]}
     assert calls[0].request.topics[0].partitions[1].fetch_offset == 11
     assert calls[0].highest_version == 12, "no topic id: the last version with names"
-    assert plan_fetches(positions, {T0: [1, 2], T1: [1, 2]}, view(), lambda node: node == 1, SETTINGS, 0) == []
+    assert plan_fetches(positions, {T0: [1, 2], T1: [1, 2]}, view(), {}, {2}, SETTINGS, 0) == []
     positions.partitions[T0].paused = True
     positions.partitions[T1].retry_at_ms = 5
-    (only,) = plan_fetches(positions, {}, view(b"i" * 16), lambda node: True, SETTINGS, 0)
+    (only,) = plan_fetches(positions, {}, view(b"i" * 16), {}, set(), SETTINGS, 0)
     assert (only.node_id, only.highest_version) == (2, None)
-    assert len(plan_fetches(positions, {}, view(), lambda node: True, SETTINGS, 6)) == 2
+    assert len(plan_fetches(positions, {}, view(), {}, set(), SETTINGS, 6)) == 2
 
 
 def test_what_is_found_counts_only_as_long_as_nothing_else_is_sought() -> None:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
 import pytest
 
 from odradek.client.errors import ClientBroken, ClientClosed, ClientError, ConfigError
@@ -100,6 +101,15 @@ def test_a_partitioner_without_the_second_method_does_not_end_the_sending(broker
     with producer(broker, partitioner=Half()) as sending:
         for _ in range(3):
             assert sending.send("t", b"").result(PATIENCE_S).offset == 0
+
+
+def test_a_partitioner_may_give_any_whole_number(broker: Any) -> None:
+    """A compiled producer took a boolean for one, and refused numpy's."""
+    given: list[Any] = [numpy.int64(0), False]
+    with producer(broker, partitioner=lambda key, all_partitions, available: given.pop(0)) as sending:
+        assert sending.send("t", b"").result(PATIENCE_S).partition == 0
+        with pytest.raises(TypeError, match="a partition's number is a whole number, not bool"):
+            sending.send("t", b"")
 
 
 def test_a_callback_that_flushes_is_told_that_it_may_not(broker: Any) -> None:

@@ -21,7 +21,7 @@ from odradek.client.original import (
     ProducerData,
     StringEncoder,
 )
-from odradek.client.original.encoders import default_partition, encode_function, java_hash
+from odradek.client.original.encoders import default_partition, encode_function, hash_of_key
 from odradek.client.original.simple_consumer import SimpleConsumerCore
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from odradek.protocol.messages.fetch import FetchRequest as WireFetch
@@ -318,12 +318,12 @@ def test_both_generations_of_names_mean_the_same() -> None:
 
 def test_hashes_are_javas() -> None:
     """Values of a JVM: "hello".hashCode(), Long.hashCode(1L << 40), Arrays.hashCode(new byte[] {1, -1})."""
-    assert java_hash("hello") == 99162322 and java_hash("") == 0 and java_hash("\U0001f600") == 1772899
-    assert java_hash(-1) == 2**32 - 1 and java_hash(1 << 40) == 256
-    assert java_hash(b"\x01\xff") == 991
+    assert hash_of_key("hello") == 99162322 and hash_of_key("") == 0 and hash_of_key("\U0001f600") == 1772899
+    assert hash_of_key(-1) == 2**32 - 1 and hash_of_key(1 << 40) == 256
+    assert hash_of_key(b"\x01\xff") == 991
     assert default_partition("polygenelubricants", 7) == 0  # its hash is Integer.MIN_VALUE
     with pytest.raises(TypeError, match="give a Partitioner"):
-        java_hash(1.5)
+        hash_of_key(1.5)
 
 
 def test_encoders_give_bytes_or_a_message() -> None:

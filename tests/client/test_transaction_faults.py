@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.transactions.transaction_state import (
-    NO_PRODUCER_EPOCH,
-    ProducerIdentity,
-    TransactionMetadata,
-    TxnState,
-)
+from odradek.broker.transactions.transaction_state import ProducerIdentity, TransactionMetadata, TxnState
 from odradek.client.errors import AbortRequired
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -26,6 +21,7 @@ from odradek.protocol.messages.produce import (
     ProduceRequest,
 )
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from odradek.protocol.record_batch import NO_PRODUCER_EPOCH
 from odradek.testing.transaction_bench import GROUP, OFFSETS, SECOND, T0, T1, Bench, run
 
 COORDINATED = (AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)

@@ -16,6 +16,7 @@ from odradek.testing.foreign.confluent import ConfluentClient
 from odradek.testing.foreign.downloads import COPY_JARS, JVM_FLAGS, DownloadFailed, compiled, fetch
 from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Client, Record
+from odradek.testing.foreign.kafka_jars import TOOLBOX
 from odradek.testing.foreign.kafka_python import KafkaPythonClient
 from odradek.testing.foreign.kcat import KcatClient
 from odradek.testing.needs import CANNOT_BE_HAD, RUNTIMES, need
@@ -104,11 +105,11 @@ def java_classpath() -> str:
     return os.path.join(fetched(CACHE / "java", "pom.xml", listing, COPY_JARS), "jars", "*")
 
 
-def java_program(name: str, class_path: str, *arguments: str) -> list[str]:
-    """The command for one of the programs in `java/`."""
-    classes = compiled(HERE / "java" / f"{name}.java", CACHE / "java", class_path)
+def java_program(source: Path, class_path: str, *arguments: str) -> list[str]:
+    """The command for a program."""
+    classes = compiled(source, CACHE / "java", class_path)
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return ["java", *JVM_FLAGS, quiet, "-cp", f"{classes}{os.pathsep}{class_path}", name, *arguments]
+    return ["java", *JVM_FLAGS, quiet, "-cp", f"{classes}{os.pathsep}{class_path}", source.stem, *arguments]
 
 
 @pytest.fixture(scope="package")
@@ -116,7 +117,7 @@ def new_java(java_classpath: str, folder: Path) -> Callable[[Cluster], DriverCli
     """Starts a Java client of a cluster, to be closed by whoever asks."""
 
     def start(cluster: Cluster) -> DriverClient:
-        command = java_program("Driver", java_classpath, cluster.bootstrap)
+        command = java_program(HERE / "java" / "Driver.java", java_classpath, cluster.bootstrap)
         return DriverClient("java", command, folder / "java.log")
 
     return start
@@ -135,7 +136,7 @@ def start_toolbox(java_classpath: str, folder: Path) -> Iterator[Callable[[Clust
     drivers = []
 
     def start(cluster: Cluster) -> Callable[..., tuple[int, str]]:
-        driver = DriverClient("toolbox", java_program("Toolbox", java_classpath), folder / "toolbox.log")
+        driver = DriverClient("toolbox", java_program(TOOLBOX, java_classpath), folder / "toolbox.log")
         drivers.append(driver)
 
         def run(main: str, *arguments: str, input: str = "", named: bool = True) -> tuple[int, str]:
@@ -190,7 +191,7 @@ def kafkajs(cluster: Cluster, kafkajs_folder: Path, folder: Path) -> Iterator[Dr
 @pytest.fixture(scope="package")
 def kcat(cluster: Cluster) -> KcatClient:
     need(*RUNTIMES["kcat"])
-    return KcatClient(cluster.bootstrap, "kcat")
+    return KcatClient(cluster.bootstrap)
 
 
 @pytest.fixture(scope="package")

@@ -81,7 +81,7 @@ def test_clients_of_today(name: str, old_cluster: Cluster) -> None:
         "confluent": lambda: ConfluentClient(old_cluster.bootstrap),
         "kafka-python": lambda: KafkaPythonClient(old_cluster.bootstrap),
         "aiokafka": lambda: AiokafkaClient(old_cluster.bootstrap),
-        "kcat": lambda: KcatClient(old_cluster.bootstrap, "kcat"),
+        "kcat": lambda: KcatClient(old_cluster.bootstrap),
     }
     check(makers[name]())
 

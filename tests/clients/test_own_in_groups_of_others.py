@@ -1,14 +1,13 @@
 """Our consumer in one group with those of others, under each assignor that they have in common."""
 
-import threading
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from odradek import KafkaConsumer, KafkaProducer
 from odradek.testing import Cluster
-from odradek.testing.foreign.interface import Client, Member
-from odradek.testing.patience import PATIENCE_SECONDS, wait_until
+from odradek.testing.foreign.interface import Client, Member, MemberOnThread
+from odradek.testing.patience import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -17,10 +16,11 @@ STICKY = {"sticky", "cooperative-sticky"}
 COUNT = 60
 
 
-class OwnMember(Member):
+class OwnMember(MemberOnThread):
     """Our blocking consumer, on a thread."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, strategy: str) -> None:
+        super().__init__()
         self._consumer = KafkaConsumer(
             topic,
             bootstrap_servers=bootstrap,
@@ -29,9 +29,6 @@ class OwnMember(Member):
             heartbeat_interval_ms=300,
             partition_assignment_strategy=[strategy],
         )
-        self._received: list[tuple[int, int]] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -42,14 +39,6 @@ class OwnMember(Member):
 
     def assignment(self) -> set[int]:
         return {one.partition for one in self._consumer.assignment()}
-
-    def received(self) -> list[tuple[int, int]]:
-        return list(self._received)
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE_SECONDS)
-        assert not self._thread.is_alive(), "a consumer that does not close"
 
 
 def balanced(members: Sequence[Member]) -> list[set[int]]:

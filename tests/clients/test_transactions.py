@@ -124,7 +124,7 @@ def test_a_successor_fences_and_aborts_what_is_open(cluster: Cluster, new_topic:
 
 def test_one_that_takes_too_long_holds_nobody_back(cluster: Cluster, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=PARTITIONS)
-    slow, other = producer_of(cluster, f"{topic}-slow", transaction_timeout_ms=4000), producer_of(cluster, topic)
+    slow, other = producer_of(cluster, f"{topic}-slow", transaction_timeout_ms=10_000), producer_of(cluster, topic)
     slow.begin_transaction()
     write(slow, topic, ["slow"])
     other.begin_transaction()

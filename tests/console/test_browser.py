@@ -57,10 +57,15 @@ def tab(browser: Browser, url: str, viewport: Any = WIDE, **options: Any) -> Ite
     page.on("pageerror", lambda error: wrong.append(str(error)))
     ours = url.partition("/#")[0] + "/"
     context.on("request", lambda request: None if request.url.startswith(ours) else wrong.append(request.url))
-    page.goto(url)
-    yield page
-    harmed = page.evaluate("window.harmed")
-    context.close()
+    try:
+        page.goto(url)
+        yield page
+        harmed = page.evaluate("window.harmed")
+    except BaseException as error:
+        error.add_note(f"the page said {wrong}, and shows:\n{page.locator('body').inner_text()[:2000]}")
+        raise
+    finally:
+        context.close()
     assert wrong == [] and harmed is None
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import OnResponse
-from odradek.controller.cluster_state import TopicPartition
 from odradek.controller.controller import Controller
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
@@ -28,6 +27,7 @@ from odradek.protocol.messages.leader_and_isr import (
 )
 from odradek.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from odradek.protocol.topic_names import TopicPartition
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual

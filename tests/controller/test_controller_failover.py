@@ -1,10 +1,12 @@
 """Controller election, failover, brokers that die, come back, and shut down."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from odradek.controller import channel_manager, partition_machine, replica_machine
 from odradek.controller.controller import ELECTION_RETRY_MS
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -12,6 +14,8 @@ from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import TYPE_FULL, TYPE_INCREMENTAL, UpdateMetadataRequest
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.zk_schema.store import ANY_VERSION, Create, SetData
+from odradek.zk_schema.znodes.admin import delete_topic_path
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH
 from odradek.zk_schema.znodes.topics import partition_path, partitions_path, state_path, topic_path
 
@@ -79,6 +83,86 @@ def test_the_controller_dies_and_the_next_one_elects(play: Play) -> None:
         assert isinstance(words[0], UpdateMetadataRequest) and words[0].type == TYPE_FULL, "before anybody leads"
         assert [len(topic.partition_states) for topic in words[0].topic_states] == [2]
         assert all(message.type != TYPE_FULL for message in words[1:] if isinstance(message, UpdateMetadataRequest))
+
+    play(scenario)
+
+
+def test_a_new_controller_elects_before_all_else_and_tells_each_replica_once(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took the dead out of all ISRs first, wrote what it then elected for twice, and told brokers three times."""
+    monkeypatch.setattr(replica_machine, "SLICE", 2)
+    monkeypatch.setattr(partition_machine, "SLICE", 2)
+    monkeypatch.setattr(channel_manager, "PARTITIONS_PER_REQUEST", 2)
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3)
+        dead = cluster.holder()
+        first, second, third = sorted(set(range(4)) - {dead})
+        led, followed, untouched = [[dead, first, second]] * 4, [[second, dead, third]] * 4, [[third, first]] * 2
+        await cluster.create_topic("t", *led, *followed, *untouched)
+        begun = len(cluster.commits)
+        for broker in (first, second, third):
+            cluster.brokers[broker].received.clear()
+        cluster.kill(dead)
+        await cluster.settle()
+        states = [state_path("t", index) for index in range(10)]
+        written = [one.path for _, operations in cluster.commits[begun:] for one in operations if one.path in states]
+        assert written == states[:8], "those without a leader first, each once"
+        told = [
+            state.partition_index
+            for message in cluster.brokers[first].of(LeaderAndIsrRequest)
+            for topic in message.topic_states
+            for state in topic.partition_states
+        ]
+        assert told == [0, 1, 2, 3, 8, 9]
+        metadata = [
+            [state.partition_index for topic in message.topic_states for state in topic.partition_states]
+            for message in cluster.brokers[first].of(UpdateMetadataRequest)
+        ]
+        assert metadata == [list(range(10)), [0, 1], [2, 3], [4, 5], [6, 7]]
+        kinds = [type(message) for message in cluster.brokers[first].received[:4]]
+        assert kinds == [UpdateMetadataRequest, LeaderAndIsrRequest, UpdateMetadataRequest, LeaderAndIsrRequest]
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_new_controller_tells_of_replicas_though_an_isr_cannot_shrink(play: Play) -> None:
+    """Of a topic that is being deleted, say: its ISR stays, and a broker that comes back must know its replica."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2)
+        first = cluster.holder()
+        other = next(broker for broker in range(3) if broker != first)
+        await cluster.create_topic("t", [other, first])
+        cluster.brokers[other].received.clear()
+        cluster.kill(first)
+        await cluster.admin.create(delete_topic_path("t"))
+        await cluster.settle()
+        told = [one.topic_states[0].topic_name for one in cluster.brokers[other].of(LeaderAndIsrRequest)]
+        assert told == ["t"]
+        assert cluster.state("t").isr == (other, first)
+
+    play(scenario)
+
+
+def test_a_new_controller_tells_of_replicas_though_its_own_epoch_is_not_the_latest(play: Play) -> None:
+    """Somebody has set `/controller_epoch` back: brokers that were started anew served no such partition."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2)
+        dead = cluster.holder()
+        first, second = sorted({0, 1, 2} - {dead})
+        await cluster.create_topic("t", [first, second], [first, dead])
+        for index in range(2):
+            state = replace(cluster.state("t", index), controller_epoch=50)
+            await cluster.admin.set(state_path("t", index), state.encode())
+        cluster.brokers[first].received.clear()
+        cluster.kill(dead)
+        await cluster.settle()
+        told = [one.topic_states[0].partition_states for one in cluster.brokers[first].of(LeaderAndIsrRequest)]
+        assert [[state.partition_index for state in states] for states in told] == [[0], [1]]
 
     play(scenario)
 
@@ -410,6 +494,25 @@ def test_a_request_that_meets_a_bug_is_not_taken_from_controller_to_controller(p
         assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
         await cluster.settle(2_000)
         assert cluster.active.controller_epoch == 2
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("name", ["9" * 5000, "99999999999", "٣", "-1", "x"])
+def test_a_name_among_the_brokers_that_is_no_number_is_nobodys(play: Play, name: str) -> None:
+    """Whoever may write to ZooKeeper may make one: the cluster had no controller as long as it was there."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        store = cluster.brokers[0].store
+        await store.create(f"{BROKER_IDS_PATH}/{name}", b"{}")
+        await cluster.settle()
+        await cluster.create_topic("t", [1, 0])
+        assert (cluster.active.broker_id, cluster.active.controller_epoch) == (0, 1)
+        cluster.kill(1)
+        await cluster.settle()
+        assert cluster.state("t").leader == 0
+        cluster.check_agreement()
 
     play(scenario)
 

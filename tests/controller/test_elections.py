@@ -4,7 +4,7 @@ from itertools import permutations, product
 
 import pytest
 
-from odradek.controller.cluster_state import NO_LEADER, LeaderAndIsr
+from odradek.controller.cluster_state import LeaderAndIsr
 from odradek.controller.partition_machine import (
     elect_for_shutdown,
     elect_offline,
@@ -12,6 +12,7 @@ from odradek.controller.partition_machine import (
     elect_reassigned,
     first_leader_and_isr,
 )
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
 
 def now(leader: int, isr: list[int], epoch: int = 5, *, recovering: bool = False) -> LeaderAndIsr:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from odradek.broker.settings.cluster_settings import ControllerSettings
-from odradek.controller.cluster_state import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import ConnectionLost
 from odradek.zk_schema.znodes.admin import (
     PREFERRED_REPLICA_ELECTION_PATH,
@@ -124,6 +124,23 @@ def test_a_topic_older_than_topic_ids_gets_one(play: Play) -> None:
         written = TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t")))
         assert written.topic_id == cluster.active.state.topic_ids["t"]
         assert cluster.state("t").leader == 1
+
+    play(scenario)
+
+
+def test_a_topic_keeps_its_id_when_a_tool_older_than_topic_ids_adds_partitions(play: Play) -> None:
+    """The next controller gave it another id, under which no broker served its replicas any more (KAFKA-14190)."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        topic_id = cluster.active.state.topic_ids["t"]
+        written = {0: PartitionReplicas((1, 2)), 1: PartitionReplicas((2, 1))}
+        await cluster.admin.set(topic_path("t"), TopicAssignment(written).encode())
+        await cluster.settle()
+        assert cluster.state("t", 1).leader == 2
+        found = TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t")))
+        assert (found.topic_id, found.partitions) == (topic_id, written)
 
     play(scenario)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -18,16 +19,17 @@ from odradek.controller.cluster_state import (
     PartitionPhase,
     Replica,
     ReplicaPhase,
-    TopicPartition,
 )
 from odradek.controller.partition_machine import Strategy
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.protocol.topic_names import TopicPartition
 from odradek.world import time_slices
 from odradek.world.time_slices import TimeSlice
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
+from odradek.zk_schema.znodes.topics import state_path
 
 Play = Callable[[Callable[[Any], Awaitable[None]]], None]
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -129,19 +131,28 @@ def test_requests_are_merged_per_broker(state: ClusterState) -> None:
 def test_a_broker_hears_of_thousands_of_leaders_a_part_at_a_time(
     state: ClusterState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The metadata come behind all of them, in one request: a complete one says what is gone."""
-    monkeypatch.setattr(channel_manager, "PARTITIONS_PER_LEADER_AND_ISR", 1)
+    """Of the metadata too, behind all leaders; but complete metadata say what is gone, and so come in one request."""
+    monkeypatch.setattr(channel_manager, "PARTITIONS_PER_REQUEST", 1)
     batch = RequestBatch(state, "INTERNAL")
+
+    def told() -> list[tuple[int, type, list[int]]]:
+        return [
+            (broker, type(message), [one.partition_index for one in message.topic_states[0].partition_states])
+            for broker, message in batch.messages()
+            if isinstance(message, LeaderAndIsrRequest | UpdateMetadataRequest)
+        ]
+
     for partition in (T0, T1):
         state.leader_and_isr[partition] = LeaderAndIsr(1, 3, (1, 2), False, 5, 4)
         batch.leader_and_isr([1, 2], partition)
-    told = [
-        (broker, type(message), [one.partition_index for one in message.topic_states[0].partition_states])
-        for broker, message in batch.messages()
-        if isinstance(message, LeaderAndIsrRequest | UpdateMetadataRequest)
+    assert told() == [
+        *((broker, LeaderAndIsrRequest, [index]) for broker in (1, 2) for index in (0, 1)),
+        *((broker, UpdateMetadataRequest, [index]) for broker in (1, 2, 3) for index in (0, 1)),
     ]
-    assert told[:4] == [(broker, LeaderAndIsrRequest, [index]) for broker in (1, 2) for index in (0, 1)]
-    assert told[4:] == [(broker, UpdateMetadataRequest, [0, 1]) for broker in (1, 2, 3)]
+    batch.update_all_metadata()
+    assert told() == [(broker, UpdateMetadataRequest, [0, 1]) for broker in (1, 2, 3)]
+    batch.leader_and_isr([1], T0, metadata=False)
+    assert told() == [(1, LeaderAndIsrRequest, [0])]
 
 
 def test_of_a_topic_to_be_deleted_brokers_hear_the_end(state: ClusterState) -> None:
@@ -222,3 +233,68 @@ def test_others_have_their_turn_while_thousands_of_assignments_are_read(
 
     play(scenario)
     assert seen == [0, 1, 2]
+
+
+def test_a_brokers_death_reads_no_state_that_the_controller_knows(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 10,000 partitions that was a third of the work: what is written names the version that was known anyway, and
+    that broker 1, which led t-0, has left its ISR was written by the election."""
+    read: list[TopicPartition] = []
+    states_of = controller_store.ControllerStore.leader_and_isr
+
+    async def noted(store: Any, partitions: Any) -> Any:
+        read.extend(partitions)
+        return await states_of(store, partitions)
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 3], [2, 1, 3], [3, 2, 1])
+        monkeypatch.setattr(controller_store.ControllerStore, "leader_and_isr", noted)
+        cluster.kill(1)
+        await cluster.settle()
+        assert [cluster.state("t", index).leader for index in range(3)] == [2, 2, 3]
+        assert all(1 not in cluster.state("t", index).isr for index in range(3))
+        cluster.check_agreement()
+
+    play(scenario)
+    assert read == []
+
+
+def test_what_an_old_leader_wrote_itself_counts_although_the_controller_has_not_heard_of_it(play: Play) -> None:
+    """Before Kafka 2.7 a leader writes its ISR into ZooKeeper, and says so later."""
+
+    async def scenario(cluster: Any) -> None:
+        async def write_isr(index: int, *isr: int) -> None:
+            written = replace(cluster.state("t", index), isr=isr)
+            await cluster.admin.set(state_path("t", index), written.encode())
+
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 3], [2, 1, 3], [2, 3, 1])
+        await cluster.put_in_isr([2, 3], partition=2)
+        await write_isr(0, 1, 3)  # the next leader is 3, not the first replica
+        await write_isr(1, 2, 1)
+        await write_isr(2, 2, 3, 1)  # of which the controller thinks that broker 1 is out
+        cluster.kill(1)
+        await cluster.settle()
+        assert [(cluster.state("t", index).leader, set(cluster.state("t", index).isr)) for index in range(3)] == [
+            (3, {3}), (2, {2}), (2, {2, 3}),
+        ]  # fmt: skip
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_partition_whose_state_is_gone_is_given_up_and_said(play: Play, caplog: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2], [2, 1])
+        for index in range(2):
+            await cluster.admin.delete(state_path("t", index))
+        cluster.kill(1)
+        await cluster.settle()
+
+    play(scenario)
+    said = [record.getMessage().split(" ", 1)[1] for record in caplog.records if record.levelname == "ERROR"]
+    gone = "stays as it was: its state znode does not exist"
+    assert said == [f"controller t-0 {gone} (OfflinePartition)"] + [
+        f"controller t-{index} {gone} (OfflineReplica 1)" for index in range(2)
+    ]

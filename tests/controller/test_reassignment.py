@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from odradek.controller.cluster_state import TopicPartition
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import SetData
 from odradek.zk_schema.znodes.admin import REASSIGN_PARTITIONS_PATH, encode_reassignment
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path

@@ -1,6 +1,12 @@
 """Journals of controllers, leaders and coordinators: enough to tell an event from its rule, writes and requests."""
 
+import asyncio
+
+import pytest
+
 from odradek.aio import Admin
+from odradek.diagnosis import surroundings
+from odradek.diagnosis.facts import BrokerFacts
 from odradek.diagnosis.history import History
 from odradek.testing.virtual_run import VirtualCluster, run
 from odradek.zk_schema.store import Stat
@@ -41,3 +47,16 @@ def test_requests_to_the_controller_are_events_by_their_names() -> None:
         assert {"AlterPartitionReassignments", "ElectLeaders", "ControlledShutdown"} <= events, events
 
     run(test)
+
+
+@pytest.mark.parametrize("page", [b"[]", b"{}", b'{"entries": 3}', b'{"entries": [1], "forgotten": 0}', b"<html>"])
+def test_what_is_no_journal_is_not_taken_for_one(page: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may have the port by now."""
+
+    async def get_page(host: str, port: int, path: str) -> bytes:
+        return page
+
+    monkeypatch.setattr(surroundings, "get_page", get_page)
+    broker = BrokerFacts(1, address="127.0.0.1:9092", settings={"metrics.port": "7071"})
+    said = asyncio.run(surroundings.read_journal(broker))
+    assert isinstance(said, str) and "127.0.0.1:7071" in said

@@ -6,9 +6,10 @@ from dataclasses import replace
 from odradek.aio import Admin, Producer
 from odradek.client.admin.values import ConfigResource
 from odradek.diagnosis.examination import Subject, examine, examine_all
-from odradek.diagnosis.facts import NO_LEADER, DirectoryFacts, PartitionFacts, TopicFacts
+from odradek.diagnosis.facts import DirectoryFacts, PartitionFacts, TopicFacts
 from odradek.diagnosis.situation import Weight
 from odradek.testing.virtual_run import VirtualCluster, run
+from odradek.zk_schema.znodes.topics import NO_LEADER
 from tests.diagnosis.conftest import broker, facts_of, staged
 
 
@@ -156,6 +157,31 @@ def test_no_controller() -> None:
         facts = await facts_of(cluster)
         found = staged(examine(facts, Subject()), "no-controller")
         assert "no broker is registered" in found.sentence and found.weight is Weight.STOPPED
+
+    run(test)
+
+
+def test_zookeeper_is_gone_for_everybody() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create_topic("flights", assignment={0: [0, 1, 2]})
+        for number in range(3):
+            await cluster.partition(number, "zookeeper")
+        await asyncio.sleep(60)
+        facts = await facts_of(cluster, None, zookeeper=False)
+        led = staged(examine(facts, Subject(topic="flights")), "leader-without-session")
+        assert "flights-0 is led by nobody: broker 0 lost its ZooKeeper session at " in led.sentence
+        for number in range(3):
+            over = staged(examine(facts, Subject(broker=number)), "session-over").sentence
+            assert "does not answer it since " in over and "start ZooKeeper again" in over, over
+        without = replace(facts, controller=NO_LEADER, zookeeper_silent=True)
+        told = staged(examine(without, Subject()), "no-controller").sentence
+        assert "ZooKeeper, which has its name, does not answer" in told and "/controller is not there" not in told
+        for number in range(3):
+            await cluster.heal(number, "zookeeper")
+        await cluster.wait_for("flights", leader=0)
+        await asyncio.sleep(5)
+        names = {one.situation for one in examine_all(await facts_of(cluster, None))}
+        assert not names & {"session-over", "leader-without-session", "no-controller"}
 
     run(test)
 

@@ -1,6 +1,8 @@
 """Situations of consumer groups, brought about on virtual time."""
 
 import asyncio
+import os
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,11 +13,12 @@ from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.values import ACL, ACLOperation, ACLPermissionType, ACLResourceType, ResourcePattern
 from odradek.client.errors import ClientError
 from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.diagnosis.cases import typed
 from odradek.diagnosis.examination import Subject, UnknownSubject, examine, subjects
-from odradek.diagnosis.facts import NO_LEADER
 from odradek.diagnosis.surroundings import check_may_see
 from odradek.diagnosis.telling import calm
 from odradek.testing.virtual_run import VirtualCluster, run
+from odradek.zk_schema.znodes.topics import NO_LEADER
 from tests.diagnosis.conftest import facts_of, group, staged
 
 AT = TopicPartition("flights", 0)
@@ -201,6 +204,14 @@ def test_reads_what_has_no_leader() -> None:
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["g", "two words", "it's", "g\x1b[2J'x\\y", "a\nb", "\u2028$HOME", "ü\x85", "-`date`"])
+def test_a_shell_takes_a_name_out_of_a_command_as_it_is(name: str) -> None:
+    """And a terminal only shows it: what was shown as `\\x1b` named another group, that of these four characters."""
+    command, environment = f"printf %s {typed(name)}", os.environ | {"LC_ALL": "C.UTF-8"}
+    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True)
+    assert done.stdout == name and typed(name).isprintable()
 
 
 def test_names_mean_a_topic_a_partition_a_broker_a_group_or_several_of_them() -> None:

@@ -11,13 +11,13 @@ from odradek.aio import Admin, Producer
 from odradek.client.admin.values import ConfigResource
 from odradek.client.records import TopicPartition
 from odradek.diagnosis.examination import Subject, examine
-from odradek.diagnosis.facts import NO_LEADER
+from odradek.diagnosis.facts import Facts
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.virtual_run import VirtualCluster, run
 from odradek.testing.way_through import until
 from odradek.zk_schema.znodes.brokers import broker_path
 from odradek.zk_schema.znodes.configs import topic_config_path
-from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path
+from odradek.zk_schema.znodes.topics import NO_LEADER, PartitionReplicas, TopicAssignment, topic_path
 from tests.diagnosis.conftest import facts_of, partition, staged
 
 AT = TopicPartition("flights", 0)
@@ -281,11 +281,58 @@ def test_follower_disk_failed() -> None:
     run(test, settings={"log.dirs": "/a,/b"})
 
 
+def full(facts: Facts, number: int) -> Facts:
+    """The same with a broker whose volumes have 4 KB free."""
+    holder = facts.brokers[number]
+    paths = tuple(replace(one, total_bytes=1_000_000_000, usable_bytes=4_000) for one in holder.directories)
+    return replace(facts, brokers={**facts.brokers, number: replace(holder, directories=paths)})
+
+
+def test_the_disk_of_a_leader_is_full() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await flights(cluster, [0, 1])
+        facts = full(await facts_of(cluster, {"flights"}), 0)
+        found = staged(examine(facts, Subject(topic="flights")), "leader-disk-full")
+        assert "flights-0 has no room for a batch: " in found.sentence and "has 4.0 KB of 1.0 GB free" in found.sentence
+        ways = [one.command for one in found.told.ways_out if one.command]
+        assert ways[-2:] == ["odradek reassign start flights-0=1,0", "odradek elect-leaders flights-0"]
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.alter_partition_reassignments({AT: [1, 0]})
+            await admin.elect_leaders("preferred", [AT])
+        assert (await facts_of(cluster, {"flights"})).topics["flights"].partitions[0].leader == 1
+        assert not examine(full(facts, 2), Subject(topic="flights", partition=0))[1:], "broker 2 has nothing of it"
+        both = staged(examine(full(facts, 1), Subject(topic="flights")), "leader-disk-full")
+        assert "lead" not in str(both.told.ways_out), "nobody has room"
+
+    run(test)
+
+
+def test_the_disk_of_a_follower_is_full() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        follower, leader = await others(cluster)
+        await flights(cluster, [leader, follower])
+        await throttled_out(cluster, leader, follower)
+        await configure(cluster, "TOPIC", "flights", min_insync_replicas="2")
+        facts = full(await facts_of(cluster, {"flights"}), follower)
+        found = examine(facts, Subject(topic="flights"))
+        assert f"/data of broker {follower} has 4.0 KB" in staged(found, "follower-disk-full").told.because
+        assert f"/data of broker {follower} has 4.0 KB" in staged(found, "under-min-isr").told.because
+        assert "follower-throttled" not in {one.situation for one in found}
+
+    run(test)
+
+
 def test_follower_throttled() -> None:
     async def test(cluster: VirtualCluster) -> None:
         follower, leader = await others(cluster)
         await flights(cluster, [leader, follower])
         await throttled_out(cluster, leader, follower)
+        lift = f"odradek configs alter --broker {follower} --delete follower.replication.throttled.rate"
+        await configure(cluster, "TOPIC", "flights", min_insync_replicas="2")
+        stopped = await partition(cluster, "flights", "under-min-isr")
+        rate = f"follower.replication.throttled.rate=1000 of broker {follower}"
+        assert f"broker {follower} is behind, held back by {rate}" in stopped.sentence
+        assert lift in [one.command for one in stopped.told.ways_out]
         found = await partition(cluster, "flights", "follower-throttled")
         assert f"follower.replication.throttled.rate=1000 of broker {follower}" in found.sentence
         assert found.told.ways_out[0].command == (
@@ -392,6 +439,11 @@ def test_open_and_hanging_transactions() -> None:
             assert found.told.ways_out[0].command == (
                 f"odradek transactions abort flights-0 --producer-id {one.producer_id} --producer-epoch 0"
             )
+            in_nanoseconds = replace(one, last_timestamp_ms=1_700_000_000_000_000_000)
+            odd = replace(topic.partitions[0], transactions=(in_nanoseconds,))
+            facts = replace(facts, topics={"flights": replace(topic, partitions={0: odd})})
+            found = staged(examine(facts, Subject("flights")), "open-transaction")
+            assert "last record 1700000000000000000 ms" in found.sentence
             await producer.abort_transaction()
 
     run(test)

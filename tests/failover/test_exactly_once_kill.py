@@ -11,9 +11,7 @@ from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.producer.client import KafkaProducer
 from odradek.client.records import ConsumerRecord, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.load import PARTITIONS, Observer, read_to_the_end
+from odradek.testing.load import PARTITIONS, Observer, read_to_the_end, transaction_coordinator
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
@@ -127,11 +125,6 @@ def rewind(consumer: KafkaConsumer) -> None:
         consumer.seek(partition, committed[partition].offset if partition in committed else 0)
 
 
-def coordinator(cluster: UpCluster, transactional_id: str) -> int:
-    with RawConnection(f"127.0.0.1:{cluster.port}") as connection:
-        return connection.ask(FindCoordinatorRequest(key=transactional_id, key_type=1), 2).node_id
-
-
 def goes_on(workers: list[Worker]) -> Callable[[], bool]:
     """Whether each has committed again since this was called."""
     marks = [worker.committed for worker in workers]
@@ -162,7 +155,11 @@ def test_one_broker_after_another(cluster: UpCluster, observer: Observer) -> Non
     workers = [Worker(cluster, observer.topic, number) for number in range(WORKERS)]
     try:
         wait_until(goes_on(workers), "the first commits of each worker")
-        for victim in (coordinator(cluster, "worker-0"), observer.controller(), observer.busiest()):
+        for victim in (
+            transaction_coordinator(cluster.bootstrap, "worker-0"),
+            observer.controller(),
+            observer.busiest(),
+        ):
             cluster.kill(victim)
             wait_until(goes_on(workers), f"commits after broker {victim} was killed")
             cluster.start(victim)

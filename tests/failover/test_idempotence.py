@@ -26,6 +26,7 @@ RETRIED = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,  # the dead were in sync for as long as a busy machine took to miss them
 }
 
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.load import PARTITIONS, QUIET, Observer, read_to_the_end, until_done
+from odradek.testing.load import PARTITIONS, QUIET, Observer, read_to_the_end, transaction_coordinator, until_done
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
@@ -91,14 +89,13 @@ class Transactions:
         (self.aborted if to_abort else self.committed).add(number)
 
 
-def coordinator(cluster: UpCluster, transactional_id: str, asked: int) -> int:
-    with RawConnection(f"127.0.0.1:{cluster.port + asked}") as connection:
-        return connection.ask(FindCoordinatorRequest(key=transactional_id, key_type=1), 2).node_id
-
-
 def test_one_after_another(cluster: UpCluster, observer: Observer) -> None:
     with Transactions(cluster, observer.topic) as load:
-        for victim in (coordinator(cluster, observer.topic, 0), observer.controller(), observer.busiest()):
+        for victim in (
+            transaction_coordinator(cluster.bootstrap, observer.topic),
+            observer.controller(),
+            observer.busiest(),
+        ):
             cluster.kill(victim)
             wait_until(load.goes_on(), f"commits after broker {victim} was killed")
             cluster.start(victim)

@@ -25,6 +25,8 @@ from odradek.zk_schema.znodes.controller import CONTROLLER_PATH
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
 
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in_broker.py"))
+SESSION_TIMEOUT_MS = 5_000
+"""No stand-in is kept waiting for so long by a busy machine, and that a dead one's session lasts on is seen."""
 
 
 class Setting:
@@ -38,7 +40,7 @@ class Setting:
 
     def plan(self, **changes: Any) -> ClusterPlan:
         values = {"brokers": 3, "port": self.port, "zookeeper_port": self.zookeeper_port} | changes
-        overrides = {"zookeeper.session.timeout.ms": "1000", **values.pop("overrides", {})}
+        overrides = {"zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS), **values.pop("overrides", {})}
         return ClusterPlan(self.directory, broker_command=STAND_IN, overrides=overrides, **values)
 
     def cluster(self, changed: Callable[[], None] = lambda: None, **changes: Any) -> LocalCluster:

@@ -5,7 +5,7 @@ The bytes are written by hand; kio judges all messages in test_messages_against_
 
 import pytest
 
-from odradek.protocol.codec import decode, decoder, encode, encoder
+from odradek.protocol.codec import decode, decoder, encode, encoder, stepwise_decoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Array, Message, Struct
 from odradek.protocol.headers import API_NAMES, message_classes
@@ -19,7 +19,14 @@ from odradek.protocol.messages.fetch import (
 )
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from odradek.protocol.primitives import Part
+from odradek.protocol.steps import at_once
 
 
 class FileRange:
@@ -164,6 +171,22 @@ def test_a_codec_is_made_once() -> None:
     assert encoder(FetchRequest, 12) is encoder(FetchRequest, 12)
     with pytest.raises(AssertionError, match="0-17"):
         encode(FetchRequest(), 18)
+
+
+@pytest.mark.parametrize("version", range(9))
+def test_a_decoder_by_steps_reads_the_same_with_a_pause_after_each_struct(version: int) -> None:
+    states = [UpdateMetadataPartitionState(partition_index=index, isr=[1, 2]) for index in range(3)]
+    message = UpdateMetadataRequest(
+        controller_id=1, topic_states=[UpdateMetadataTopicState(topic_name="t", partition_states=states)],
+        ungrouped_partition_states=states, live_brokers=[UpdateMetadataBroker(id=1)],
+    )  # fmt: skip
+    data = encode(message, version)
+    decoded = at_once(stepwise_decoder(UpdateMetadataRequest, version)(data, 0))
+    assert decoded == decoder(UpdateMetadataRequest, version)(data, 0)
+    pauses = sum(1 for _ in stepwise_decoder(UpdateMetadataRequest, version)(data, 0))
+    assert pauses == (4 if version < 5 else 5), "three partitions, their topic, a broker"
+    with pytest.raises(MalformedMessage):
+        at_once(stepwise_decoder(UpdateMetadataRequest, version)(data[:-1], 0))
 
 
 def annotated(struct: type[Struct], seen: dict[str, type[Struct]]) -> None:

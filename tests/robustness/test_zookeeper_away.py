@@ -186,7 +186,7 @@ def test_a_zombie_changes_nothing(cluster: UpCluster, zookeeper: ZooKeeperProces
         _, answer = decode_response(0, PRODUCE_VERSION, straggler.read_frame())
         [refused] = answer.responses[0].partition_responses  # type: ignore[attr-defined]
         assert refused.error_code != ErrorCode.NONE, "a zombie has acknowledged a record"
-        wait_until(lambda: logs.count(victim, REGISTERED) == 1, "its new registration")
+        wait_until(lambda: logs.count(victim, REGISTERED) >= 1, "its new registration")
         wait_until(observer.in_sync, "all replicas in sync")
         wait_until(load.goes_on(), "writes with it")
     assert logs.count(victim, "is not the controller any more") == 1, logs.lines(victim)

@@ -20,7 +20,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from odradek.testing.foreign.downloads import DownloadFailed, fetch
 from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Record
-from odradek.testing.foreign.kafka_jars import KafkaJars
+from odradek.testing.foreign.kafka_jars import TOOLBOX, KafkaJars
 from odradek.testing.foreign.kerberos import REALM, kerberos
 from odradek.testing.foreign.logins import MECHANISMS, Issuer, Login, module
 from odradek.testing.needs import CANNOT_BE_HAD, RUNTIMES, lacking, need
@@ -100,7 +100,7 @@ def kafkajs(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="module")
 def tool(secured: Secured, kafka: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
     """Runs Kafka's tools, all in one Java; what one says that ends well."""
-    command = kafka.program(CLIENTS / "java" / "Toolbox.java")
+    command = kafka.program(TOOLBOX)
     driver = DriverClient("toolbox", command, tmp_path_factory.mktemp("toolbox") / "log")
 
     def run(main: str, *arguments: str, input: str = "") -> str:

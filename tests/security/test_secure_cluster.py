@@ -79,8 +79,11 @@ def test_the_consumer_of_kafka_0_8(cluster: UpCluster) -> None:
     with odradek.KafkaProducer(**settings(cluster)) as producer:
         producer.send("connector", b"hello").result(PATIENCE_SECONDS)
     look = {name: text for name, text in settings(cluster).items() if name != "bootstrap_servers"}
-    group: dict[str, Any] = {"group_id": "connectors", "auto_offset_reset": "smallest", "consumer_timeout_ms": 30_000}
-    connector = odradek.ConsumerConnector.create(zookeeper_connect=cluster.zookeeper, **group, **look)
+    patience_ms = int(PATIENCE_SECONDS * 1000)
+    group: dict[str, Any] = {"group_id": "connectors", "auto_offset_reset": "smallest"}
+    connector = odradek.ConsumerConnector.create(
+        zookeeper_connect=cluster.zookeeper, consumer_timeout_ms=patience_ms, **group, **look
+    )
     try:
         [stream] = connector.create_message_streams({"connector": 1})["connector"]
         assert next(iter(stream)).value == b"hello"

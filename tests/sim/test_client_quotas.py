@@ -14,9 +14,9 @@ from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from odradek.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch
+from odradek.testing.usual_requests import produce_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.zk_schema.entity_settings import change_entity
@@ -39,9 +39,7 @@ class User:
         return await self.ask(CreateTopicsRequest(topics=made, timeout_ms=10_000), 6)
 
     async def produce(self, topic: str, size: int = BATCH_BYTES, acks: int = 1) -> Any:
-        data = PartitionProduceData(index=0, records=bytes(make_batch([os.urandom(size)])))
-        written = [TopicProduceData(name=topic, partition_data=[data])]
-        return await self.ask(ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=written), 9)
+        return await self.ask(produce_request(topic, bytes(make_batch([os.urandom(size)])), acks=acks), 9)
 
     async def fetch(self, topic: str, offset: int) -> Any:
         partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=BATCH_BYTES)

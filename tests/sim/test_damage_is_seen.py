@@ -9,20 +9,24 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
 from odradek.broker.groups.group_records import batch_of as commit_batch
 from odradek.broker.groups.group_records import offset_key, offset_value
 from odradek.broker.log.log import Origin
+from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.broker.transactions.transaction_records import batch_of as state_batch
 from odradek.broker.transactions.transaction_state import PREPARE_COMMIT, ProducerIdentity, TxnState
 from odradek.client.records import RecordMetadata, TopicPartition
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.message_set import MAGIC_V0, down_convert
 from odradek.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 from odradek.protocol.records import Columns, encode_batch
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
@@ -40,7 +44,8 @@ from odradek.testing.simulation.safety import Safety
 from odradek.testing.simulation.state_changes import broken_rule
 from odradek.testing.simulation.transactional_positions import Outcome, Transaction, TransactionalPositions
 from odradek.testing.simulation.transactions import CommittedReader, Transactions, held_back, may_be_seen
-from odradek.testing.simulation.verdict import Verdict, left_over
+from odradek.testing.simulation.verdict import Verdict, left_over, other_settings
+from odradek.testing.simulation.waits import Waits
 from odradek.testing.simulation.work import Work
 from odradek.testing.virtual_clock import ManualClock
 from odradek.testing.virtual_network import VirtualNetwork
@@ -351,6 +356,27 @@ def test_a_dead_task() -> None:
 def test_a_waiter_that_is_left_over() -> None:
     assert left_over(Counter(DelayedFetch=4)) == {}
     assert left_over(Counter(DelayedFetch=4, DelayedProduce=1)) == {"DelayedProduce": 1}
+
+
+def test_a_broker_that_has_not_heard_of_a_setting() -> None:
+    heard, missed = LogConfig(retention_ms=5, min_insync_replicas=2), LogConfig(min_insync_replicas=2)
+    assert other_settings([heard, heard]) == {}
+    assert other_settings([heard, missed, heard]) == {"retention_ms": [5, missed.retention_ms, 5]}
+
+
+@pytest.mark.parametrize(
+    ("code", "rotten", "seen"),
+    [
+        (ErrorCode.CORRUPT_MESSAGE, {0}, False),
+        (ErrorCode.CORRUPT_MESSAGE, set[int](), True),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, {0}, True),
+    ],
+)
+def test_a_reader_who_is_refused_what_no_disk_has_spoilt(code: ErrorCode, rotten: set[int], seen: bool) -> None:
+    history = History(ManualClock())
+    history.rotten = rotten
+    history.refused("consumer", KafkaError(code, "t-0 at offset 5"))
+    assert (history.violation is not None) is seen
 
 
 def test_a_watermark_that_falls() -> None:
@@ -667,3 +693,25 @@ def test_a_coordinator_that_keeps_what_another_one_leads() -> None:
     stage.brokers[1].server.services.groups.groups.append(group)
     Coordinators(stage.cluster, stage.history).look()
     assert "broker-1 keeps g of ('__consumer_offsets', 0), which it does not lead" in stage.seen
+
+
+@pytest.mark.parametrize("touched", [True, False])
+def test_a_request_that_is_not_answered_when_its_outcome_is_known(touched: bool) -> None:
+    stage = Stage()
+    for broker in stage.brokers:
+        broker.suspended = False
+        broker.server.services.replicas.purgatory = Purgatory(TimingWheel(stage.clock))
+    waits, purgatory = Waits(stage.cluster, stage.history), stage.brokers[0].server.services.replicas.purgatory
+    purgatory.watch(DelayedProduce([AwaitedAppend(stage.leader, 1)], lambda: None), [stage.leader.advanced], 1000)
+    stage.write(make_batch([b"x"]), to=())
+    for _ in range(3):
+        waits.look()
+    assert not stage.seen, "the followers do not have it"
+    stage.write(to=(1, 2))
+    assert stage.leader.high_watermark == 1
+    waits.look()
+    assert not stage.seen, "it is about to be answered"
+    if touched:
+        purgatory.touch(stage.leader.advanced)
+    waits.look()
+    assert bool(stage.seen) is not touched

@@ -27,8 +27,13 @@ from odradek.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch, make_environment, open_test_log
-from odradek.testing.virtual_clock import ManualClock
+from odradek.testing.simulation.administration import Administrator
+from odradek.testing.simulation.faults import Faults
+from odradek.testing.simulation.history import History
+from odradek.testing.simulation.zookeeper_faults import ZooKeeperFaults
+from odradek.testing.virtual_clock import ManualClock, VirtualClock, run_virtual
 
 T0 = TopicPartition("t", 0)
 TOPIC_ID = b"t" * 16
@@ -130,3 +135,23 @@ def test_a_repeated_leader_and_isr_leaves_the_proposal_open() -> None:
     assert partition.pending_isr is not None
     partition.lead(replace(told, partition_epoch=2), 0.0)
     assert partition.pending_isr is None, "the controller has decided otherwise"
+
+
+def test_no_session_ends_before_its_time_whose_broker_cannot_hear_of_it() -> None:
+    """A broker that ZooKeeper did not reach lost its session early, and told as a coordinator what was committed before
+    another one was: no ZooKeeper ends a session so."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 1) as cluster:
+            history, source = History(clock), random.Random(0)
+            others = Faults(cluster, history, Administrator(cluster, history, source, "t", []), source, 1)
+            faults, store = ZooKeeperFaults(others, 2), cluster.brokers[0].store
+            session_id = store.session_id
+            cluster.zookeeper.partition(store)
+            await faults.session_expiry()
+            assert cluster.zookeeper.has_session(session_id)
+            cluster.zookeeper.heal(store)
+            await faults.session_expiry()
+            assert not cluster.zookeeper.has_session(session_id)
+
+    run_virtual(main)

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulated_files import Fault
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
+from odradek.testing.usual_requests import create_topic_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
 
@@ -26,9 +26,7 @@ def test_a_replica_that_had_no_room_is_made_when_there_is_some(replicas: list[in
             administrator = Administrator(cluster, History(clock), random.Random(0), "t", [])
             await asyncio.sleep(2)
             cluster.brokers[0].files.fault = FULL
-            assigned = CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
-            made = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=[assigned])
-            await administrator.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=1_000), 7)
+            await administrator.ask_controller(create_topic_request("t", replicas, timeout_ms=1_000), 7)
             await asyncio.sleep(30)
             assert ("t", 0) not in cluster.brokers[0].server.services.replicas.partitions
             cluster.brokers[0].files.fault = None

@@ -18,10 +18,7 @@ from odradek.protocol.messages.incremental_alter_configs import (
 )
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
-    TopicProduceData,
 )
 from odradek.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -30,6 +27,7 @@ from odradek.protocol.messages.write_txn_markers import (
 )
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.log_environments import make_batch
+from odradek.testing.usual_requests import produce_request
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, VirtualClock, run_virtual
 from odradek.zk_schema.znodes.cluster import PRODUCER_ID_BLOCK_PATH
 
@@ -78,8 +76,7 @@ class Client:
         self, broker: EmbeddedBroker, sequence: int, timeout_ms: int = 60_000
     ) -> PartitionProduceResponse:
         batch = make_batch(producer_id=PRODUCER, sequence=sequence, timestamp_ms=time_of(sequence))
-        data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])
-        request = ProduceRequest(acks=ALL, timeout_ms=timeout_ms, topic_data=[data])
+        request = produce_request(TOPIC, batch, acks=ALL, timeout_ms=timeout_ms)
         (answer,) = (await self.ask(broker, request, 9)).responses[0].partition_responses
         assert isinstance(answer, PartitionProduceResponse)
         assert answer.base_offset >= 0 or answer.error_code != 0, answer

@@ -7,10 +7,9 @@ from odradek.broker.cluster.peer import Peer
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
-from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch
+from odradek.testing.usual_requests import create_topic_request, produce_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 TOPIC = "busy"
@@ -29,15 +28,11 @@ class Client:
         return await self._peer.request(request, version, 60_000)
 
     async def create(self, *replicas: int) -> None:
-        assigned = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
-        made = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[assigned])
-        answer = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
+        answer = await self.ask(create_topic_request(TOPIC, list(replicas)), 7)
         assert answer.topics[0].error_code == 0, answer
 
     async def produce(self, acks: int) -> ErrorCode:
-        data = PartitionProduceData(index=0, records=bytes(make_batch([b"x"])))
-        written = [TopicProduceData(name=TOPIC, partition_data=[data])]
-        answer = await self.ask(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=written), 9)
+        answer = await self.ask(produce_request(TOPIC, bytes(make_batch([b"x"])), acks=acks, timeout_ms=30_000), 9)
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     async def produce_without_pause(self, acks: int) -> None:

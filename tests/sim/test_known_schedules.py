@@ -7,12 +7,12 @@ import random
 import pytest
 
 from odradek.client.records import TopicPartition
-from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.clients import SimulatedProducer
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import bytes_of, records_of
+from odradek.testing.usual_requests import create_topic_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 TOPIC = "t"
@@ -33,11 +33,9 @@ class Stage:
         (self.controller,) = [broker for broker in self.cluster.brokers if self._is_controller(broker)]
         self.leader, self.follower = [broker for broker in self.cluster.brokers if broker is not self.controller]
         await asyncio.sleep(1)  # until the controller knows all three
-        replicas = CreatableReplicaAssignment(
-            partition_index=0, broker_ids=[self.leader.broker_id, self.follower.broker_id]
+        answer = await self.administrator.ask_controller(
+            create_topic_request(TOPIC, [self.leader.broker_id, self.follower.broker_id], timeout_ms=5_000), 7
         )
-        made = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[replicas])
-        answer = await self.administrator.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
         assert answer.topics[0].error_code == 0, answer
         self.producer = SimulatedProducer(self.cluster, self.history, "producer-0", 1, TOPIC)
 

@@ -13,15 +13,14 @@ from odradek.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch
+from odradek.testing.usual_requests import create_topic_request, produce_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 MOVED, BESIDE = "moved", "beside"
@@ -44,15 +43,11 @@ class Administrator:
         return await self._peers[broker].request(request, version, 60_000)
 
     async def create(self, topic: str, replicas: list[int]) -> None:
-        assigned = CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
-        made = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=[assigned])
-        answer = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
+        answer = await self.ask(create_topic_request(topic, replicas), 7)
         assert answer.topics[0].error_code == 0, answer
 
     async def produce(self, topic: str) -> None:
-        data = PartitionProduceData(index=0, records=bytes(make_batch([os.urandom(BATCH_BYTES)])))
-        written = [TopicProduceData(name=topic, partition_data=[data])]
-        answer = await self.ask(ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=written), 9)
+        answer = await self.ask(produce_request(topic, bytes(make_batch([os.urandom(BATCH_BYTES)]))), 9)
         assert answer.responses[0].partition_responses[0].error_code == 0, answer
 
     async def configure(self, kind: int, name: str, setting: str, value: str | None) -> None:

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from odradek.testing.seeds import corpus
-from odradek.testing.simulation.run import Plan, Report, simulate, varied_plan
+from odradek.testing.simulation.plans import Plan, Report, varied_plan
+from odradek.testing.simulation.run import simulate
 
 SEEDS = range(2)
 VARIED = [1, *(int(seed) for (seed,) in corpus("simulation"))]
@@ -45,10 +46,18 @@ def test_a_varied_plan(seed: int) -> None:
         (7, ["reassign", "elect_leaders", "move_directories"]),
         (8, ["zookeeper_stands", "wall_clock"]),
         (9, ["repeat_requests", "kill_controller", "elect_leaders"]),
+        (10, ["zookeeper_lags", "zookeeper_leads_anew", "other_zookeeper"]),
+        (11, ["rolling_restart", "live_settings", "death_within"]),
+        (12, ["bit_rot"]),
     ],
 )
 def test_one_kind_of_fault(seed: int, kinds: list[str]) -> None:
     check(simulate(Plan(seed, kinds, faults_s=SHORT_S, without=WITHOUT[seed % 2])))
+
+
+@pytest.mark.parametrize("brokers", [1, 5])
+def test_clusters_of_other_sizes(brokers: int) -> None:
+    check(simulate(Plan(11, faults_s=SHORT_S, without=frozenset({"loose", "producer-1"}), brokers=brokers)))
 
 
 def test_a_run_is_the_same_in_another_process() -> None:

@@ -3,9 +3,7 @@
 import asyncio
 import random
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -13,9 +11,11 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from odradek.protocol.topic_names import CONSUMER_OFFSETS
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
+from odradek.testing.usual_requests import create_topic_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 TOPIC = "t"
@@ -38,9 +38,9 @@ def test_what_a_controller_said_to_a_registration_that_is_over_makes_nobody_lead
             others = [broker for broker in cluster.brokers if not broker.server.services.controller.is_active]
             suspended, other = others[:2]
             suspended.suspend()
-            replicas = CreatableReplicaAssignment(partition_index=0, broker_ids=[suspended.broker_id, other.broker_id])
-            made = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[replicas])
-            await administrator.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=1_000), 7)
+            await administrator.ask_controller(
+                create_topic_request(TOPIC, [suspended.broker_id, other.broker_id], timeout_ms=1_000), 7
+            )
             while not leads(other):
                 await asyncio.sleep(0.1)
             suspended.resume()

@@ -12,7 +12,6 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -29,6 +28,7 @@ from odradek.protocol.messages.txn_offset_commit import (
 from odradek.protocol.record_batch import batches
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.log_environments import make_batch
+from odradek.testing.usual_requests import create_topic_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 TOPIC, GROUP = "t", "g"
@@ -56,17 +56,8 @@ class Client:
 
     async def create(self, assignments: list[list[int]]) -> None:
         """One partition for each list of replicas."""
-        made = CreatableTopic(
-            name=TOPIC,
-            num_partitions=-1,
-            replication_factor=-1,
-            assignments=[
-                CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
-                for index, replicas in enumerate(assignments)
-            ],
-        )
         controller = await self.find(controls)
-        response = await self.ask(controller, CreateTopicsRequest(topics=[made], timeout_ms=30_000), 7)
+        response = await self.ask(controller, create_topic_request(TOPIC, *assignments), 7)
         assert response.topics[0].error_code == 0, response
 
     async def find(self, wanted: Callable[[EmbeddedBroker], bool]) -> EmbeddedBroker:
@@ -374,6 +365,27 @@ def test_offsets_of_no_group_or_no_producer_are_refused() -> None:
         assert await ask() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         request.producer_id = producer.id
         assert await ask() == ErrorCode.NONE
+
+    with_brokers(1, scenario)
+
+
+def test_offsets_of_an_epoch_that_nobody_was_given_do_not_keep_the_transaction_from_ending() -> None:
+    async def scenario(client: Client) -> None:
+        await client.create([[0]])
+        producer = Producer(client, "id")
+        await producer.begin()
+        await producer.add_offsets()
+        assert await producer.commit_offset(1) == ErrorCode.NONE
+        producer.epoch += 1
+        assert await producer.commit_offset(2) == ErrorCode.INVALID_PRODUCER_EPOCH
+        producer.epoch -= 1
+        await producer.end()
+
+        async def complete() -> bool:
+            return await producer.state() == "CompleteCommit"
+
+        await until(3_000, client, complete)
+        assert await committed_offset(client) == (1, ErrorCode.NONE)
 
     with_brokers(1, scenario)
 

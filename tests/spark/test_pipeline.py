@@ -160,7 +160,7 @@ def test_killed_driver_and_killed_broker_change_nothing(
     topic = new_topic(3, replicas=3, min_insync_replicas="2")
     flights = read_flights(FLIGHTS)
     send(cluster, topic, flights)
-    create_result_topic(cluster.bootstrap, RESULTS, 1, 3)
+    create_result_topic(cluster.bootstrap, RESULTS, 3)
     with Pipeline(cluster, topic, tmp_path) as pipeline:
         pipeline.start()
         pipeline.wait_for_batch(1)

@@ -30,8 +30,8 @@ def write(spark: SparkSession, cluster: Cluster, topic: str, query: str, batch: 
 
 def test_a_repeated_micro_batch_is_recognised(spark: SparkSession, cluster: Cluster) -> None:
     topic = "repeated"
-    assert create_result_topic(cluster.bootstrap, topic, 1, 3)
-    assert not create_result_topic(cluster.bootstrap, topic, 1, 3)
+    assert create_result_topic(cluster.bootstrap, topic, 3)
+    assert not create_result_topic(cluster.bootstrap, topic, 3)
     for batch, days in ((0, 10), (1, 4), (1, 4), (2, 1)):
         write(spark, cluster, topic, "query", batch, days)
     written = [(row["day"], row["batch"]) for row in all_records(cluster, topic)]

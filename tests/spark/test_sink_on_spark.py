@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from odradek import KafkaAdminClient, KafkaProducer, NewTopic
 from odradek.client.spark.epochs import decision_of
 from odradek.testing import Cluster
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.foreign.spark_home import QUERY_SECONDS
 
 pytestmark = pytest.mark.cluster
 
@@ -77,7 +77,7 @@ class Copy:
             writer.option("kafka.bootstrap.servers", self._bootstrap).option("topic", self._sink).options(**options)
         )
         query = writer.option("checkpointLocation", str(self._folder)).trigger(availableNow=True).start()
-        assert query.awaitTermination(int(PATIENCE_SECONDS)), "the query has not ended"
+        assert query.awaitTermination(QUERY_SECONDS), "the query has not ended"
         return query
 
 
@@ -122,7 +122,7 @@ def test_a_driver_that_is_killed_between_the_writes_of_its_tasks_and_its_commit(
     log = tmp_path / "log"
     with log.open("w") as said:
         done = subprocess.run(
-            command, start_new_session=True, stdout=said, stderr=said, timeout=3 * PATIENCE_SECONDS, check=False
+            command, start_new_session=True, stdout=said, stderr=said, timeout=QUERY_SECONDS, check=False
         )
     assert done.returncode == -signal.SIGKILL, log.read_text()[-3000:]
     written = load(sink).count()
@@ -136,7 +136,7 @@ def test_a_driver_that_is_killed_between_the_writes_of_its_tasks_and_its_commit(
     writer = frame.load().selectExpr("value", "value as key").writeStream.format("odradek")
     writer = writer.option("kafka.bootstrap.servers", cluster.bootstrap).option("topic", sink)
     writer = writer.options(checkpointLocation=str(checkpoint), transactionalId="dying")
-    assert writer.trigger(availableNow=True).start().awaitTermination(int(PATIENCE_SECONDS))
+    assert writer.trigger(availableNow=True).start().awaitTermination(QUERY_SECONDS)
     assert values(load, sink) == sorted(str(number) for number in range(100))
 
 

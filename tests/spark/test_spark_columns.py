@@ -31,10 +31,10 @@ batches = st.lists(
 )
 
 
-def arrow_rows(data: bytes, start: int = 0, end: int = 2**62, *, include_headers: bool = True) -> list[dict[str, Any]]:
+def arrow_rows(data: bytes, start: int = 0, end: int = 2**62) -> list[dict[str, Any]]:
     chunk = Chunk(T0, memoryview(data), 0, 0, None)
     found = sections(chunk.records, chunk.visible(check_crcs=True))
-    made = record_batch(found, locate(found), "t", 0, start, end, include_headers=include_headers)
+    made = record_batch(found, locate(found), "t", 0, start, end, include_headers=True)
     made.validate(full=True)
     rows: list[dict[str, Any]] = made.to_pylist()
     return rows
@@ -83,6 +83,14 @@ def test_damage_is_refused_or_gives_rows(draw: st.DataObject) -> None:
     except MalformedMessage:
         return
     assert len(rows) <= count
+
+
+def test_a_time_that_spark_cannot_hold_is_null() -> None:
+    """Multiplied out, it came round to some other year."""
+    times = [5, 1_700_000_000_000_000_000, -(2**62), -1]
+    rows = arrow_rows(bytes(encode_batch(0, times, [None] * 4, [b"v"] * 4)))
+    held = [EPOCH + timedelta(milliseconds=5), None, None, EPOCH - timedelta(milliseconds=1)]
+    assert [row["timestamp"] for row in rows] == held
 
 
 def test_a_count_that_does_not_fit_is_refused() -> None:

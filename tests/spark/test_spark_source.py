@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek import KafkaProducer
 from odradek.testing import Cluster
+from odradek.testing.foreign.spark_home import QUERY_SECONDS
 from odradek.testing.needs import CANNOT_BE_HAD, need
 from odradek.testing.patience import PATIENCE_SECONDS
 
@@ -65,7 +66,7 @@ class Stream:
     def run(self) -> list[Row]:
         """All rows so far, in order."""
         query = self.start()
-        assert query.awaitTermination(int(PATIENCE_SECONDS)), "the query has not ended"
+        assert query.awaitTermination(QUERY_SECONDS), "the query has not ended"
         return in_order([row for rows in self.batches.values() for row in rows])
 
     def _take(self, frame: DataFrame, batch: int) -> None:

@@ -16,7 +16,10 @@ from odradek import KafkaConsumer, KafkaProducer
 from odradek.aio import Consumer as AsyncConsumer
 from odradek.aio import Producer as AsyncProducer
 from odradek.local.ports import free_port_range
+from odradek.protocol.connection import framed
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.headers import RequestHeader, encode_request
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.testing import Cluster, ClusterError
 from odradek.testing.cluster.runners import Process
 from odradek.testing.forked import in_a_child
@@ -98,8 +101,13 @@ def test_a_forked_process_holds_no_broker_up_and_ends_none() -> None:
             os._exit(0)
         try:
             with socket.create_connection((host, int(port)), PATIENCE_SECONDS) as connection:
+                # Answered first: a connection that still waits to be accepted is reset with its listener.
+                request = encode_request(RequestHeader(18, 0, 1, "test"), ApiVersionsRequest())
+                connection.sendall(b"".join(framed(request)))
+                assert connection.recv(1)
                 cluster.kill(1)
-                assert connection.recv(1) == b""
+                with connection.makefile("rb") as answer:
+                    answer.read()  # the rest of it, and the end: it returns
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection((host, int(port)), PATIENCE_SECONDS)
             cluster.restart(1)

@@ -172,8 +172,8 @@ def test_one_partition_of_a_produce_is_refused(cluster: Cluster, new_topic: NewT
     fault = cluster.respond(
         api="Produce", topic=topic, partition=0, error="NOT_LEADER_OR_FOLLOWER", times=None, client="refused"
     )
-    with KafkaProducer(bootstrap_servers=cluster.bootstrap, client_id="refused", delivery_timeout_ms=1000,
-                       request_timeout_ms=500, retry_backoff_ms=50) as producer:  # fmt: skip
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap, client_id="refused", delivery_timeout_ms=10_000,
+                       request_timeout_ms=5_000, retry_backoff_ms=500) as producer:  # fmt: skip
         refused, taken = producer.send(topic, b"0", partition=0), producer.send(topic, b"1", partition=1)
         assert taken.result(PATIENCE_SECONDS).offset == 0
         with pytest.raises(KafkaError):
@@ -268,8 +268,8 @@ def test_a_held_answer(cluster: Cluster, new_topic: NewTopic, acks: object) -> N
 def test_a_delayed_answer(cluster: Cluster, new_topic: NewTopic) -> None:
     """So late that the client has given up: it is sent again, and is there twice."""
     topic = new_topic()
-    fault = cluster.delay("Produce", 600, topic=topic)
-    settings = {"request_timeout_ms": 300, "retry_backoff_ms": 10, "enable_idempotence": False}
+    fault = cluster.delay("Produce", 2_000, topic=topic)
+    settings = {"request_timeout_ms": 1_000, "retry_backoff_ms": 10, "enable_idempotence": False}
     produce(cluster, topic, b"again", **settings)
     cluster.wait_for(topic, fault=fault, records=2)
 

@@ -12,7 +12,7 @@ from odradek.testing.way_through import WAYS, hops, trace_way
 ENDS = {
     "produce": ("broker/network/connection.py", "broker/requests/produce.py", "broker/log/segment.py"),
     "fetch": ("broker/network/connection.py", "broker/requests/fetch.py", "broker/replication/partition.py"),
-    "send": ("client/aio/producer.py", "client/producer/accumulator.py", "client/connection.py"),
+    "send": ("client/producer/intake.py", "client/producer/accumulator.py", "client/connection.py"),
     "poll": ("client/consumer/engine.py", "client/connection.py", "client/consumer/chunks.py"),
     "death": ("controller/controller.py", "broker/requests/leader_and_isr.py", "broker/replication/partition.py"),
 }

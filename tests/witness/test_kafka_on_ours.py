@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from odradek.testing.foreign.corpus import CODEC_TOPICS, CODECS, Corpus, SequencedProducer, wait_compacted
-from odradek.testing.foreign.dump_log_segments import dump, dump_all, files_of
+from odradek.testing.foreign.dump_log_segments import Run, all_checks, dump_each, files_of
 from odradek.testing.foreign.group_corpus import COMMITS, READERS
 from odradek.testing.foreign.relay import OUR_GAPS, Relay
 from odradek.testing.foreign.stage import Stage
@@ -58,12 +58,12 @@ def test_kafka_serves_what_odradek_wrote(new_stage: Callable[..., Stage]) -> Non
 
 def check_dumps(stage: Stage) -> None:
     """Kafka's tool has no complaint of any file."""
-    text = dump_all(stage.jars, stage.directories(), gaps=True)
+    without_gaps = files_of(*map(stage.directory, (*CODEC_TOPICS, "sequenced")))
+    groups = files_of(*stage.directories("__consumer_offsets"), suffixes=(".log",))
+    more = [Run(without_gaps, ["--deep-iteration"]), Run(groups, ["--offsets-decoder"], gaps=True)]
+    text, _, _, _, said = dump_each(stage.jars, [*all_checks(stage.directories()), *more])
     assert all(f"compresscodec: {codec} " in text for codec in CODECS)
     assert "LogAppendTime: " in text and "firstSequence: 15 lastSequence: 20 lastOffset: 20 offsetDelta: 5 " in text
-    dump(stage.jars, files_of(*map(stage.directory, (*CODEC_TOPICS, "sequenced"))), "--deep-iteration")
-    groups = files_of(*stage.directories("__consumer_offsets"), suffixes=(".log",))
-    said = dump(stage.jars, groups, "--offsets-decoder", gaps=True)
     for topic in CODEC_TOPICS:
         key = f'key: {{"type":"1","data":{{"group":"{READERS}","topic":"{topic}","partition":0}}}}'
         commits = [line for line in said.splitlines() if key in line]

@@ -1,4 +1,5 @@
-"""The contract of our own clients, asyncio and blocking, on Apache Kafka's brokers: of 3.9, and of 4 in KRaft mode."""
+"""The contract of our own clients on Apache Kafka's brokers: the blocking ones, which have the asyncio ones within, on
+3.9; the asyncio ones on 4 in KRaft mode."""
 
 import asyncio
 from collections.abc import Iterator
@@ -45,24 +46,13 @@ def check(name: str, address: str, *, blocking: bool = False, kraft: bool = Fals
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("blocking", [False, True], ids=["asyncio", "blocking"])
-@pytest.mark.parametrize("name", CHECKS)
-def test_on_kafka(kafka_address: str, name: str, blocking: bool) -> None:
-    check(name, kafka_address, blocking=blocking)
+@pytest.mark.parametrize("name", CHECKS | SOCKET_CHECKS)
+def test_on_kafka(kafka_address: str, name: str) -> None:
+    check(name, kafka_address, blocking=True)
 
 
-@pytest.mark.parametrize("name", SOCKET_CHECKS)
-def test_blocking_alone_on_kafka(kafka_address: str, name: str) -> None:
-    check(name, kafka_address)
-
-
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", CHECKS | SOCKET_CHECKS)
 def test_on_kafka_without_zookeeper(kraft_address: str, name: str) -> None:
-    check(name, kraft_address, kraft=True)
-
-
-@pytest.mark.parametrize("name", SOCKET_CHECKS)
-def test_blocking_alone_on_kafka_without_zookeeper(kraft_address: str, name: str) -> None:
     check(name, kraft_address, kraft=True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from odradek.testing.foreign.corpus import Corpus, wait_compacted
-from odradek.testing.foreign.dump_log_segments import dump, dump_all, files_of
+from odradek.testing.foreign.dump_log_segments import Run, all_checks, dump_each, files_of
 from odradek.testing.foreign.kafkas_corpus import OFFSETS_GROUP, TRANSACTIONS, KafkasCorpus
 from odradek.testing.foreign.relay import COMPACTED, OUR_GAPS, Relay
 from odradek.testing.foreign.stage import Stage
@@ -64,15 +64,17 @@ def test_odradek_serves_what_kafka_wrote(new_stage: Callable[..., Stage]) -> Non
 
 def check_dumps(stage: Stage) -> None:
     """Kafka's tool has no complaint of any file, and finds in them what there is to be found."""
-    text = dump_all(stage.jars, stage.directories(), gaps=True)
+    decoded = [
+        Run(logs_of(stage, "__transaction_state"), ["--transaction-log-decoder"]),
+        Run(logs_of(stage, "__consumer_offsets"), ["--offsets-decoder"], gaps=True),
+    ]
+    text, _, _, states, groups = dump_each(stage.jars, [*all_checks(stage.directories()), *decoded])
     assert all(f"compresscodec: {codec} " in text for codec in ("none", "gzip", "snappy", "lz4", "zstd"))
     assert all(f"magic: {magic} " in text for magic in (0, 1, 2))
     assert "endTxnMarker: ABORT" in text and "lastStableOffset: " in text
-    states = dump(stage.jars, logs_of(stage, "__transaction_state"), "--transaction-log-decoder")
     assert (
         "transactionalId=open payload: producerId:3,producerEpoch:0,state=Ongoing,partitions=[transactions-0]" in states
     )
-    groups = dump(stage.jars, logs_of(stage, "__consumer_offsets"), "--offsets-decoder", gaps=True)
     key = f'"group":"{OFFSETS_GROUP}","topic":"{TRANSACTIONS}","partition":0'
     assert key in groups
 

@@ -35,6 +35,34 @@ def test_results_arrive_on_the_loop() -> None:
     asyncio.run(main())
 
 
+def test_threads_become_more_and_fewer_while_works_run() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        background = ThreadBackground(loop, threads=1)
+        results: asyncio.Queue[object] = asyncio.Queue()
+        release, begun = threading.Event(), [threading.Event(), threading.Event()]
+
+        def hold(event: threading.Event) -> str:
+            event.set()
+            release.wait()
+            return "held"
+
+        background.run(lambda: hold(begun[0]), results.put_nowait)
+        background.run(lambda: "waits", results.put_nowait)
+        background.resize(2)
+        background.run(lambda: hold(begun[1]), results.put_nowait)
+        background.run(lambda: "new", results.put_nowait)
+        assert await results.get() == "new", "there is a thread for it now"
+        background.resize(1)
+        release.set()
+        assert sorted([str(await results.get()) for _ in range(3)]) == ["held", "held", "waits"]
+        background.run(lambda: "last", results.put_nowait)
+        background.close()
+        assert await results.get() == "last"
+
+    asyncio.run(main())
+
+
 def test_a_bug_reaches_the_loops_handler() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

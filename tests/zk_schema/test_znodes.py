@@ -329,6 +329,8 @@ def decode_offset_of_a_partition(data: bytes) -> int:
         (decode_topic, b'{"partitions":{"0":[true]}}', "/brokers/topics/t"),
         (decode_topic, b'{"partitions":{"99999999999":[1]}}', "/brokers/topics/t"),
         (decode_topic, '{"partitions":{"²":[1]}}'.encode(), "/brokers/topics/t"),
+        (decode_topic, b'{"partitions":{"%s":[1]}}' % (b"9" * 5000), "/brokers/topics/t"),
+        (decode_broker, b'{"version":5,"endpoints":["SSL://h:%s"]}' % (b"9" * 5000), "/brokers/ids/1"),
         (decode_topic, b"[" * 100_000, "/brokers/topics/t"),
         (
             lambda data: PartitionState.decode("t", 0, data),

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Mapping
 
 from odradek.zk_schema.znodes.json_data import Fields, dump
+from odradek.zk_schema.znodes.topics import PartitionKey
 
 DELETE_TOPICS_PATH = "/admin/delete_topics"
 REASSIGN_PARTITIONS_PATH = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION_PATH = "/admin/preferred_replica_election"
-
-TopicPartition = tuple[str, int]
 
 
 def delete_topic_path(topic: str) -> str:
@@ -16,7 +15,7 @@ def delete_topic_path(topic: str) -> str:
     return f"{DELETE_TOPICS_PATH}/{topic}"
 
 
-def encode_reassignment(replicas: Mapping[TopicPartition, Iterable[int]]) -> bytes:
+def encode_reassignment(replicas: Mapping[PartitionKey, Iterable[int]]) -> bytes:
     """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}. Of tools before 2.4."""
     partitions = [
         {"topic": topic, "partition": partition, "replicas": list(target)}
@@ -25,7 +24,7 @@ def encode_reassignment(replicas: Mapping[TopicPartition, Iterable[int]]) -> byt
     return dump({"version": 1, "partitions": partitions})
 
 
-def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+def decode_reassignment(data: bytes) -> dict[PartitionKey, tuple[int, ...]]:
     """Decode the replicas wanted, by partition. Raises BadZnode."""
     fields = Fields(REASSIGN_PARTITIONS_PATH, data)
     return {
@@ -34,7 +33,7 @@ def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     }
 
 
-def decode_preferred_replica_election(data: bytes) -> set[TopicPartition]:
+def decode_preferred_replica_election(data: bytes) -> set[PartitionKey]:
     """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0}]}. Raises BadZnode."""
     fields = Fields(PREFERRED_REPLICA_ELECTION_PATH, data)
     return {(item.text("topic"), item.integer("partition")) for item in fields.objects("partitions")}

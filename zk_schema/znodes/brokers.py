@@ -1,11 +1,10 @@
 """/brokers/ids/[id]: one ephemeral znode for each living broker. /brokers/seqid: where broker ids are counted."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from odradek.zk_schema.znodes.json_data import INT32_BITS, Fields, dump, fits
+from odradek.zk_schema.znodes.json_data import INT32_BITS, Fields, dump, fits, number_named
 
-BROKERS_PATH = "/brokers"
 BROKER_IDS_PATH = "/brokers/ids"
 BROKER_SEQUENCE_ID_PATH = "/brokers/seqid"
 """Empty; the version that a write to it returns is the next broker id above `reserved.broker.max.id`."""
@@ -14,6 +13,11 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Before version 4 a listener's name is that of its protocol."""
 
 PORT_MAX = 65_535
+
+
+def broker_ids(names: Iterable[str]) -> set[int]:
+    """Return the brokers that children of BROKER_IDS_PATH are of; other names are put there by hand, and nobody's."""
+    return {number for name in names if (number := number_named(name)) is not None}
 
 
 def broker_path(broker_id: int) -> str:
@@ -126,7 +130,7 @@ def _decode_endpoint(fields: Fields, url: object, protocols: Mapping[str, str]) 
     host, colon, port = address.rpartition(":")
     listener = listener.upper()
     protocol = protocols.get(listener, "")
-    known_port = port.isdecimal() and int(port) <= PORT_MAX
-    if not separator or not colon or not known_port or protocol not in SECURITY_PROTOCOLS:
-        raise fields.bad(f"{url!r} is not an endpoint")
-    return Endpoint(listener, host.removeprefix("[").removesuffix("]"), int(port), protocol)
+    number = number_named(port)
+    if not separator or not colon or number is None or number > PORT_MAX or protocol not in SECURITY_PROTOCOLS:
+        raise fields.bad(f"{str(url)[:200]!r} is not an endpoint")
+    return Endpoint(listener, host.removeprefix("[").removesuffix("]"), number, protocol)

@@ -5,6 +5,7 @@ import json
 from typing import Any, Final
 
 INT32_BITS: Final = 32
+INT32_DIGITS_MAX: Final = 10
 INT64_BITS: Final = 64
 
 
@@ -16,13 +17,16 @@ class BadZnode(ValueError):  # noqa: N818 (it is the data that is bad)
         self.path = path
 
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+"""Made once: `json.dumps` makes one for each call that asks for other separators."""
+
 JsonObject = dict[str, Any]
 """A decoded JSON object: `Fields` reads it with types checked."""
 
 
 def dump(fields: JsonObject) -> bytes:
     """Encode fields as JSON without spaces, as Jackson writes it."""
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+    return _ENCODER.encode(fields).encode()
 
 
 class Fields:
@@ -106,6 +110,17 @@ class Fields:
 def fits(number: int, bits: int) -> bool:
     """Tell whether a signed number of so many bits can hold it."""
     return -(1 << bits - 1) <= number < 1 << bits - 1
+
+
+def number_named(name: str) -> int | None:
+    """Return the number, of 32 bits and not negative, that a znode or a key has for its name; None for other names.
+
+    Anybody may have made them up: Python takes digits of all scripts for numbers, and refuses to read very many.
+    """
+    if not (name.isascii() and name.isdecimal() and len(name) <= INT32_DIGITS_MAX):
+        return None
+    number = int(name)
+    return number if fits(number, INT32_BITS) else None
 
 
 def whole_number(path: str, data: bytes, bits: int = INT64_BITS) -> int:

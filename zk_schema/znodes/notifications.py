@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from odradek.zk_schema.znodes.configs import CLIENTS, TOPICS
 from odradek.zk_schema.znodes.json_data import Fields, dump
+from odradek.zk_schema.znodes.topics import PartitionKey
 
 CONFIG_CHANGES_PATH = "/config/changes"
 CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES_PATH}/config_change_"
@@ -22,9 +23,6 @@ LOG_DIR_EVENT_PREFIX = f"{LOG_DIR_EVENT_PATH}/log_dir_event_"
 
 CHANGE_EXPIRATION_MS = 15 * 60 * 1000
 LOG_DIR_FAILURE = 1
-
-TopicPartition = tuple[str, int]
-
 
 SEQUENCE_DIGITS = 10
 
@@ -68,7 +66,7 @@ class ConfigChange:
         return cls(entity)
 
 
-def decode_isr_change(data: bytes) -> set[TopicPartition]:
+def decode_isr_change(data: bytes) -> set[PartitionKey]:
     """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0}]}. Raises BadZnode."""
     fields = Fields(ISR_CHANGE_PATH, data)
     return {(item.text("topic"), item.integer("partition")) for item in fields.objects("partitions")}

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from odradek.zk_schema.znodes.configs import desanitize, sanitize
 from odradek.zk_schema.znodes.json_data import Fields, dump
 
-DELEGATION_TOKEN_PATH = "/delegation_token"
 TOKENS_PATH = "/delegation_token/tokens"
 TOKEN_CHANGES_PATH = "/delegation_token/token_changes"
 TOKEN_CHANGE_PREFIX = f"{TOKEN_CHANGES_PATH}/token_change_"

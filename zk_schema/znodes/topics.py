@@ -3,13 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from odradek.zk_schema.znodes.json_data import INT32_BITS, Fields, JsonObject, dump, fits, uuid_bytes, uuid_text
+from odradek.zk_schema.znodes.json_data import (
+    Fields,
+    JsonObject,
+    dump,
+    number_named,
+    uuid_bytes,
+    uuid_text,
+)
 
 TOPICS_PATH = "/brokers/topics"
 
 NO_LEADER = -1
 LEADER_RECOVERED = 0
 LEADER_RECOVERING = 1
+
+PartitionKey = tuple[str, int]
+"""Topic and index of a partition."""
 """The leader was elected uncleanly and has not finished its recovery."""
 
 
@@ -75,13 +85,14 @@ class TopicAssignment:
         fields = Fields(topic_path(topic), data)
         adding, removing = fields.mapping("adding_replicas"), fields.mapping("removing_replicas")
         partitions: dict[int, PartitionReplicas] = {}
-        for number, replicas in fields.mapping("partitions").items():
-            if not number.isdecimal() or not fits(int(number), INT32_BITS):
-                raise fields.bad(f"{number!r} is not a partition")
-            partitions[int(number)] = PartitionReplicas(
+        for name, replicas in fields.mapping("partitions").items():
+            number = number_named(name)
+            if number is None:
+                raise fields.bad(f"{name[:40]!r} is not a partition")
+            partitions[number] = PartitionReplicas(
                 fields.integers(replicas, "replicas"),
-                fields.integers(adding.get(number, []), "adding_replicas"),
-                fields.integers(removing.get(number, []), "removing_replicas"),
+                fields.integers(adding.get(name, []), "adding_replicas"),
+                fields.integers(removing.get(name, []), "removing_replicas"),
             )
         return cls(dict(sorted(partitions.items())), _decode_topic_id(fields))
 

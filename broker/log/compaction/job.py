@@ -6,13 +6,16 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from odradek.broker.log.compaction.messages import Cleaned, Failed, Finished, Request, decode_answer
-from odradek.broker.log.errors import DISK_FULL, StorageFailure
+from odradek.broker.log.errors import NO_ROOM, OUT_OF_DESCRIPTORS, StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.segment import CLEANED, SUFFIXES, SWAP, Segment
 from odradek.world.children import Child
 from odradek.world.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+SYNC_AGAIN_MS = 1_000.0
+"""Pause before a directory that could not be opened is synced again."""
 
 
 class Job:
@@ -93,7 +96,7 @@ class Job:
             logger.info("%s: compaction is given up, the log has changed: %s", self.log, failed.reason)
         elif failed.errno == 0:
             self.damage = failed.reason
-        elif failed.errno in DISK_FULL:
+        elif failed.errno in NO_ROOM:
             self.hindered = True
             logger.warning("%s: no room for compacted segments: %s", self.log, failed.reason)
         elif failed.errno == errno.ENOENT:
@@ -183,6 +186,9 @@ def _rename(log: Log, segment: Segment, suffix: str, following: str, kinds: tupl
 
 def _sync_directory(log: Log, done: Callable[[], object]) -> None:
     def synced(result: OSError | None) -> None:
+        if isinstance(result, OSError) and result.errno in OUT_OF_DESCRIPTORS and not log.closed:
+            log.environment.clock.call_later(SYNC_AGAIN_MS, lambda: _sync_directory(log, done))
+            return
         if isinstance(result, OSError):
             log.give_up_directory(result)
         done()
@@ -198,5 +204,5 @@ def remove_cleaned(log: Log) -> None:
             if name.endswith(CLEANED):
                 files.remove(f"{log.directory}/{name}")
     except OSError as error:
-        if not log.closed:
+        if not log.closed and error.errno not in OUT_OF_DESCRIPTORS:  # without one, they stay until the next start
             raise log.give_up_directory(error) from error

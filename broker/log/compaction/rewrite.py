@@ -73,7 +73,7 @@ class Compactor:
         """Yield all batches of a segment, checked, with their bytes."""
         segment = self._segment(info)
         told = 0
-        for batch, content in iterate_valid(segment.file, 0, info.size_bytes) if info.size_bytes else ():
+        for batch, content in iterate_valid(segment.file, info.size_bytes) if info.size_bytes else ():
             yield batch, content
             if batch.next_position - told >= WRITE_BUFFER_BYTES:
                 self._moved(batch.next_position - told)

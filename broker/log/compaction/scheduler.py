@@ -117,7 +117,7 @@ class Compaction:
         except (CorruptBatch, KafkaError) as bad:
             self._give_up(log, str(bad))
         except OSError as error:
-            log.give_up_directory(error)
+            log.unreadable(error)
         else:
             if dirty is not None and dirty.pays(log.config.min_cleanable_dirty_ratio):
                 found.append((dirty, log))
@@ -148,7 +148,7 @@ class Compaction:
             self._give_up(log, str(bad))
             return
         except OSError as error:
-            log.give_up_directory(error)
+            log.unreadable(error)
             return
         logger.info(
             "%s: compacting %d segments before %d, dirty from %d on (%.0f%%)",

@@ -1,9 +1,10 @@
 """The checkpoint files of one log directory: read at the start, written beside the loop, at once when a log needs it.
 
 A recovery point or a log start that is too low costs work; one that is too high costs data: recovery would take for
-synced what is not, or drop what comes before the start. A cleaner's offset that is too high hides what is dirty. They
-only rise, but for truncations and for topics that are deleted and made anew. So before such a log is written to
-again, its checkpoints are written at once (`CheckpointFiles.write_now`), all logs of the directory together.
+synced what is not, or drop what comes before the start. A cleaner's offset that is too high hides what is dirty, a high
+watermark gives readers what is not replicated. They only rise, but for truncations and for topics that are deleted and
+made anew. So before such a log is written to again, its checkpoints are written at once (`CheckpointFiles.write_now`),
+all logs of the directory together.
 """
 
 import logging
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from odradek.broker.log.checkpoint_format import (
     CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     Offsets,
@@ -20,15 +22,16 @@ from odradek.broker.log.checkpoint_format import (
     encode_offsets,
     offset_line,
 )
-from odradek.broker.log.errors import DISK_FULL, CorruptFile
+from odradek.broker.log.errors import NO_ROOM, CorruptFile
 from odradek.broker.log.log_environment import Claims, LogEnvironment
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.time_slices import run_in_slices
 
 logger = logging.getLogger(__name__)
 
-Entries = Iterable[tuple[TopicPartition, int]]
-"""(topic, partition) and offset, one after the other."""
+Entries = Iterable[tuple[PartitionKey, int] | None]
+"""(topic, partition) and offset, one after the other; None for a log that is left out, for the loop is given back there
+too: of ten thousand logs all may begin at 0."""
 
 
 class CheckpointFiles:
@@ -104,9 +107,10 @@ class CheckpointFiles:
         offsets: Offsets = {}
         number = self._begin(name, offsets)  # from now on it may come to be in the file, as far as it goes
         lines: list[str] = []
-        for key, offset in entries():
-            offsets[key] = offset
-            lines.append(offset_line(key, offset))
+        for entry in entries():
+            if entry is not None:
+                offsets[entry[0]] = entry[1]
+                lines.append(offset_line(*entry))
             yield
         del self._collecting[name]
         self._write_in_background(name, number, offsets, encode_lines(lines))
@@ -119,7 +123,7 @@ class CheckpointFiles:
                 self._written(name, offsets)
                 for then in waiting:
                     then()
-            elif result.errno in DISK_FULL:
+            elif result.errno in NO_ROOM:
                 self._note_no_room(name, result)
             else:
                 self._environment.failed(self._path, result)
@@ -157,9 +161,16 @@ class CheckpointFiles:
             self._without_room.add(name)
             logger.error("%s: no room for %s, the older one stays: %s", self._path, name, error)
 
-    def certain(self, name: str, key: TopicPartition) -> int:
+    def certain(self, name: str, key: PartitionKey) -> int:
         """Return the least that a start will find there."""
         return min(offsets.get(key, 0) for offsets in self._possible.get(name, [{}]))
+
+    def newest(self, name: str) -> Offsets:
+        """Return what was last written there of each log, or is being written."""
+        newest: Offsets = {}
+        for offsets in self._possible.get(name, ()):
+            newest |= offsets
+        return newest
 
     def claim_more_than(self, claims: Claims) -> bool:
         """Return whether a start might believe more of that log than is true."""
@@ -168,6 +179,7 @@ class CheckpointFiles:
             RECOVERY_POINTS: claims.recovery_point,
             LOG_START_OFFSETS: claims.log_start_offset,
             CLEANER_OFFSETS: claims.cleaned_to,
+            HIGH_WATERMARKS: claims.log_end_offset,
         }
         return any(
             offsets.get(key, 0) > limit for name, limit in limits.items() for offsets in self._possible.get(name, ())

@@ -1,6 +1,6 @@
 """Writing of the checkpoints of the log directories: when, and what; each has the offsets of the logs in it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from odradek.broker.log.checkpoint_format import (
     CLEANER_OFFSETS,
@@ -9,12 +9,13 @@ from odradek.broker.log.checkpoint_format import (
     RECOVERY_POINTS,
     Offsets,
 )
+from odradek.broker.log.directories.checkpoint_files import Entries
 from odradek.broker.log.directories.failing import LogDirectories
 from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.directories.log_directory import start_offsets
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import Claims
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock
 
 MADE_DISTANCE_MS = 500.0
@@ -49,17 +50,21 @@ class Checkpoints:
                     found[key] = offset
         return found
 
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write each partition's to the directory of its log, in the background."""
+    def write_high_watermarks(self, high_watermark_of: Callable[[PartitionKey], int | None]) -> None:
+        """Write each partition's to the directory of its log, in the background; None leaves one out.
+
+        Each is asked for in its turn: what was taken back while the others were collected must not be written."""
         for directory in self._directories.online():
             path = directory.path
 
-            def entries(path: str = path) -> Iterator[tuple[TopicPartition, int]]:
-                return ((key, offsets[key]) for key, _ in self._logs_in(path) if key in offsets)
+            def entries(path: str = path) -> Entries:
+                for key, _ in self._logs_in(path):
+                    offset = high_watermark_of(key)
+                    yield None if offset is None else (key, offset)
 
             directory.checkpoints.write(HIGH_WATERMARKS, entries)
 
-    def _logs_in(self, path: str) -> Iterator[tuple[TopicPartition, Log]]:
+    def _logs_in(self, path: str) -> Iterator[tuple[PartitionKey, Log]]:
         """Yield the logs of a directory, each as long as it is there: the loop is given back between two."""
         here = self._logs.in_directory(path)
         for key, log in list(here.items()):
@@ -89,9 +94,10 @@ class Checkpoints:
         *,
         but_zeros: bool = False,
     ) -> None:
-        def entries() -> Iterator[tuple[TopicPartition, int]]:
-            pairs = ((key, offset_of(log)) for key, log in self._logs_in(path))
-            return (pair for pair in pairs if pair[1]) if but_zeros else pairs
+        def entries() -> Entries:
+            for key, log in self._logs_in(path):
+                offset = offset_of(log)
+                yield None if but_zeros and not offset else (key, offset)
 
         directory = self._directories.by_path[path]
         if directory.offline is None and not self.stopped:
@@ -113,11 +119,15 @@ class Checkpoints:
         files = self._directories.by_path[path].checkpoints
         if files.claim_more_than(claims):
             logs = self._logs.in_directory(path)
+            watermarks = files.newest(HIGH_WATERMARKS).items()
             files.write_now(
                 {
                     RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
                     LOG_START_OFFSETS: start_offsets(logs),
                     CLEANER_OFFSETS: {key: log.cleaned_to for key, log in logs.items() if log.cleaned_to},
+                    HIGH_WATERMARKS: {
+                        key: min(offset, logs[key].log_end_offset) for key, offset in watermarks if key in logs
+                    },
                 }
             )
 

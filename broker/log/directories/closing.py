@@ -11,10 +11,10 @@ from odradek.broker.log.directories.directory_files import (
 )
 from odradek.broker.log.directories.log_directory import LogDirectory, start_offsets
 from odradek.broker.log.errors import StorageFailure
-from odradek.broker.log.local_log import Flush
+from odradek.broker.log.flush import Flush
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +26,7 @@ class Closing:
     the other, 2,000 of them took 21 seconds. When the disk fails there is no marker: the next start repairs.
     """
 
-    def __init__(
-        self, environment: LogEnvironment, directory: LogDirectory, logs: Mapping[TopicPartition, Log]
-    ) -> None:
+    def __init__(self, environment: LogEnvironment, directory: LogDirectory, logs: Mapping[PartitionKey, Log]) -> None:
         self._environment = environment
         self._directory = directory
         self._logs = dict(logs)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from odradek.broker.log.errors import CorruptFile, UnusableDirectory
+from odradek.protocol.topic_names import PartitionKey
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -166,13 +167,13 @@ def replaced_name(name: str) -> str:
     return name.removesuffix(FUTURE_SUFFIX) + DELETE_SUFFIX
 
 
-def parse_future_name(name: str) -> tuple[str, int] | None:
+def parse_future_name(name: str) -> PartitionKey | None:
     """(topic, partition) of a future log, None when it is not one."""
     live, _, unique = name.removesuffix(FUTURE_SUFFIX).rpartition(".")
     return parse_partition_name(live) if name.endswith(FUTURE_SUFFIX) and unique else None
 
 
-def parse_partition_name(name: str) -> tuple[str, int] | None:
+def parse_partition_name(name: str) -> PartitionKey | None:
     """(topic, partition) of a directory, None when it is not a partition's or set aside."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not number.isdecimal() or name.endswith(SET_ASIDE_SUFFIXES):

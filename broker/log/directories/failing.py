@@ -9,6 +9,8 @@ The calls when a read or a write fails:
 5. `DirectoryEvents.changed`: the controller is told through ZooKeeper, asks, and elects other leaders
 6. without any directory left the broker stops
 
+What only lacks room, or a descriptor for its file (errors.NO_ROOM), is refused or put off instead.
+
 Source: LogManager.handleLogDirFailure of Kafka 3.9.
 """
 
@@ -18,11 +20,11 @@ from collections.abc import Callable, Iterable
 from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.directories.log_directory import LogDirectory
 from odradek.broker.log.log import Log
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 
 logger = logging.getLogger(__name__)
 
-Failed = Callable[[str, OSError, list[TopicPartition]], object]
+Failed = Callable[[str, OSError, list[PartitionKey]], object]
 """Path of a directory, what failed, the partitions whose current log went with it."""
 
 

@@ -22,7 +22,7 @@ from odradek.broker.log.directories.directory_files import (
 from odradek.broker.log.directories.failing import LogDirectories
 from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.directories.log_directory import remove_directory, remove_later, set_aside
-from odradek.broker.log.errors import DISK_FULL
+from odradek.broker.log.errors import NO_ROOM
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
@@ -30,7 +30,8 @@ from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.segment import DELETED
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.primitives import ZERO_UUID, TopicPartition
+from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.topic_names import PartitionKey
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class FutureLogs:
         self._config_of = config_of
         self._abandon = abandon
 
-    def create(self, key: TopicPartition, log_directory: str) -> Log:
+    def create(self, key: PartitionKey, log_directory: str) -> Log:
         """Create an empty future log. Raises KafkaError KAFKA_STORAGE_ERROR."""
         assert self._logs.future(key) is None, key
         path = f"{log_directory}/{future_name(*key, self._environment.random.getrandbits(128))}"
@@ -66,13 +67,13 @@ class FutureLogs:
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._environment.files.remove_directory(path)
-            if error.errno not in DISK_FULL:
+            if error.errno not in NO_ROOM:
                 self._directories.fail(log_directory, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}") from error
         self._logs.add_future(log)
         return log
 
-    def discard(self, key: TopicPartition) -> None:
+    def discard(self, key: PartitionKey) -> None:
         """Give it up. None is no error. Raises StorageFailure."""
         log = self._logs.future(key)
         if log is not None:
@@ -86,7 +87,7 @@ class FutureLogs:
         except OSError as error:
             self._directories.fail(log.log_directory, error)
 
-    def promote(self, key: TopicPartition) -> Log:
+    def promote(self, key: PartitionKey) -> Log:
         """Put the future log, which holds all that the current one does, in its place. Raises StorageFailure.
 
         The first renaming is durable before the second is begun; that the second is durable too does not matter.

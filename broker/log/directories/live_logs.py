@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from odradek.broker.log.log import Log
-from odradek.protocol.primitives import ZERO_UUID, TopicPartition
+from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.topic_names import PartitionKey
 
 
 class LiveLogs:
@@ -13,19 +14,19 @@ class LiveLogs:
     """
 
     def __init__(self) -> None:
-        self._logs: dict[TopicPartition, Log] = {}
-        self._futures: dict[TopicPartition, Log] = {}
-        self._topic_ids: dict[TopicPartition, bytes] = {}
-        self._in: dict[str, dict[TopicPartition, Log]] = {}
+        self._logs: dict[PartitionKey, Log] = {}
+        self._futures: dict[PartitionKey, Log] = {}
+        self._topic_ids: dict[PartitionKey, bytes] = {}
+        self._in: dict[str, dict[PartitionKey, Log]] = {}
         """Logs of both kinds by directory; no partition is in one twice."""
 
-    def __contains__(self, key: TopicPartition) -> bool:
+    def __contains__(self, key: PartitionKey) -> bool:
         return key in self._logs
 
-    def get(self, key: TopicPartition) -> Log | None:
+    def get(self, key: PartitionKey) -> Log | None:
         return self._logs.get(key)
 
-    def future(self, key: TopicPartition) -> Log | None:
+    def future(self, key: PartitionKey) -> Log | None:
         return self._futures.get(key)
 
     def current(self) -> list[Log]:
@@ -46,7 +47,7 @@ class LiveLogs:
         key = (log.topic, log.partition)
         return self._logs.get(key) is log or self._futures.get(key) is log
 
-    def in_directory(self, path: str) -> dict[TopicPartition, Log]:
+    def in_directory(self, path: str) -> dict[PartitionKey, Log]:
         """Return those in that entry of `log.dirs`; not to be changed."""
         return self._in.setdefault(path, {})
 
@@ -54,7 +55,7 @@ class LiveLogs:
         """Sort these directories, those with the fewest logs first (LogManager.nextLogDirs)."""
         return sorted(paths, key=lambda path: len(self.in_directory(path)))
 
-    def topic_id(self, key: TopicPartition) -> bytes:
+    def topic_id(self, key: PartitionKey) -> bytes:
         """Return the id of the partition's topic; zeros when it is not known."""
         return self._topic_ids.get(key, ZERO_UUID)
 
@@ -65,7 +66,7 @@ class LiveLogs:
         if topic_id is not None:
             self._topic_ids[key] = topic_id
 
-    def set_topic_id(self, key: TopicPartition, topic_id: bytes) -> None:
+    def set_topic_id(self, key: PartitionKey, topic_id: bytes) -> None:
         self._topic_ids[key] = topic_id
 
     def add_future(self, log: Log) -> None:
@@ -73,7 +74,7 @@ class LiveLogs:
         self._futures[key] = log
         self.in_directory(log.log_directory)[key] = log
 
-    def promote(self, key: TopicPartition) -> None:
+    def promote(self, key: PartitionKey) -> None:
         """Make the future log the current one from now on."""
         del self.in_directory(self._logs[key].log_directory)[key]
         self._logs[key] = self._futures.pop(key)

@@ -113,6 +113,7 @@ class Loading:
             if isinstance(torn, OSError):
                 loaded(torn)
             elif self._children is not None and torn:
+                directory.forget_names()
                 recovery = ParallelRecovery(self._children, self._environment, load)
                 self._recoveries.append(recovery)
                 recovery.begin(torn, recovery_processes)

@@ -25,13 +25,13 @@ from odradek.broker.log.directories.directory_files import (
     parse_partition_name,
     set_aside_name,
 )
-from odradek.broker.log.errors import CorruptFile, UnusableDirectory
+from odradek.broker.log.errors import OUT_OF_DESCRIPTORS, CorruptFile, UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.protocol.primitives import TopicPartition
 from odradek.protocol.record_batch import MAX_INT64
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.files import File
 
 logger = logging.getLogger(__name__)
@@ -57,6 +57,7 @@ class LogDirectory:
         self.offline: OSError | None = None
         self._environment = environment
         self._lock: File | None = None
+        self._names: dict[str, list[str]] = {}
         self.checkpoints = CheckpointFiles(environment, path, lambda: self.offline is not None)
 
     # whose it is
@@ -126,6 +127,20 @@ class LogDirectory:
 
     # loading
 
+    def names_in(self, path: str) -> list[str] | None:
+        """List a partition's directory; None for a file or a dangling link.
+
+        Remembered until `load`, which need not list it again."""
+        try:
+            names = self._names[path] = self._environment.files.list_directory(path)
+        except (NotADirectoryError, FileNotFoundError):
+            return None
+        return names
+
+    def forget_names(self) -> None:
+        """Forget what `names_in` has listed: somebody changes these directories."""
+        self._names.clear()
+
     def load(self, config_of: Callable[[str], LogConfig], validated: Set[str] = frozenset()) -> Loaded:
         """Open all logs; blocks, and runs in the background when the broker starts. Raises OSError.
 
@@ -143,43 +158,51 @@ class LogDirectory:
         loaded = Loaded([], [], [], clean)
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
-            key = parse_partition_name(name) or parse_future_name(name)
-            if not files.is_directory(path):
+            live = parse_partition_name(name)
+            key = live or parse_future_name(name)
+            if key is None:
+                if files.is_directory(path):
+                    self._pass_over(path, loaded)
                 continue
-            if name.endswith(DELETE_SUFFIX):
-                loaded.to_delete.append(path)
-            elif key is None:
-                logger.warning("%s is not a partition's directory and is left alone", path)
-            else:
-                log = open_log(
-                    self._environment,
-                    path,
-                    *key,
-                    config_of(key[0]),
-                    recovery_point=recovery_points.get(key, 0),
-                    log_start_offset=starts.get(key, 0),
-                    clean=clean,
-                    validated=path in validated,
-                    gaps_before=gaps_before(recovery_points, cleaned, key),
-                )
-                log.cleaned_to = min(cleaned.get(key, 0), log.log_end_offset)
-                found = loaded.logs if parse_partition_name(name) else loaded.futures
-                found.append((log, self._topic_id(path)))
+            names = self._names.pop(path, None) or self.names_in(path)
+            if names is None:
+                continue
+            log = open_log(
+                self._environment,
+                path,
+                *key,
+                config_of(key[0]),
+                recovery_point=recovery_points.get(key, 0),
+                log_start_offset=starts.get(key, 0),
+                clean=clean,
+                validated=path in validated,
+                gaps_before=gaps_before(recovery_points, cleaned, key),
+                names=names,
+            )
+            log.cleaned_to = min(cleaned.get(key, 0), log.log_end_offset)
+            (loaded.logs if live else loaded.futures).append((log, self._topic_id(path, names)))
+        self.forget_names()
         how = "after a clean shutdown" if clean else "with recovery, there is no mark of a clean shutdown"
         logger.info("%s: loaded %d logs %s", self.path, len(loaded.logs), how)
         return loaded
 
-    def _topic_id(self, directory: str) -> bytes | None:
+    def _pass_over(self, path: str, loaded: Loaded) -> None:
+        if path.endswith(DELETE_SUFFIX):
+            loaded.to_delete.append(path)
+        else:
+            logger.warning("%s is not a partition's directory and is left alone", path)
+
+    def _topic_id(self, directory: str, names: list[str]) -> bytes | None:
+        if PARTITION_METADATA not in names:
+            return None
         try:
             return decode_partition_metadata(self._environment.files.read(f"{directory}/{PARTITION_METADATA}"))
-        except FileNotFoundError:
-            return None
         except CorruptFile as error:
             logger.warning("%s: %s; the controller will say it again", directory, error)
             return None
 
 
-def gaps_before(recovery_points: Offsets, cleaned: Offsets, key: tuple[str, int]) -> int:
+def gaps_before(recovery_points: Offsets, cleaned: Offsets, key: PartitionKey) -> int:
     """Return the offset before which a gap between two segments is no sign of a loss: compaction has made it.
 
     Our own compaction leaves gaps only before a recovery point that is written down, where nothing is doubted; Kafka's
@@ -188,7 +211,7 @@ def gaps_before(recovery_points: Offsets, cleaned: Offsets, key: tuple[str, int]
     return cleaned.get(key, 0) if recovery_points else MAX_INT64
 
 
-def start_offsets(logs: Mapping[TopicPartition, Log]) -> Offsets:
+def start_offsets(logs: Mapping[PartitionKey, Log]) -> Offsets:
     """Return log start offsets, also where the first segment says it: a crash may bring back one that was removed."""
     return {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset}
 
@@ -212,13 +235,17 @@ def _rename(environment: LogEnvironment, log: Log, kind: str) -> str:
 
 
 def sync_removals(environment: LogEnvironment) -> None:
-    """Bring removals to the disk before a log is made: one of its name that was elsewhere must not come back."""
+    """Bring removals to the disk before a log is made: one of its name that was elsewhere must not come back.
+
+    Raises OSError without a descriptor for a directory."""
     for path in sorted(environment.removals):
         try:
             environment.files.sync_directory(path)
         except OSError as error:
+            if error.errno in OUT_OF_DESCRIPTORS:
+                raise
             environment.failed(path, error)
-    environment.removals.clear()
+        environment.removals.discard(path)
 
 
 def remove_later(environment: LogEnvironment, log: Log, path: str) -> None:

@@ -32,14 +32,14 @@ def numbers(row: Row, *names: str) -> tuple[int, ...]:
     return values  # type: ignore[return-value]
 
 
-def rising(*names: str, strictly: bool = True) -> Callable[[Entries, int], Iterator[Complaint]]:
+def rising(*names: str) -> Callable[[Entries, int], Iterator[Complaint]]:
     """Yield a check that each of these is larger than in the entry before."""
 
     def check(entries: Entries, _: int) -> Iterator[Complaint]:
         for (_, before), (at, row) in pairwise(entries):
             for name in names:
                 (first,), (second,) = numbers(before, name), numbers(row, name)
-                if second < first or (strictly and second == first):
+                if second <= first:
                     yield at, f"{name} {second} after {first}"
 
     return check

@@ -19,9 +19,9 @@ from odradek.protocol.messages.consumer_offsets import (
 )
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from odradek.protocol.messages.transaction_state import TransactionLogKey, TransactionLogValue, TransactionStatus
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.protocol.versioned import decode_growing, decode_versioned, version_of
 
-CONSUMER_OFFSETS, TRANSACTION_STATE = "__consumer_offsets", "__transaction_state"
 CONSUMER_PROTOCOL = "consumer"
 
 OFFSETS_KEYS: dict[int, tuple[str, type[Message], type[Message] | None]] = {

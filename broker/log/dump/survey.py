@@ -26,7 +26,7 @@ class Survey:
     path: str
     owner: MetaProperties
     stopped_cleanly: bool
-    """Whether the last broker said so when it ended; else the next one checks what was not flushed."""
+    """True when the last broker said so as it ended; else the next one checks what was not flushed."""
     partitions: int = 0
     segments: int = 0
     log_bytes: int = 0

@@ -15,14 +15,15 @@ logger = logging.getLogger(__name__)
 TEMPORARY = ".tmp"
 
 
-def finish_interrupted_changes(environment: LogEnvironment, directory: str) -> list[str]:
+def finish_interrupted_changes(environment: LogEnvironment, directory: str, names: list[str]) -> list[str]:
     """Remove what was marked deleted or not finished, complete a compaction that was about to swap; the names left.
+
+    `names`: what is in the directory.
 
     A `.swap` segment is whole as soon as its log has that name (see compaction/job.py), and replaces all segments from
     its base offset to its end. Raises OSError.
     """
     files = environment.files
-    names = files.list_directory(directory)
     unfinished = {name.removesuffix(LOG + CLEANED) for name in names if name.endswith(LOG + CLEANED)}
     swapped: list[str] = []
     gone: list[str] = []

@@ -18,7 +18,7 @@ from odradek.broker.log.producer_recovery import first_damaged_index, rebuild_pr
 from odradek.broker.log.producer_snapshots import Snapshots
 from odradek.broker.log.recovery.interrupted import finish_interrupted_changes
 from odradek.broker.log.recovery.validation import learn_epochs, recover_segments, remove_segment_files
-from odradek.broker.log.segment import LOG, SUFFIXES, Segment
+from odradek.broker.log.segment import LOG, OFFSET_INDEX, SUFFIXES, TIME_INDEX, Segment
 from odradek.broker.log.time_index_check import check_last_time_entry
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import MAX_INT64, CorruptBatch
@@ -38,17 +38,21 @@ def open_log(
     clean: bool = False,
     validated: bool = False,
     gaps_before: int = 0,
+    names: list[str] | None = None,
 ) -> Log:
     """Open the log in `directory`, which is made when it is missing.
 
     `recovery_point` and `log_start_offset` come from the checkpoints, 0 when they have none; `clean`: the directory
     had the marker of a clean shutdown; `validated`: it had not, but all has been repaired; `gaps_before`: up to
-    there the log may have been compacted, though by its settings it is not now. Raises OSError.
+    there the log may have been compacted, though by its settings it is not now; `names`: what is in `directory`, for
+    those who know. Of a log that has never held a record no file is opened. Raises OSError.
     """
-    environment.files.make_directory(directory)
-    names = finish_interrupted_changes(environment, directory)
+    if names is None:
+        names = _listed(environment, directory)
+    names = finish_interrupted_changes(environment, directory, names)
     segments = _load_segments(environment, directory, config, names)
-    epochs, epochs_in_file = _load_epochs(environment, directory, any(segment.size_bytes for segment in segments))
+    has_data = any(segment.size_bytes for segment in segments)
+    epochs, epochs_in_file = _load_epochs(environment, directory, names, has_data)
     doubtful = None if clean or validated or _is_new(segments, names) else _number_of(segments, recovery_point)
     if doubtful is None and segments and not _readable_to_the_end(segments[-1]):
         doubtful = len(segments) - 1
@@ -58,18 +62,16 @@ def open_log(
     if doubtful is not None:
         gaps_before = MAX_INT64 if config.compacts else gaps_before
         recover_segments(environment, segments, doubtful, epochs, gaps_before=gaps_before)
-    end_offset = _find_end(environment, directory, config, segments, epochs, log_start_offset)
+    end_offset = _find_end(environment, directory, config, segments, epochs, log_start_offset, names)
     start_offset = max(log_start_offset, segments[0].base_offset)
-    if clean and (doubtful is not None or end_offset < recovery_point):
-        clean = False  # the disk has lost what was there when the log was closed
+    lost = doubtful is not None or end_offset < recovery_point  # the disk may not have what was there at the end
+    clean = clean and not lost
     recovery_point = min(recovery_point, end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
-    if epochs.entries() != epochs_in_file:
-        path = f"{directory}/{LEADER_EPOCHS}"
-        environment.files.write_atomically(path, encode_epochs(epochs.entries()), sync=False)
+    rewritten = _write_epochs(environment, directory, epochs, epochs_in_file)
     snapshots = Snapshots(environment.files, directory, names)
-    doubtful_from = _doubtful_from(segments, names, None if doubtful is None else recovery_point)
+    doubtful_from = _doubtful_from(segments, names, end_offset, recovery_point if lost else None)
     log = Log(
         environment,
         directory,
@@ -84,10 +86,19 @@ def open_log(
         log_end_offset=end_offset,
         recovery_point=end_offset if clean else recovery_point,
     )
-    log.epoch_file.unsynced = not clean or epochs.entries() != epochs_in_file
+    log.epoch_file.unsynced = not clean or rewritten
     log.clean_end_offset = end_offset if clean else -1
     _release_files(segments)
     return log
+
+
+def _listed(environment: LogEnvironment, directory: str) -> list[str]:
+    """List the directory; make it when it is missing."""
+    try:
+        return environment.files.list_directory(directory)
+    except FileNotFoundError:
+        environment.files.make_directory(directory)
+        return []
 
 
 def _release_files(segments: list[Segment]) -> None:
@@ -104,6 +115,7 @@ def _find_end(
     segments: list[Segment],
     epochs: LeaderEpochs,
     log_start_offset: int,
+    names: list[str],
 ) -> int:
     """Find where the log ends; a log without segments, or with nothing after its start, is given an empty one there."""
     if segments:
@@ -112,7 +124,7 @@ def _find_end(
             return end_offset
         logger.warning("%s: ends at %d before its start %d: dropped", directory, end_offset, log_start_offset)
         remove_segment_files(environment, segments)
-    segments[:] = [environment.new_segment(directory, log_start_offset, config)]
+    segments[:] = [environment.new_segment(directory, log_start_offset, config, names)]
     epochs.clear()
     return log_start_offset
 
@@ -132,14 +144,16 @@ def _number_of(segments: list[Segment], offset: int) -> int:
     return max(0, bisect_right([one.base_offset for one in segments], offset) - 1)
 
 
-def _doubtful_from(segments: list[Segment], names: list[str], recovered_from: int | None) -> int | None:
+def _doubtful_from(
+    segments: list[Segment], names: list[str], end_offset: int, recovered_from: int | None
+) -> int | None:
     """Return the first segment whose transaction index may not be what its batches say; None when all are right."""
     trusted = segments
     doubtful = None
     if recovered_from is not None:
         number = _number_of(segments, recovered_from)
         doubtful, trusted = segments[number].base_offset, segments[:number]
-    damaged = first_damaged_index(trusted, names)
+    damaged = first_damaged_index(trusted, names, end_offset)
     return doubtful if damaged is None else damaged
 
 
@@ -154,24 +168,35 @@ def _load_segments(environment: LogEnvironment, directory: str, config: LogConfi
     for name in sorted(name for name in names if name.endswith(LOG) and name.removesuffix(LOG).isdigit()):
         base_offset = int(name.removesuffix(LOG))
         segment = Segment(environment.files, directory, base_offset, config, environment.clock.now_ms())
-        segment.load_size()
+        stem = name.removesuffix(LOG)
+        segment.load_size(has_indexes=stem + OFFSET_INDEX in present or stem + TIME_INDEX in present)
         segments.append(segment)
     return segments
 
 
 def _load_epochs(
-    environment: LogEnvironment, directory: str, has_data: bool
+    environment: LogEnvironment, directory: str, names: list[str], has_data: bool
 ) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
     """Load them, and what the file says: None when it was lost: torn by a crash, empty or missing beside data."""
+    if LEADER_EPOCHS not in names:
+        return LeaderEpochs(), None if has_data else []
     try:
         data = environment.files.read(f"{directory}/{LEADER_EPOCHS}")
         epochs = LeaderEpochs(decode_epochs(data))
         return epochs, epochs.entries() if data or not has_data else None
-    except FileNotFoundError:
-        return LeaderEpochs(), None if has_data else []
     except CorruptFile as error:
         logger.warning("%s/%s: %s; it is made anew from the batches", directory, LEADER_EPOCHS, error)
         return LeaderEpochs(), None
+
+
+def _write_epochs(
+    environment: LogEnvironment, directory: str, epochs: LeaderEpochs, in_file: list[tuple[int, int]] | None
+) -> bool:
+    """Write the leader epochs, unsynced, when the file says something else; tell whether it did."""
+    if epochs.entries() == in_file:
+        return False
+    environment.files.write_atomically(f"{directory}/{LEADER_EPOCHS}", encode_epochs(epochs.entries()), sync=False)
+    return True
 
 
 def _readable_to_the_end(segment: Segment) -> bool:

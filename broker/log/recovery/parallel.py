@@ -86,7 +86,10 @@ def work(files: Files, request: bytes, moved: Callable[[int], None]) -> Iterator
 def torn_logs(
     environment: LogEnvironment, directory: LogDirectory, config_of: Callable[[str], LogConfig]
 ) -> list[TornLog]:
-    """Return the logs of a directory that has no mark of a clean shutdown. Raises OSError."""
+    """Return the logs of a directory that has no mark of a clean shutdown, none if there is little to be validated.
+
+    Raises OSError.
+    """
     files = environment.files
     if files.exists(f"{directory.path}/{CLEAN_SHUTDOWN}"):
         return []
@@ -96,21 +99,22 @@ def torn_logs(
     found = []
     for name in files.list_directory(directory.path):
         key, path = parse_partition_name(name) or parse_future_name(name), f"{directory.path}/{name}"
-        if key is not None and files.is_directory(path):
+        names = directory.names_in(path) if key is not None else None
+        if key is not None and names is not None:
             point, config = recovery_points.get(key, 0), config_of(key[0])
             interval, policy = config.index_interval_bytes, sorted(config.cleanup_policy)
-            size = _unvalidated_bytes(environment, path, point)
+            size = _unvalidated_bytes(environment, path, names, point)
             gaps = gaps_before(recovery_points, cleaned, key)
             found.append(TornLog(path, *key, point, starts.get(key, 0), interval, policy, gaps, size))
-    return found
+    return found if sum(log.size_bytes for log in found) >= LEAST_BYTES else []
 
 
-def _unvalidated_bytes(environment: LogEnvironment, directory: str, recovery_point: int) -> int:
+def _unvalidated_bytes(environment: LogEnvironment, directory: str, names: list[str], recovery_point: int) -> int:
     """Sum the sizes of the segment that holds the recovery point, and of those after it."""
-    names = sorted(name for name in environment.files.list_directory(directory) if name.endswith(LOG))
-    later = [name for name in names if name.removesuffix(LOG) > f"{recovery_point:020d}"]
-    first = max(len(names) - len(later) - 1, 0)
-    return sum(environment.files.size(f"{directory}/{name}") for name in names[first:])
+    logs = sorted(name for name in names if name.endswith(LOG))
+    later = [name for name in logs if name.removesuffix(LOG) > f"{recovery_point:020d}"]
+    first = max(len(logs) - len(later) - 1, 0)
+    return sum(environment.files.size(f"{directory}/{name}") for name in logs[first:])
 
 
 def shared_out(logs: list[TornLog], shares: int) -> list[list[TornLog]]:
@@ -139,11 +143,8 @@ class ParallelRecovery:
     def begin(self, logs: list[TornLog], processes: int) -> None:
         """`processes`: how many at most, `num.recovery.threads.per.data.dir`."""
         total = sum(log.size_bytes for log in logs)
-        shares = shared_out(logs, processes) if total >= LEAST_BYTES else []
+        shares = shared_out(logs, processes)
         self._left = len(shares)
-        if not shares:
-            self._done(frozenset())
-            return
         logger.info("validating %d bytes of %d logs in %d processes", total, len(logs), len(shares))
         for share in shares:
             request = encode_request(share, self._environment.clock.now_ms(), self._environment.producer_expiration_ms)

@@ -72,7 +72,7 @@ def _validate(segment: Segment, epochs: LeaderEpochs, previous_offset: int) -> t
     _, times = segment.reset_indexes()
     position = 0
     try:
-        for batch, _ in iterate_valid(segment.file, 0, segment.size_bytes):
+        for batch, _ in iterate_valid(segment.file, segment.size_bytes):
             _check_order(segment, batch, previous_offset)
             segment.note(batch.last_offset, batch.position, batch.size_bytes, batch.max_timestamp_ms)
             epochs.learn(batch.leader_epoch, batch.base_offset)

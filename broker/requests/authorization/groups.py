@@ -109,7 +109,7 @@ def _of_groups(asked: Asked, go_on: GoOn) -> Outcome:
     allowed = asked.rights.allowed(AclOperation.DESCRIBE, GROUP, [group.group_id for group in request.groups])
     request.groups, denied = split(request.groups, lambda group: group.group_id in allowed)
     left: list[Topics | None] = []
-    """Of each group that is handled the topics that it may not be asked about, None where it was asked for all."""
+    """Topics that may not be asked about, for each group that is handled; None where all were asked for."""
     for group in request.groups:
         if group.topics is None:
             left.append(None)

@@ -104,8 +104,8 @@ class Whole:
 
     @property
     def text(self) -> str:
-        other = f" (or {self.unless.word})" if self.unless is not None else ""
-        return f"{self.operation.word}{other} on the {self.resource.value}, else {DENIED[self.resource].name}"
+        other = f" (or {self.unless.name})" if self.unless is not None else ""
+        return f"{self.operation.name}{other} on the {self.resource.value}, else {DENIED[self.resource].name}"
 
     def __call__(self, asked: Asked, go_on: GoOn) -> Outcome:
         if self.on_controller and not asked.broker.controller.is_active:
@@ -138,8 +138,8 @@ class Each:
 
     @property
     def text(self) -> str:
-        other = f" (or {self.unless.word} on the Cluster)" if self.unless is not None else ""
-        return f"{self.operation.word} on each {self.resource.value}{other}, else {DENIED[self.resource].name} for it"
+        other = f" (or {self.unless.name} on the Cluster)" if self.unless is not None else ""
+        return f"{self.operation.name} on each {self.resource.value}{other}, else {DENIED[self.resource].name} for it"
 
     def __call__(self, asked: Asked, go_on: GoOn) -> Outcome:
         items = getattr(asked.request, self.items)
@@ -174,8 +174,8 @@ class Shown:
 
     @property
     def text(self) -> str:
-        other = f" (or {self.unless.word} on the Cluster)" if self.unless is not None else ""
-        return f"{self.operation.word} on each {self.resource.value}{other}, else it is not shown"
+        other = f" (or {self.unless.name} on the Cluster)" if self.unless is not None else ""
+        return f"{self.operation.name} on each {self.resource.value}{other}, else it is not shown"
 
     def __call__(self, asked: Asked, go_on: GoOn) -> Outcome:
         if self.unless is not None and asked.rights.may_with_cluster(self.unless, quietly=True):

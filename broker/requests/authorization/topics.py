@@ -6,7 +6,6 @@ Source: KafkaApis of Kafka 3.9.
 from collections import Counter
 from typing import Any
 
-from odradek.broker.cluster.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.network.outcomes import Outcome, Reply
 from odradek.broker.replication.fetch_sessions import CachedPartition, replica_of
 from odradek.broker.requests import fetch
@@ -20,6 +19,7 @@ from odradek.protocol.messages.metadata import MetadataRequestTopic, MetadataRes
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.record_batch import ATTRIBUTES_AT, HEADER_BYTES, MAGIC_AT, MAGIC_V2, TRANSACTIONAL_BIT
+from odradek.protocol.topic_names import INTERNAL_TOPICS
 from odradek.zk_schema.znodes.acls import ResourceType
 
 TOPIC = ResourceType.TOPIC

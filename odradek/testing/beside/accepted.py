@@ -35,6 +35,8 @@ REASONS: Final[dict[str, str]] = {
     "not begun": "A producer that has begun no transaction since it was initialised has none of any age.",
     "verified no more": "A verification that failed for good is forgotten, lest producers that do not exist crowd out "
     "others; Kafka holds its sequence against later batches outside of transactions.",
+    "newer epoch": "Whoever writes with a newer epoch than that of the open transaction is verified, as by Kafka 4; "
+    "Kafka 3.9 leaves it to the sequences, and commits of offsets have none.",
     "older brokers": "Brokers that ask in version 4 do not know TRANSACTION_ABORTABLE: they get INVALID_TXN_STATE.",
     "both old formats": "Messages of both old formats in one request are converted one by one, and a batch behind them "
     "counts as damage.",

@@ -1,4 +1,4 @@
-"""What two answers are compared by: without times, drawn ids by their places in the story, texts by their presence."""
+"""Comparison of two answers: without times, drawn ids by their places in the story, texts by their presence."""
 
 from collections.abc import Iterator
 from typing import Any

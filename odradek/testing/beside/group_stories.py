@@ -15,7 +15,7 @@ FIRST_WITH_INSTANCES = 5
 
 @dataclass(frozen=True)
 class Assignments:
-    """What a leader assigns: to each member that its JoinGroup was told of, bytes that name it."""
+    """Assignments that a leader makes: to each member that its JoinGroup was told of, bytes that name it."""
 
     leader: str
 

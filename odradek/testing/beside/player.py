@@ -103,7 +103,7 @@ class Actor:
 
 
 class Side:
-    """One broker in one play."""
+    """A broker in a play."""
 
     def __init__(self, address: str, play: str) -> None:
         self.play = play
@@ -194,7 +194,7 @@ class Difference:
 
 
 class Play:
-    """One story with one choice of versions."""
+    """Play of a story with one choice of versions."""
 
     def __init__(self, addresses: Sequence[str], story: Story, number: int, play: str) -> None:
         """`addresses`: Kafka's and ours. `number`: which choice of versions. `play`: the ending of the play's names."""

@@ -2,9 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -14,7 +15,6 @@ from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
 from odradek.testing.beside import admin_stories, group_stories, log_stories, transaction_stories
 from odradek.testing.beside.player import Difference, Play
 from odradek.testing.beside.steps import Story
-from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.patience import wait_until
 
 SETTINGS = {
@@ -33,10 +33,13 @@ SUBJECTS: dict[str, tuple[Story, ...]] = {
 }
 EVERY_PLAY = 99
 
+Ask = Callable[[Message, int], Any]
+"""Puts a request to a broker, in that version, and returns the answer."""
+
 
 @dataclass
 class Played:
-    """What has come of plays."""
+    """Result of plays: the number of answers compared, and how they differed."""
 
     answers: int = 0
     wanted: Counter[str] = field(default_factory=Counter)
@@ -45,27 +48,26 @@ class Played:
     seconds: float = 0.0
 
 
-def prepare(address: str) -> None:
+def prepare(ask: Ask) -> None:
     """Create the topics that stories share, and wait until a broker has coordinators and ids of producers."""
     compacted = [CreatableTopicConfig(name="cleanup.policy", value="compact")]
     topics = [
         CreatableTopic(name="t", num_partitions=2, replication_factor=1),
         CreatableTopic(name="compacted", num_partitions=1, replication_factor=1, configs=compacted),
     ]
-    with RawConnection(address) as connection:
-        connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=5000), 5)
-        for question, version in (
-            (FindCoordinatorRequest(key="g", key_type=0), 2),
-            (FindCoordinatorRequest(key="tx", key_type=1), 2),
-            (OffsetFetchRequest(group_id="g", topics=None), 5),
-            (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1),
-            (InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000), 1),
-        ):
-            wait_until(partial(_answers, connection, question, version), f"{type(question).__name__} is answered")
+    ask(CreateTopicsRequest(topics=topics, timeout_ms=5000), 5)
+    for question, version in (
+        (FindCoordinatorRequest(key="g", key_type=0), 2),
+        (FindCoordinatorRequest(key="tx", key_type=1), 2),
+        (OffsetFetchRequest(group_id="g", topics=None), 5),
+        (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1),
+        (InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000), 1),
+    ):
+        wait_until(partial(_answers, ask, question, version), f"{type(question).__name__} is answered")
 
 
-def _answers(connection: RawConnection, question: Message, version: int) -> bool:
-    return bool(connection.ask(question, version).error_code == 0)
+def _answers(ask: Ask, question: Message, version: int) -> bool:
+    return bool(ask(question, version).error_code == 0)
 
 
 def play_all(addresses: Sequence[str], stories: Iterable[Story], plays: int = EVERY_PLAY, prefix: str = "") -> Played:

@@ -13,7 +13,7 @@ OWN = "~"
 
 
 class Answered(Protocol):
-    """What one broker has answered so far in a play."""
+    """Answers of one broker so far in a play."""
 
     play: str
     facts: dict[tuple[str, str], Any]
@@ -45,7 +45,8 @@ class Known:
 
 @dataclass(frozen=True)
 class Step:
-    """One request. `fields`: its fields by name, nested ones too; those that a version does not have are not sent.
+    """A request of a story. `fields`: its fields by name, nested ones too; those that a version does not have are not
+    sent.
 
     `since`, `until`: the versions in which the request says the same.
     """

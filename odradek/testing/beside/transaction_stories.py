@@ -97,7 +97,7 @@ def describe(*ids: str) -> Step:
 
 
 def listing(states: tuple[str, ...] = (), duration_ms: int = -1, producers: tuple[Any, ...] = ()) -> Step:
-    """Of those of one producer, so that the ids of other plays do not count."""
+    """List the transactions of one producer, so that the ids of other plays do not count."""
     given = {"state_filters": list(states), "producer_id_filters": list(producers), "duration_filter": duration_ms}
     return Step("admin", "ListTransactions", given)
 
@@ -178,7 +178,7 @@ STORIES: tuple[Story, ...] = (
         wanted("older brokers", add_all("a", transaction("a", 0, verify_only=True)))),
     story("records outside of the transaction",
         create(), init("a"), produce("a", Batch("a", 0)), add("a", 1), produce("a", Batch("a", 0)),
-        produce("a", Batch("a", 0), 1), produce("a", Batch("a", 1, epoch=1), 1),
+        produce("a", Batch("a", 0), 1), wanted("newer epoch", produce("a", Batch("a", 1, epoch=1), 1)),
         produce("a", Batch("a", 1, epoch=-1), 1), produce("a", Batch("a", 1), 1, None),
         produce("a", Batch("a", 1), 1, "~other"), produce("a", Batch("a", 1, transactional=False), 1),
         produce("a", Batch("a", 2), 1, ""), end("a"), describe(), produce("a", Batch("a", 2), 1), producers(0, 1)),

@@ -112,6 +112,11 @@ async def check_topics_are_waited_for(world: ContractWorld) -> None:
     (created,) = await admin.create_topics([NewTopic(name, 1, 1)], LONG_MS, wait_for_metadata=True)
     assert created.name == name
     assert await admin.create_topics([NewTopic(name, 1, 1)], raise_errors=False) == []
+    options = {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "-1"}}
+    for given in ([f"{name}-1"], {f"{name}-2": options, f"{name}-3": {}}):  # as kafka-python takes them
+        assert {one.name for one in await admin.create_topics(given, LONG_MS)} == set(given)
+    error = await raises(KafkaError, lambda: admin.create_partitions({f"{name}-2": 2}))
+    assert error.code is ErrorCode.INVALID_PARTITIONS, "it has two"
     await admin.create_partitions({name: NewPartitions(2)}, timeout_ms=LONG_MS)
     await admin.create_partitions({name: 1}, raise_errors=False)
     await raises(ClientTimeout, lambda: admin.wait_for_topics([f"{name}-not"], 300))
@@ -139,6 +144,7 @@ async def check_offsets_of_groups(world: ContractWorld) -> None:
     admin = await world.admin()
     await world.until(partial(_altered, admin, topic, {where: 2, other: 0}), "offsets of a new group")
     assert (await admin.list_group_offsets({topic: [where]}))[topic][where].offset == 2
+    assert (await admin.list_group_offsets([topic]))[topic][where].offset == 2
     targets = {where: OffsetSpec.LATEST, other: 7}
     assert await admin.reset_group_offsets(topic, targets) == {where: 5, other: 0}
     assert await admin.reset_group_offsets(topic, {where: OffsetTimestamp(0)}) == {where: 0}

@@ -53,7 +53,7 @@ async def check_flush_and_close(world: ContractWorld) -> None:
 
 async def check_what_a_producer_knows(world: ContractWorld) -> None:
     topic = await world.topic(partitions=3)
-    producer = await world.producer(max_block_ms=2_000)
+    producer = await world.producer()
     assert await producer.partitions_for(topic) == {0, 1, 2}
     described = await producer.describe_partitions(topic)
     assert [one.partition for one in described] == [0, 1, 2] and all(one.leader >= 0 for one in described)
@@ -95,9 +95,12 @@ async def check_transactions(world: ContractWorld) -> None:
     consumer = await world.consumer(group_id=topic, isolation_level="read_committed", enable_auto_commit=False)
     consumer.subscribe([topic])
     assert await read(consumer, 5) == [b"0", b"1", b"2", b"committed", b"in a block"]
-    where = TopicPartition(topic, 0)
+    where, admin = TopicPartition(topic, 0), await world.admin()
+    await consumer.commit({where: 1})
     async with producer.transaction():
         await producer.send_offsets_to_transaction({where: 2}, consumer.group_metadata())
+        shown = (await admin.group_lag(topic))[0].committed, (await admin.list_group_offsets(topic))[where].offset
+        assert shown == (1, 1), "before the transaction's end, which may be far"
     assert await consumer.committed(where) == 2
     consumer.seek_to_committed()
     assert await read(consumer, 3) == [b"2", b"committed", b"in a block"]

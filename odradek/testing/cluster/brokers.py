@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS
 from odradek.broker.groups.group_metadata import GroupMetadata
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_partition_reassignments import (
@@ -16,6 +15,7 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from odradek.protocol.topic_names import CONSUMER_OFFSETS
 from odradek.testing.cluster.core import REQUEST_TIMEOUT_MS, WAIT_S, ClusterCore, check
 from odradek.testing.cluster.options import ClusterError
 from odradek.testing.embedded import EmbeddedBroker

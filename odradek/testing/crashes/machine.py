@@ -1,4 +1,4 @@
-"""One broker's logs on a simulated disk with two log directories, started again and again."""
+"""Logs of a broker on a simulated disk with two log directories, started again and again."""
 
 import random
 from dataclasses import replace
@@ -8,7 +8,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 from odradek.testing.crashes.history import History
 from odradek.testing.deferred_background import DeferredBackground
 from odradek.testing.inline_children import InlineChildren
@@ -41,8 +41,8 @@ class Machine:
         self.logs: LogManager | None = None
         self.failed: list[str] = []
         """Log directories that went offline since the start."""
-        self.histories: dict[TopicPartition, History] = {}
-        self.last_logs: dict[TopicPartition, Log] = {}
+        self.histories: dict[PartitionKey, History] = {}
+        self.last_logs: dict[PartitionKey, Log] = {}
         """As they were known last; a log of a directory that failed is not among the manager's."""
         self.transcript: list[str] = []
         self.configs = {topic: self._config(topic) for topic in POLICIES}
@@ -107,7 +107,7 @@ class Machine:
         self.see_logs()
         return self.logs
 
-    def log(self, key: TopicPartition) -> Log | None:
+    def log(self, key: PartitionKey) -> Log | None:
         """Return the log of a partition; None when the broker has none."""
         return None if self.logs is None else self.logs.get(*key)
 

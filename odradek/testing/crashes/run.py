@@ -1,10 +1,10 @@
-"""One case: a workload on a machine that stops a few times, each time somewhere within a call."""
+"""Run of a case: a workload on a machine that stops a few times, each time somewhere within a call."""
 
 import errno
 from typing import NamedTuple
 
 from odradek.broker.log.log import Log
-from odradek.protocol.primitives import TopicPartition
+from odradek.protocol.topic_names import PartitionKey
 from odradek.testing.crashes.history import History
 from odradek.testing.crashes.machine import DIRECTORIES, Machine, Violation
 from odradek.testing.crashes.verdict import check, entries_of
@@ -134,7 +134,7 @@ def _work(machine: Machine) -> bool:
     return False
 
 
-def _stop_and_start(machine: Machine, expected: dict[TopicPartition, Expected]) -> None:
+def _stop_and_start(machine: Machine, expected: dict[PartitionKey, Expected]) -> None:
     """Stop the machine and start it again, until a start comes to its end."""
     while True:
         power_fails = machine.random.random() < 0.6
@@ -156,7 +156,7 @@ def _stop_and_start(machine: Machine, expected: dict[TopicPartition, Expected]) 
         return
 
 
-def _close_and_start(machine: Machine, expected: dict[TopicPartition, Expected]) -> None:
+def _close_and_start(machine: Machine, expected: dict[PartitionKey, Expected]) -> None:
     """A clean stop, after which even a power failure takes nothing away and nothing has to be repaired."""
     assert machine.logs is not None
     machine.note("clean close")
@@ -173,7 +173,7 @@ def _close_and_start(machine: Machine, expected: dict[TopicPartition, Expected])
         expected[key] = expected[key]._replace(acknowledged_end=end, certain_end=end)
 
 
-def _check(machine: Machine, key: TopicPartition, history: History, expected: Expected) -> None:
+def _check(machine: Machine, key: PartitionKey, history: History, expected: Expected) -> None:
     """Check one log after a stop; its history goes on with what is there."""
     if machine.failed:
         raise Violation(f"offline: {machine.failed}")
@@ -189,7 +189,7 @@ def _check(machine: Machine, key: TopicPartition, history: History, expected: Ex
     history.found(log.log_start_offset, log.log_end_offset, entries)
 
 
-def del_history(machine: Machine, key: TopicPartition) -> None:
+def del_history(machine: Machine, key: PartitionKey) -> None:
     """The partition never was; if its directory was renamed only, that may come back."""
     gone, fresh = machine.histories[key], History(key[0], machine.histories[key].compacts)
     fresh.former = [gone.entries, *gone.former]

@@ -7,9 +7,9 @@ from odradek.broker.log.log import Log, Origin
 from odradek.broker.log.retention import delete_old_segments
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.primitives import TopicPartition
 from odradek.protocol.record_batch import set_base_offset, set_leader_epoch
 from odradek.protocol.records import encode_batch
+from odradek.protocol.topic_names import PartitionKey
 from odradek.testing.crashes.history import History
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine, Violation
 
@@ -30,8 +30,8 @@ class Workload:
         """A truncation has failed, or an aborted transaction could not be noted as such: then a full disk is like one
         that fails."""
         self._epoch = 0
-        self._keys: list[TopicPartition] = [("events", 0), ("table", 0), ("short", 0)]
-        self._actions: list[tuple[int, Callable[[TopicPartition, Log, History], None]]] = [
+        self._keys: list[PartitionKey] = [("events", 0), ("table", 0), ("short", 0)]
+        self._actions: list[tuple[int, Callable[[PartitionKey, Log, History], None]]] = [
             (30, self._append),
             (16, self._append_fetched),
             (8, self._transact),
@@ -74,7 +74,7 @@ class Workload:
         if not log.closed:
             self._check_running(log, history)
 
-    def _create(self, key: TopicPartition) -> Log | None:
+    def _create(self, key: PartitionKey) -> Log | None:
         machine = self._machine
         assert machine.logs is not None
         machine.note(f"create {key}")
@@ -133,7 +133,7 @@ class Workload:
             transactional=transactional,
         )
 
-    def _append(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _append(self, key: PartitionKey, log: Log, history: History) -> None:
         self._append_as_leader(log, history, self._batch(log, history), Origin.CLIENT)
 
     def _append_as_leader(self, log: Log, history: History, batch: bytearray, origin: Origin) -> None:
@@ -143,7 +143,7 @@ class Workload:
         set_leader_epoch(written, 0, epoch)
         self._written(log, history, [written], lambda: log.append_as_leader(batch, epoch, origin=origin))
 
-    def _append_fetched(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _append_fetched(self, key: PartitionKey, log: Log, history: History) -> None:
         epoch = max(self._epoch, log.latest_epoch, 0)
         offset, batches = log.log_end_offset, []
         for _ in range(self._random.choice((1, 2, 3))):
@@ -168,7 +168,7 @@ class Workload:
             history.entries = entries + taken  # a follower may have written some, each into a segment of its own
             history.end = taken[-1].last_offset + 1 if taken else end
 
-    def _transact(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _transact(self, key: PartitionKey, log: Log, history: History) -> None:
         """Write some data of a transaction, or its end."""
         producer = log.producers.producers.get(TRANSACTIONAL)
         if producer is None or producer.transaction_first_offset < 0 or self._random.random() < 0.5:
@@ -181,7 +181,7 @@ class Workload:
 
     # to the disk
 
-    def _roll(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _roll(self, key: PartitionKey, log: Log, history: History) -> None:
         try:
             log.roll()
         except OSError as error:
@@ -189,21 +189,21 @@ class Workload:
                 raise
             self._machine.note(f"refused: {error}")
 
-    def _flush(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _flush(self, key: PartitionKey, log: Log, history: History) -> None:
         log.flush()
         if log.recovery_point != log.log_end_offset and not log.epoch_file.waits_for_room:
             raise Violation(f"{log} was flushed, its recovery point is {log.recovery_point}")
 
-    def _flush_in_background(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _flush_in_background(self, key: PartitionKey, log: Log, history: History) -> None:
         log.flush_in_background()
 
-    def _replicate(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _replicate(self, key: PartitionKey, log: Log, history: History) -> None:
         """The high watermark rises."""
         history.high_watermark = self._random.randint(history.high_watermark, log.log_end_offset)
 
     # taking away
 
-    def _truncate(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _truncate(self, key: PartitionKey, log: Log, history: History) -> None:
         lowest = history.high_watermark if history.compacts else log.log_start_offset
         offset = max(lowest, log.log_end_offset - self._random.choice((1, 2, 4, 30)))
         history.before = [list(history.entries)]
@@ -228,7 +228,7 @@ class Workload:
         """Tell whether a batch that holds the offset begins before the log does: then nothing is left."""
         return any(one.base_offset < start <= offset <= one.last_offset for one in history.entries)
 
-    def _start_over(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _start_over(self, key: PartitionKey, log: Log, history: History) -> None:
         offset = self._random.choice((log.log_end_offset + 10, log.log_start_offset, log.log_start_offset // 2))
         history.before = [list(history.entries)]
         history.certain_end = 0
@@ -240,13 +240,13 @@ class Workload:
         history.before, history.target = [], 0
         self._epoch += 1
 
-    def _delete_records(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _delete_records(self, key: PartitionKey, log: Log, history: History) -> None:
         offset = self._random.randint(log.log_start_offset, max(history.high_watermark, log.log_start_offset))
         log.advance_log_start_offset(offset)
         if self._random.random() < 0.5:
             delete_old_segments(log, history.high_watermark)
 
-    def _checkpoint_starts(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _checkpoint_starts(self, key: PartitionKey, log: Log, history: History) -> None:
         machine = self._machine
         assert machine.logs is not None
         starts = {one: machine.logs.get(*one) for one in self._keys}
@@ -256,12 +256,12 @@ class Workload:
             if other is not None and not other.closed and machine.files.fault is None:
                 machine.histories[one].certain_start = other.log_start_offset
 
-    def _elect(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _elect(self, key: PartitionKey, log: Log, history: History) -> None:
         """Make this broker the leader from now on."""
         self._epoch = max(self._epoch, log.latest_epoch) + 1
         log.assign_epoch(self._epoch, log.log_end_offset)
 
-    def _delete_partition(self, key: TopicPartition, log: Log, history: History) -> None:
+    def _delete_partition(self, key: PartitionKey, log: Log, history: History) -> None:
         machine = self._machine
         assert machine.logs is not None
         fresh = machine.histories[key] = History(history.topic, history.compacts)

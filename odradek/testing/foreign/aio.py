@@ -1,13 +1,12 @@
 """aiokafka, each use on an event loop of its own."""
 
 import asyncio
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from odradek.testing.foreign.interface import Client, Member, Record
+from odradek.testing.foreign.interface import Client, Member, MemberOnThread, Record
 from odradek.testing.patience import PATIENCE_SECONDS
 
 
@@ -59,30 +58,19 @@ class AiokafkaClient(Client):
         return AiokafkaMember(self._bootstrap, group, topic)
 
 
-class AiokafkaMember(Member):
+class AiokafkaMember(MemberOnThread):
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        super().__init__()
         self._settings = {"bootstrap_servers": bootstrap, "group_id": group, "auto_offset_reset": "earliest"}
         self._topic = topic
-        self._held: set[int] = set()
-        self._received: list[tuple[int, int]] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
 
-    async def _run(self) -> None:
+    def _run(self) -> None:
+        asyncio.run(self._poll())
+
+    async def _poll(self) -> None:
         async with AIOKafkaConsumer(self._topic, **self._settings, heartbeat_interval_ms=300) as consumer:
             while not self._stop.is_set():
                 for messages in (await consumer.getmany(timeout_ms=100)).values():
                     self._received += [(message.partition, message.offset) for message in messages]
                 self._held = {partition.partition for partition in consumer.assignment()}
-
-    def assignment(self) -> set[int]:
-        return self._held
-
-    def received(self) -> list[tuple[int, int]]:
-        return list(self._received)
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE_SECONDS)
-        assert not self._thread.is_alive(), "a consumer that does not close"

@@ -1,13 +1,12 @@
 """confluent-kafka, which is librdkafka."""
 
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from odradek.testing.foreign.interface import Client, Member, Record
+from odradek.testing.foreign.interface import Client, Member, MemberOnThread, Record
 from odradek.testing.patience import PATIENCE_SECONDS
 
 
@@ -68,15 +67,12 @@ def _record(message: Message) -> Record:
     return Record(key, value, tuple(headers), message.timestamp()[1])
 
 
-class ConfluentMember(Member):
+class ConfluentMember(MemberOnThread):
     def __init__(self, consumer: Consumer, topic: str) -> None:
+        super().__init__()
         self._consumer = consumer
-        self._held: set[int] = set()
-        self._received: list[tuple[int, int]] = []
         self._failures: list[str] = []
-        self._stop = threading.Event()
         consumer.subscribe([topic])
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -93,12 +89,4 @@ class ConfluentMember(Member):
 
     def assignment(self) -> set[int]:
         assert not self._failures, self._failures
-        return self._held
-
-    def received(self) -> list[tuple[int, int]]:
-        return list(self._received)
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE_SECONDS)
-        assert not self._thread.is_alive(), "a consumer that does not close"
+        return super().assignment()

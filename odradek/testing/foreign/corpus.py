@@ -19,7 +19,7 @@ from odradek.testing.foreign.group_corpus import commit_often, join_for_long
 from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.seen import SeenRecord, read, segment_offsets, wait_for_leaders
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BATCH_RECORDS = 7
@@ -132,7 +132,7 @@ def produce_all(address: str, records: Mapping[str, Sequence[Record]], codec: st
 def produce_in_codecs(address: str, records: Mapping[str, tuple[str, Sequence[Record]]], **settings: Any) -> None:
     """The same, to several topics in several codecs, all at the same time."""
     failures: list[str] = []
-    in_order = {"max.in.flight.requests.per.connection": 1, "acks": "all"}  # whatever is refused at first
+    in_order = {"max.in.flight.requests.per.connection": 1, "acks": "all"}  # unless one is refused
     given = {"bootstrap.servers": address, "linger.ms": 50, "batch.num.messages": BATCH_RECORDS, **in_order}
     producers: dict[str, Producer] = {}
     for topic, (codec, of_topic) in records.items():
@@ -166,9 +166,11 @@ def create_topics(address: str, topics: Mapping[str, Mapping[str, str]], partiti
 
 def wait_compacted(address: str, topics: Sequence[str]) -> None:
     """Wait until a cleaner, whoever's, has left no key twice before the active segments."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while waiting := [topic for topic, records in read(address, topics).items() if _has_twice(address, topic, records)]:
-        assert time.monotonic() < deadline, f"not compacted: {waiting}"
+
+    def compacted() -> bool:
+        return not any(_has_twice(address, topic, records) for topic, records in read(address, topics).items())
+
+    wait_until(compacted, f"compacted: {topics}")
 
 
 def _has_twice(address: str, topic: str, records: Sequence[SeenRecord]) -> bool:

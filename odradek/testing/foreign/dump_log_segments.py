@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from odradek.testing.foreign.kafka_jars import KafkaJars
 
@@ -28,21 +29,43 @@ def files_of(*directories: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Pat
     return sorted(path for directory in directories for path in directory.iterdir() if path.suffix in suffixes)
 
 
-def dump(jars: KafkaJars, files: Sequence[Path], *options: str, gaps: bool = False) -> str:
+class Run(NamedTuple):
+    """Run of the tool. `gaps`: it may find offsets that compaction has left out."""
+
+    files: Sequence[Path]
+    options: Sequence[str]
+    gaps: bool = False
+
+
+def dump(jars: KafkaJars, files: Sequence[Path], *options: str) -> str:
     """Return what it says; AssertionError when that is a complaint."""
-    text = jars.run("kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files)))
-    lines = text.splitlines()
-    found = [line for line in lines if any(complaint in line for complaint in COMPLAINTS)]
-    assert not found, found[:10]
-    gaps_found = [number for number, line in enumerate(lines) if GAPS in line]
-    assert gaps or not gaps_found, lines[gaps_found[0] : gaps_found[0] + 10]
+    [text] = dump_each(jars, [Run(files, options)])
     return text
 
 
-def dump_all(jars: KafkaJars, directories: Sequence[Path], *, gaps: bool = False) -> str:
-    """Dump every file with every record of it, then check the indexes by the two checks of their own."""
-    text = dump(jars, files_of(*directories), "--deep-iteration", gaps=gaps)
+def dump_each(jars: KafkaJars, runs: Sequence[Run]) -> list[str]:
+    """Return what it says in each of these runs, all in one Java machine; AssertionError when that is a complaint."""
+    arguments = [[*run.options, "--files", ",".join(map(str, run.files))] for run in runs]
+    texts = jars.run_each("kafka.tools.DumpLogSegments", arguments)
+    for run, text in zip(runs, texts, strict=True):
+        lines = text.splitlines()
+        found = [line for line in lines if any(complaint in line for complaint in COMPLAINTS)]
+        assert not found, found[:10]
+        gaps_found = [number for number, line in enumerate(lines) if GAPS in line]
+        assert run.gaps or not gaps_found, lines[gaps_found[0] : gaps_found[0] + 10]
+    return texts
+
+
+def all_checks(directories: Sequence[Path]) -> list[Run]:
+    """Return the runs that read every file with every record of it, then check the indexes in both ways."""
     indexes = files_of(*directories, suffixes=(".index", ".timeindex"))
-    dump(jars, indexes, "--verify-index-only")
-    dump(jars, indexes, "--index-sanity-check")
-    return text
+    return [
+        Run(files_of(*directories), ["--deep-iteration"], gaps=True),
+        Run(indexes, ["--verify-index-only"]),
+        Run(indexes, ["--index-sanity-check"]),
+    ]
+
+
+def dump_all(jars: KafkaJars, directories: Sequence[Path]) -> str:
+    """Return every record of every file; AssertionError when the tool complains of more than gaps, or of an index."""
+    return dump_each(jars, all_checks(directories))[0]

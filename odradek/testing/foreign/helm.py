@@ -64,7 +64,7 @@ class Result(ctypes.Structure):
 
 
 class HelmRefuses(Exception):  # noqa: N818 - says what it is
-    """What Helm says of a chart, or of its values, that it does not take."""
+    """Error of Helm: it does not take a chart, or its values."""
 
 
 class Helm:

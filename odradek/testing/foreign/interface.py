@@ -1,8 +1,11 @@
 """Interface of any client as a test uses it, and the values it gets back."""
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from odradek.testing.patience import PATIENCE_SECONDS
 
 ALL_CODECS = ("gzip", "snappy", "lz4", "zstd")
 
@@ -35,15 +38,40 @@ class Member(ABC):
         """Commit what it has received and leave the group. A second call does nothing."""
 
 
+class MemberOnThread(Member):
+    """Member whose consumer polls on a thread of its own, which begins with the last line of a subclass's __init__."""
+
+    def __init__(self) -> None:
+        self._held: set[int] = set()
+        self._received: list[tuple[int, int]] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Poll until `_stop` is set, keeping `_held` and `_received`; then close the consumer."""
+
+    def assignment(self) -> set[int]:
+        return self._held
+
+    def received(self) -> list[tuple[int, int]]:
+        return list(self._received)
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(PATIENCE_SECONDS)
+        assert not self._thread.is_alive(), "a consumer that does not close"
+
+
 class Client(ABC):
     """A foreign client. Topics exist before it is asked for anything."""
 
     name: str
     codecs: tuple[str, ...] = ALL_CODECS
     sets_timestamps = True
-    """Whether the producer can give a timestamp; else the broker's readers must agree with one another."""
+    """False when the producer cannot give a timestamp: then the broker's readers must agree with one another."""
     headers_per_record = True
-    """Whether records of one run can differ in their headers."""
+    """False when all records of one run have the same headers."""
 
     @abstractmethod
     def produce(self, topic: str, codec: str, records: Sequence[Record], *, idempotent: bool = False) -> None:

@@ -1,6 +1,7 @@
 """Apache Kafka 3.9.1 itself, from Maven Central: its broker, its tools, whatever is in its jars. And the newest one."""
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -31,6 +32,8 @@ TOOLS = f"""
 QUIET_FLAGS = ("-Xlog:disable", "-Xlog:all=error")
 """What Java has to say of its archive of classes is no complaint of Kafka's."""
 HEAP_MB = 192
+TOOLBOX = Path(__file__).with_name("Toolbox.java")
+"""Runs tools one after another in one Java machine, which would otherwise start for each."""
 
 LOG4J = """\
 log4j.rootLogger=INFO, stdout
@@ -89,6 +92,19 @@ class KafkaJars:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
         return done.stdout + done.stderr
+
+    def run_each(self, main: str, runs: Sequence[Sequence[str]]) -> list[str]:
+        """Return what a tool says each time that it is run with one of these lists of arguments, in one Java machine.
+
+        Raises AssertionError when it fails.
+        """
+        asked = "".join(json.dumps({"main": main, "arguments": list(one), "input": ""}) + "\n" for one in runs)
+        done = subprocess.run(
+            self.program(TOOLBOX), input=asked, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        )
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [one.get("code") for one in answers] == [0] * len(runs), (done.stdout + done.stderr)[-3000:]
+        return [one["said"] for one in answers]
 
 
 def kafka_jars(directory: Path) -> KafkaJars:

@@ -1,6 +1,5 @@
 """kafka-python."""
 
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -10,7 +9,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from odradek.testing.foreign.interface import ALL_CODECS, Client, Member, Record
+from odradek.testing.foreign.interface import Client, Member, MemberOnThread, Record
 from odradek.testing.patience import PATIENCE_SECONDS
 
 POLL_MS = 1000
@@ -23,9 +22,8 @@ STRATEGIES = {
 class KafkaPythonClient(Client):
     name = "kafka-python"
 
-    def __init__(self, bootstrap: str, codecs: tuple[str, ...] = ALL_CODECS, **settings: Any) -> None:
+    def __init__(self, bootstrap: str, **settings: Any) -> None:
         """`settings` (its own keywords, such as api_version) hold for producers and consumers."""
-        self.codecs = codecs
         self._settings = {"bootstrap_servers": bootstrap.split(","), **settings}
 
     def produce(self, topic: str, codec: str, records: Sequence[Record], *, idempotent: bool = False) -> None:
@@ -72,18 +70,15 @@ class KafkaPythonClient(Client):
         return KafkaPythonMember(consumer)
 
 
-class KafkaPythonMember(Member):
+class KafkaPythonMember(MemberOnThread):
     """Member of a group that polls for long.
 
     kafka-python 3.0.12 forgets an assignment that arrives after the poll that asked for it has ended.
     """
 
     def __init__(self, consumer: KafkaConsumer) -> None:
+        super().__init__()
         self._consumer = consumer
-        self._held: set[int] = set()
-        self._received: list[tuple[int, int]] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -92,14 +87,3 @@ class KafkaPythonMember(Member):
                 for messages in consumer.poll(POLL_MS).values():
                     self._received += [(message.partition, message.offset) for message in messages]
                 self._held = {partition.partition for partition in consumer.assignment()}
-
-    def assignment(self) -> set[int]:
-        return self._held
-
-    def received(self) -> list[tuple[int, int]]:
-        return list(self._received)
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE_SECONDS)
-        assert not self._thread.is_alive(), "a consumer that does not close"

@@ -73,7 +73,7 @@ REFUSED: Mapping[str, str] = {
     "api_version": "brokers say what they speak",
     "bootstrap_timeout_ms": "every call has a timeout of its own",
     "client_dns_lookup": "all addresses of a name are tried",
-    "enable_incremental_fetch_sessions": "there are none",
+    "enable_incremental_fetch_sessions": "each broker that has them is fetched from in one",
     "kafka_client": "there is nothing to replace",
     "max_in_flight_requests_per_connection": "one fetch at a time is under way to each broker",
     "metric_group_prefix": "groups have Kafka's names",

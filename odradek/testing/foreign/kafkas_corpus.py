@@ -57,11 +57,11 @@ class KafkasCorpus:
     def create(self) -> None:
         create_topics(self.address, TOPICS)
 
-    def write_old(self, count: int = 60) -> None:
+    def write_old(self) -> None:
         """Write once more to each topic that has an old format, or had one."""
         wanted = {}
         for topic, (_, codec) in {**OLD_TOPICS, **OLD_COMPACTED, OLD_APPEND_TIME: (1, "lz4")}.items():
-            records = make_records(topic, len(self.sent.get(topic, ())), count, headers=False)
+            records = make_records(topic, len(self.sent.get(topic, ())), 60, headers=False)
             wanted[topic] = (codec, with_keys(records) if topic in OLD_COMPACTED else records)
         produce_in_codecs(self.address, wanted)
         for topic, (_, of_topic) in wanted.items():
@@ -82,9 +82,9 @@ class KafkasCorpus:
             self._end(one, commit, number)
             self._end(two, commit, number)
 
-    def write_between(self, first: int, count: int = 5) -> None:
+    def write_between(self, first: int) -> None:
         """Records of no transaction, which wait for the open one like all that comes after it."""
-        records = self._records(first, count)
+        records = self._records(first, 5)
         produce(self.address, TRANSACTIONS, "zstd", records)
         self.committed_later += [record.value for record in records]
 

@@ -20,8 +20,8 @@ class KcatClient(Client):
     sets_timestamps = False
     headers_per_record = False
 
-    def __init__(self, bootstrap: str, program: str) -> None:
-        self._command = [program, "-b", bootstrap]
+    def __init__(self, bootstrap: str) -> None:
+        self._command = ["kcat", "-b", bootstrap]
 
     def produce(self, topic: str, codec: str, records: Sequence[Record], *, idempotent: bool = False) -> None:
         headers = [f"{key}={value.decode()}" for key, value in records[0].headers if value is not None]

@@ -158,15 +158,15 @@ def segment_offsets(connection: RawConnection, topic: str) -> tuple[int, ...]:
 
 
 def _ask_offsets(connection: RawConnection, seen: Mapping[str, SeenTopic]) -> None:
-    """Ask for the offsets at both ends, by each time that a record has, by the time 1 ms later, 0 and MAX_TIMESTAMP."""
+    """Ask for the offsets at both ends, by 0, by MAX_TIMESTAMP, and by times of records, each second one 1 ms later."""
     starts = offsets_at(connection, dict.fromkeys(seen, EARLIEST))
     ends = offsets_at(connection, dict.fromkeys(seen, LATEST))
     stable = offsets_at(connection, dict.fromkeys(seen, LATEST), isolation=1)
     asked: dict[str, list[int]] = {}
     for topic, one in seen.items():
         one.start, one.end, one.last_stable = starts[topic][0], ends[topic][0], stable[topic][0]
-        times = {record.timestamp_ms for record in one.records if record.timestamp_ms >= 0}
-        asked[topic] = sorted({0, MAX_TIMESTAMP, *times, *(each + 1 for each in times)})
+        times = sorted({record.timestamp_ms for record in one.records if record.timestamp_ms >= 0})
+        asked[topic] = sorted({0, MAX_TIMESTAMP, *(each + number % 2 for number, each in enumerate(times))})
     while asked := {topic: times for topic, times in asked.items() if times}:
         now = {topic: times.pop() for topic, times in asked.items()}
         for topic, answer in offsets_at(connection, now).items():

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from odradek.testing.foreign.downloads import JVM_FLAGS
+from odradek.testing.patience import PATIENCE_SECONDS
 
 UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
 """Spark's fifteen thousand classes are believed: to check them is a tenth of its start."""
@@ -15,6 +16,9 @@ SPARK_JVM_FLAGS = {
 }
 """In the environment of what starts Spark, for the same reason; and as much time as PATIENCE_SECONDS for its Python and
 its Java to find each other, where Spark would give up after 15 s."""
+
+QUERY_SECONDS = int(3 * PATIENCE_SECONDS)
+"""How long a test waits for a query: it may start a JVM's worth of classes and two Python processes for each batch."""
 
 
 def spark_environment(folder: Path) -> dict[str, str]:

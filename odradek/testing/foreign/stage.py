@@ -1,4 +1,4 @@
-"""One broker id with its properties and its directory, played by Kafka or by Odradek, in turns."""
+"""A broker id with its properties and its directory, played by Kafka or by Odradek, in turns."""
 
 import time
 from collections.abc import Mapping

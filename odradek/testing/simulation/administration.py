@@ -59,6 +59,8 @@ class Administrator:
     ) -> None:
         self.cluster, self.history, self.random, self.topic = cluster, history, source, topic
         self.directories = directories
+        self.replicas = min(3, len(cluster.brokers))
+        """So many has each partition of a new topic."""
         self.partitions = 0
         """Of the topic, as far as they are known to have been made."""
         self.topics: list[str] = []
@@ -93,25 +95,30 @@ class Administrator:
         """Create or delete a topic, or give the main one another partition."""
         kind = self.random.choice(("create", "create", "delete", "grow"))
         if kind == "create":
-            await self._create_topic()
-        elif kind == "delete" and self.topics:
-            name = self.topics.pop(self.random.randrange(len(self.topics)))
-            self._deleted.append(name)
-            await self.ask_controller(DeleteTopicsRequest(topic_names=[name], timeout_ms=ADMIN_TIMEOUT_MS), 3)
+            await self.create_topic()
+        elif kind == "delete":
+            await self.delete_topic()
         elif kind == "grow" and self.partitions < MOST_PARTITIONS:
             asked = CreatePartitionsTopic(name=self.topic, count=self.partitions + 1, assignments=None)
             answer = await self.ask_controller(CreatePartitionsRequest(topics=[asked], timeout_ms=ADMIN_TIMEOUT_MS), 3)
             if answer is not None and answer.results[0].error_code == ErrorCode.NONE:
                 self.partitions += 1
 
-    async def _create_topic(self) -> None:
-        """A new one, or one of the name of one that was deleted."""
+    async def delete_topic(self) -> None:
+        """Delete one of the further topics, if there is any."""
+        if self.topics:
+            name = self.topics.pop(self.random.randrange(len(self.topics)))
+            self._deleted.append(name)
+            await self.ask_controller(DeleteTopicsRequest(topic_names=[name], timeout_ms=ADMIN_TIMEOUT_MS), 3)
+
+    async def create_topic(self) -> None:
+        """Create a new one, or one of the name of one that was deleted."""
         if self._deleted and self.random.random() < 0.5:
             name = self._deleted.pop(self.random.randrange(len(self._deleted)))
         else:
             name = f"other-{self._topic_number}"
             self._topic_number += 1
-        made = CreatableTopic(name=name, num_partitions=self.random.randint(1, 3), replication_factor=3)
+        made = CreatableTopic(name=name, num_partitions=self.random.randint(1, 3), replication_factor=self.replicas)
         answer = await self.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=ADMIN_TIMEOUT_MS), 7)
         if answer is not None and answer.topics[0].error_code == ErrorCode.NONE:
             self.topics.append(name)
@@ -125,7 +132,7 @@ class Administrator:
         broker_ids = [broker.broker_id for broker in self.cluster.brokers]
         asked: dict[tuple[str, int], list[int] | None] = {}
         for partition in chosen:
-            count = self.random.randint(LEAST_REPLICAS, len(broker_ids))
+            count = self.random.randint(min(LEAST_REPLICAS, len(broker_ids)), len(broker_ids))
             asked[partition] = None if self.random.random() < 0.2 else self.random.sample(broker_ids, count)
         await self._reassign(asked)
 
@@ -186,18 +193,18 @@ class Administrator:
         side, topic = self.random.choice(SIDES), self.random.choice(known)
         replicas = self.random.choice(("*", "0:0,0:1,0:2", "1:1"))
         self._throttled.add(side)
-        await self._configure(OF_BROKERS, "", f"{side}.replication.throttled.rate", str(self.random.choice(RATES)))
-        await self._configure(OF_TOPIC, topic, f"{side}.replication.throttled.replicas", replicas)
+        await self.configure(OF_BROKERS, "", f"{side}.replication.throttled.rate", str(self.random.choice(RATES)))
+        await self.configure(OF_TOPIC, topic, f"{side}.replication.throttled.replicas", replicas)
 
     async def unthrottle(self) -> bool:
         """Tell whether no side has a limit any more."""
         for side in sorted(self._throttled):
-            if await self._configure(OF_BROKERS, "", f"{side}.replication.throttled.rate", None):
+            if await self.configure(OF_BROKERS, "", f"{side}.replication.throttled.rate", None):
                 self._throttled.discard(side)
         return not self._throttled
 
-    async def _configure(self, kind: int, name: str, setting: str, value: str | None) -> bool:
-        """Tell whether it is known to be set; None takes it away."""
+    async def configure(self, kind: int, name: str, setting: str, value: str | None) -> bool:
+        """Change a setting of a topic, or of all brokers; None takes it away. Tells whether it is known to be done."""
         change = AlterableConfig(name=setting, config_operation=DELETE if value is None else SET, value=value)
         resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
         self.history.note(f"admin: {name or 'all brokers'}: {setting}={value}")

@@ -82,7 +82,7 @@ class AwkwardMoments(Director):
         active = [broker for broker in self.cluster.brokers if broker.running and controls(broker)]
         if cast is None or not active or cast.leader is active[0]:
             return
-        (joining,) = [broker for broker in cast.followers if broker is not active[0]]
+        joining = next(broker for broker in cast.followers if broker is not active[0])
         with self.reserved(cast):
             self.note(f"{cast.topic}-{cast.index}: {cast.leader.host} is to propose {joining.host}, unheard")
             with self.apart(cast.leader, [joining]):
@@ -199,7 +199,7 @@ class AwkwardMoments(Director):
             await self.others.pass_time(0.0, 1.0)
 
     async def last_in_sync(self) -> None:
-        """Nobody copies from a leader any more, until it is alone in the ISR; then it dies, and comes back later."""
+        """Cut all followers off a leader until it is alone in the ISR; then it dies, and comes back later."""
         cast = self.cast(self.random.choice((LOOSE, LOOSE, None)))
         if cast is None:
             return

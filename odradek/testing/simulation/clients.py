@@ -157,7 +157,7 @@ class SimulatedConsumer(RebalanceListener):
             try:
                 taken = await self._consumer.getmany(max_records=POLL_RECORDS)
             except KafkaError as error:
-                self._history.violated(f"{self.name}: {error!r}")
+                self._history.refused(self.name, error)
                 continue
             for topic_partition, records in taken.items():
                 for record in records:

@@ -7,7 +7,6 @@ the high watermark has passed it: another leader would not know of it.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.broker.groups.group_records import OffsetKey, read_offset
 from odradek.broker.groups.group_records import read_key as read_group_key
 from odradek.broker.log.errors import StorageFailure
@@ -16,6 +15,7 @@ from odradek.broker.transactions.transaction_records import read_key, read_value
 from odradek.broker.transactions.transaction_state import NO_PRODUCER
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import decode_records
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import bytes_of

@@ -10,6 +10,7 @@ from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
 
+REPLICAS = 3
 STEP_S = 0.01
 STEP_PATIENCE_S = 9.0
 """Longer than a session, and than a follower may lag."""
@@ -61,16 +62,18 @@ class Director:
         that are written to more are likelier."""
         if self.others.busy or not all(broker.running for broker in self.cluster.brokers):
             return None
-        everybody = len(self.cluster.brokers)
         whole = [
             one
             for one in self.led()
-            if one.high_watermark and len(one.committed_isr) == everybody and topic in (None, one.topic)
+            if one.high_watermark
+            and set(one.replicas) == one.committed_isr
+            and len(one.replicas) == REPLICAS
+            and topic in (None, one.topic)
         ]
         if not whole:
             return None
         (chosen,) = self.random.choices(whole, [one.high_watermark for one in whole])
-        followers = [broker for broker in self.cluster.brokers if broker.broker_id != chosen.local_id]
+        followers = [self.cluster.brokers[one] for one in sorted(chosen.committed_isr) if one != chosen.local_id]
         self.random.shuffle(followers)
         return Cast(chosen.topic, chosen.index, self.cluster.brokers[chosen.local_id], followers)
 

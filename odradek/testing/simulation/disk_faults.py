@@ -1,5 +1,5 @@
-"""Faults of a broker's disk while the cluster works: it is full, slow or lost, or one log directory
-of it fails."""
+"""Faults of a broker's disk while the cluster works: it is full, slow or lost, one log directory
+of it fails, or no file can be opened."""
 
 import errno
 from collections.abc import Awaitable, Callable
@@ -22,6 +22,7 @@ class DiskFaults:
             "slow_disk": self.slow_disk,
             "failed_directory": self.failed_directory,
             "lost_disk": self.lost_disk,
+            "no_descriptors": self.no_descriptors,
         }
 
     async def full_disk(self) -> None:
@@ -30,10 +31,19 @@ class DiskFaults:
         if broker.files.fault is not None:
             return
         where = self._random.choice((*self._directories, "/"))
-        self._note(f"{broker.host}: no room in {where}")
-        broker.files.fault = Fault(broker.files.calls + 1, FOREVER, errno.ENOSPC, where, "room")
+        await self._want(broker, Fault(broker.files.calls + 1, FOREVER, errno.ENOSPC, where, "room"))
+
+    async def no_descriptors(self) -> None:
+        """Leave a broker no file descriptors: what it has open serves on, and nothing more can be opened."""
+        broker = self._random.choice(self._others.cluster.brokers)
+        if broker.files.fault is None:
+            await self._want(broker, Fault(0, FOREVER, errno.EMFILE, what="descriptors"))
+
+    async def _want(self, broker: EmbeddedBroker, fault: Fault) -> None:
+        self._note(f"{broker.host}: no {fault.what} in {fault.under}")
+        broker.files.fault = fault
         await self._others.pass_time(0.5, 15.0)
-        self._note(f"{broker.host}: room again")
+        self._note(f"{broker.host}: {fault.what} again")
         broker.files.fault = None
 
     async def slow_disk(self) -> None:

@@ -14,6 +14,7 @@ from odradek.testing.virtual_process import ProcessKilled
 from odradek.zk_schema.store import StoreError
 
 RESTART_PAUSE_S = 0.5
+START_ATTEMPTS = 3
 STOP_PATIENCE_S = 20.0
 LATENCY_MS = (0.1, 1.0)
 ZOOKEEPER_LATENCY_MS = (0.0, 2.0)
@@ -21,8 +22,6 @@ CLIENTS = (
     "producer-0", "producer-1", "consumer", "member-0", "member-1", "member-2", "transactor-0", "transactor-1",
     "committed-reader", "old-client", "loose-0", "loose-1",
 )  # fmt: skip
-ZOOKEEPER_SILENCE_MS = 4_000
-"""After so much silence a client gives a connection up: two thirds of the session."""
 
 
 class Faults:
@@ -50,16 +49,10 @@ class Faults:
             "isolate": self.isolate,
             "isolate_from_brokers": self.isolate_from_brokers,
             "one_way": self.one_way,
-            "away_from_zookeeper": self.away_from_zookeeper,
-            "session_expiry": self.session_expiry,
-            "zookeeper_restart": self.zookeeper_restart,
-            "lost_answers": self.lost_answers,
             "shutdown": self.shutdown,
             "slow_network": self.slow_network,
             "resets": self.resets,
             "suspend": self.suspend,
-            "slow_zookeeper": self.slow_zookeeper,
-            "zookeeper_stands": self.zookeeper_stands,
             "wall_clock": self.wall_clock,
             "topics": self.topics,
             "reassign": self.reassign,
@@ -74,15 +67,16 @@ class Faults:
 
     def pick(self) -> EmbeddedBroker | None:
         """Return a running broker that no other fault has."""
-        free = [one for one in self.cluster.brokers if self._is_free(one)]
+        free = [one for one in self.cluster.brokers if self.is_free(one)]
         return self.random.choice(free) if free else None
 
-    def _is_free(self, broker: EmbeddedBroker) -> bool:
+    def is_free(self, broker: EmbeddedBroker) -> bool:
+        """Tell whether a broker runs and no other fault has it."""
         return broker.running and broker.broker_id not in self.busy
 
     def free_controller(self) -> EmbeddedBroker | None:
         """Return the active controller, unless another fault has it."""
-        free = [one for one in self.cluster.brokers if self._is_free(one)]
+        free = [one for one in self.cluster.brokers if self.is_free(one)]
         return next((one for one in free if one.server.services.controller.is_active), None)
 
     async def pass_time(self, least_s: float, most_s: float) -> None:
@@ -102,15 +96,27 @@ class Faults:
                 self.history.note(f"broker-{broker.broker_id} is up")
                 return
 
+    async def try_to_start(self, broker: EmbeddedBroker) -> None:
+        """Start a broker that may never be able to again, a few times."""
+        for _ in range(START_ATTEMPTS):
+            try:
+                await broker.start()
+            except (StartFailure, StoreError) as failure:
+                self.history.note(f"broker-{broker.broker_id} cannot start: {failure}")
+                await asyncio.sleep(RESTART_PAUSE_S)
+            else:
+                return
+
     async def start_again_those_with_offline_directories(self) -> None:
         """Return what a person does about a disk that had no room, or had failed, when a broker was started."""
         for broker in self.cluster.brokers:
             directories = broker.server.services.logs.directories if broker.running else {}
             if any(directory.offline is not None for directory in directories.values()):
                 self.history.note(f"{broker.host} has offline directories")
-                await self._kill(broker)
+                await self.kill_free(broker)
 
-    async def _kill(self, broker: EmbeddedBroker) -> None:
+    async def kill_free(self, broker: EmbeddedBroker) -> None:
+        """Kill a broker that no other fault has, and keep it from them until it is there again."""
         self.busy.add(broker.broker_id)
         await self.kill_and_start(broker)
         self.busy.discard(broker.broker_id)
@@ -125,23 +131,36 @@ class Faults:
     async def kill(self) -> None:
         broker = self.pick()
         if broker is not None:
-            await self._kill(broker)
+            await self.kill_free(broker)
 
     async def kill_controller(self) -> None:
         broker = self.free_controller()
         if broker is not None:
-            await self._kill(broker)
+            await self.kill_free(broker)
 
     async def kill_all(self) -> None:
         """Kill all brokers that are free at once; they come back one after another, in any order."""
-        free = [one for one in self.cluster.brokers if self._is_free(one)]
-        await asyncio.gather(*(self._kill(broker) for broker in free))
+        free = [one for one in self.cluster.brokers if self.is_free(one)]
+        await asyncio.gather(*(self.kill_free(broker) for broker in free))
 
     async def power_failure(self) -> None:
         await self.lose_data("power failure", lambda broker: broker.power_failure())
 
     async def lose_data(self, what: str, strike: Callable[[EmbeddedBroker], object]) -> None:
-        """Strike only while all is well, and alone until all is well again: what is lost, another replica has."""
+        """Strike a broker while all is well, and start it again after a while."""
+
+        async def lose(broker: EmbeddedBroker) -> None:
+            self.history.note(f"{what} of broker-{broker.broker_id}")
+            strike(broker)
+            self.on_lost_data(broker)
+            await self.pass_time(0.05, 12.0)
+            await self.start(broker)
+
+        await self.alone_while_well(lose)
+
+    async def alone_while_well(self, deed: Callable[[EmbeddedBroker], Awaitable[None]]) -> None:
+        """Do something to a broker only while all is well, and alone until all is well again: what it loses, another
+        replica has."""
         self.exclusive = True
         try:
             if self.busy or not await self._until_well():
@@ -149,11 +168,7 @@ class Faults:
             broker = self.pick()
             assert broker is not None
             self.busy.add(broker.broker_id)
-            self.history.note(f"{what} of broker-{broker.broker_id}")
-            strike(broker)
-            self.on_lost_data(broker)
-            await self.pass_time(0.05, 12.0)
-            await self.start(broker)
+            await deed(broker)
             self.busy.discard(broker.broker_id)
             await self._until_well()
         finally:
@@ -176,8 +191,11 @@ class Faults:
 
     async def shutdown(self) -> None:
         broker = self.pick()
-        if broker is None:
-            return
+        if broker is not None:
+            await self.shut_down_and_start(broker)
+
+    async def shut_down_and_start(self, broker: EmbeddedBroker) -> None:
+        """Shut a broker down that no other fault has, and keep it from them until it is there again."""
         self.busy.add(broker.broker_id)
         self.history.note(f"controlled shutdown of broker-{broker.broker_id}")
         stopping = asyncio.ensure_future(broker.stop())
@@ -256,7 +274,8 @@ class Faults:
     async def cut_clients(self) -> None:
         """Cut some clients off from some brokers, in one direction or in both."""
         clients = self.random.sample(CLIENTS, self.random.randint(1, 4))
-        brokers = self.random.sample(self._hosts(clients=False), self.random.randint(1, 2))
+        hosts = self._hosts(clients=False)
+        brokers = self.random.sample(hosts, min(len(hosts), self.random.randint(1, 2)))
         ways = [(client, broker) for client in clients for broker in brokers]
         back = [(broker, client) for client, broker in ways]
         which, said = self.random.choice(((ways, "to"), (back, "from"), (ways + back, "and")))
@@ -276,65 +295,6 @@ class Faults:
         self.network.latency_ms = (0.1, most_ms)
         await self.pass_time(1.0, 20.0)
         self.network.latency_ms = LATENCY_MS
-
-    # ZooKeeper
-
-    async def away_from_zookeeper(self) -> None:
-        broker = self.pick()
-        if broker is None:
-            return
-        store = broker.store
-        self.history.note(f"broker-{broker.broker_id} loses ZooKeeper")
-        self.cluster.zookeeper.partition(store, unnoticed_ms=self.random.choice((0, 0, 2_000, 4_000)))
-        await self.pass_time(0.5, 15.0)
-        self.history.note(f"broker-{broker.broker_id} has ZooKeeper back")
-        self.cluster.zookeeper.heal(store)
-
-    async def session_expiry(self) -> None:
-        broker = self.pick()
-        if broker is not None:
-            self._expire(broker)
-
-    def _expire(self, broker: EmbeddedBroker) -> None:
-        if self._is_free(broker) and self.cluster.zookeeper.has_session(broker.store.session_id):
-            self.history.note(f"broker-{broker.broker_id}: session expires")
-            self.cluster.zookeeper.expire_session(broker.store.session_id)
-
-    async def zookeeper_restart(self) -> None:
-        if self.cluster.zookeeper.serving:
-            self.history.note("ZooKeeper stops")
-            self.cluster.zookeeper.stop()
-            await self.pass_time(0.2, 12.0)
-            self.history.note("ZooKeeper is back")
-            self.cluster.zookeeper.restart()
-
-    async def zookeeper_stands(self) -> None:
-        """Suspend ZooKeeper as SIGSTOP does: it answers nobody, and then some sessions have ended."""
-        if not self.cluster.zookeeper.serving:
-            return
-        self.history.note("ZooKeeper stands still")
-        self.cluster.zookeeper.stop(unnoticed_ms=ZOOKEEPER_SILENCE_MS)
-        await self.pass_time(0.2, 20.0)
-        self.history.note("ZooKeeper goes on")
-        self.cluster.zookeeper.restart()
-        for broker in self.cluster.brokers:
-            if self.random.random() < 0.3:
-                self._expire(broker)
-
-    async def slow_zookeeper(self) -> None:
-        most_ms = self.random.choice((20.0, 100.0, 800.0))
-        self.history.note(f"ZooKeeper takes up to {most_ms} ms each way")
-        self.zookeeper_latency_ms = (0.0, most_ms)
-        await self.pass_time(1.0, 20.0)
-        self.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
-
-    async def lost_answers(self) -> None:
-        for _ in range(self.random.randint(1, 5)):
-            broker = self.pick()
-            if broker is not None:
-                self.history.note(f"broker-{broker.broker_id}: an answer of ZooKeeper is lost")
-                broker.store.lose_next_answer()
-            await self.pass_time(0.05, 2.0)
 
     # administrators
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from odradek.client.records import TopicPartition
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import Clock
 
 TRANSCRIPT_LINES = 4000
@@ -31,6 +32,8 @@ class History:
         self._committed: dict[TopicPartition, int] = {}
         """Of the group: the highest that was acknowledged."""
         self.failed: dict[bytes, str] = {}
+        self.rotten: set[int] = set()
+        """Brokers with bits on their disks that have turned over: what they hold is no evidence."""
         self.expires = False
         """Old records of the topic are deleted."""
         self.log_start_of: Callable[[TopicPartition], int] = lambda partition: 0
@@ -88,6 +91,13 @@ class History:
     def read(self, partition: TopicPartition, offset: int) -> None:
         """Note that a reader was given records up to and with the one at `offset`."""
         self.on_read(partition, offset)
+
+    def refused(self, who: str, error: KafkaError) -> None:
+        """Note that a reader was told of an error instead: only what lies on a disk that has rotted may be refused."""
+        if self.rotten and error.code == ErrorCode.CORRUPT_MESSAGE:
+            self.note(f"{who}: {error!r:.150}")
+        else:
+            self.violated(f"{who}: {error!r}")
 
     def acknowledge(self, partition: TopicPartition, offset: int, value: bytes, producer: str) -> None:
         """A producer was told so."""

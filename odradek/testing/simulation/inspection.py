@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.replication.partition import Partition
@@ -10,6 +9,7 @@ from odradek.client.records import TopicPartition
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import CorruptBatch
 from odradek.protocol.records import decode_records
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.committed_batches import CommittedBatches
 from odradek.testing.simulation.history import History
@@ -124,6 +124,8 @@ class Inspection:
         Each leader's log is compared from its begin, each follower's once.
         """
         data = self._new_data(broker, partition)
+        if not data:
+            return
         where = TopicPartition(partition.topic, partition.index)
         for position in self._batches.take((partition.topic, partition.index), data, partition):
             columns = decode_records(data, position)
@@ -139,13 +141,15 @@ class Inspection:
         epoch = partition.leader_epoch if partition.is_leader else -1
         key = (broker.broker_id, broker.lives, partition.topic, partition.index, epoch)
         begin = max(self._compared.get(key, 0), partition.log.log_start_offset)
-        data = self._committed_from(begin, partition)
+        data = self._committed_from(begin, partition) if begin < partition.high_watermark else b""
         if data:
             self._compared[key] = partition.high_watermark
         return data
 
     def _committed_from(self, begin: int, partition: Partition) -> bytes:
-        """Return a replica's batches from `begin` to its watermark; none when its disk has failed."""
+        """Return a replica's batches from `begin` to its watermark; none when its disk has failed, or rotted."""
+        if partition.local_id in self._history.rotten:
+            return b""
         try:
             return bytes_of(partition.log, begin, partition.high_watermark)
         except (OSError, StorageFailure):  # it has failed, and perhaps the broker does not know it yet

@@ -88,9 +88,9 @@ class LooseTopic:
 
     def _records(self, begin: int, end: int | None = None) -> dict[int, bytes]:
         """Return what the present leader has there, up to its high watermark unless told another `end`; nothing when it
-        is away or its disk has failed."""
+        is away or its disk has failed, or rotted."""
         leader = self._leader(WHERE)
-        if leader is None:
+        if leader is None or leader.local_id in self._history.rotten:
             return {}
         end = leader.high_watermark if end is None else min(end, leader.log.log_end_offset)
         begin = max(begin, leader.log.log_start_offset)

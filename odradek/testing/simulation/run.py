@@ -1,4 +1,4 @@
-"""One simulated run: three brokers, producers, a consumer and a group, faults for a while, then calm, then the verdict.
+"""A simulated run: brokers, producers, a consumer and a group, faults for a while, then calm, then the verdict.
 
     report = simulate(Plan(seed=7))
     assert report.violation is None, report.text()
@@ -7,41 +7,43 @@ Everything is decided by the seed. The faults end at `faults_s`; after that all 
 """
 
 import asyncio
-import hashlib
 import logging
 import math
 import random
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.awkward_moments import AwkwardMoments
+from odradek.testing.simulation.bit_rot import BitRot
 from odradek.testing.simulation.client_faults import ClientFaults
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
 from odradek.testing.simulation.coordinators import Coordinators
 from odradek.testing.simulation.disk_faults import DiskFaults
 from odradek.testing.simulation.faults import LATENCY_MS, ZOOKEEPER_LATENCY_MS, Faults
 from odradek.testing.simulation.fences import Fences
-from odradek.testing.simulation.history import History, Violation
+from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import Inspection
 from odradek.testing.simulation.loose_topic import LooseTopic
 from odradek.testing.simulation.occurrences import CALM, DRAWN, DrawnHere, Occurrence
 from odradek.testing.simulation.old_clients import OldClients
+from odradek.testing.simulation.operations import Operations
+from odradek.testing.simulation.plans import ALONE, FAULT_KINDS, SETTINGS, Plan, Report
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from odradek.testing.simulation.safety import Safety
 from odradek.testing.simulation.transaction_moments import TransactionMoments
 from odradek.testing.simulation.transactional_positions import TOPIC as TRANSACTIONAL_TOPIC
 from odradek.testing.simulation.transactions import PARTITIONS as TRANSACTIONAL_PARTITIONS
-from odradek.testing.simulation.transactions import Transactions
+from odradek.testing.simulation.transactions import CommittedReader, Transactions
 from odradek.testing.simulation.under_way_moments import UnderWayMoments
 from odradek.testing.simulation.verdict import Verdict
+from odradek.testing.simulation.waits import Waits
 from odradek.testing.simulation.work import Work
+from odradek.testing.simulation.zookeeper_faults import MEMBERS, ZooKeeperFaults
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 TOPIC = "t"
@@ -51,112 +53,9 @@ LOOK_EVERY_S = 0.05
 PATIENCE_S = 150.0
 LONGEST_FAULT_S = 120.0
 """So much later than planned the last fault may end, its broker's restart included."""
-FAULT_KINDS = (
-    "kill", "kill_controller", "power_failure", "isolate", "isolate_from_brokers", "one_way", "away_from_zookeeper",
-    "session_expiry", "zookeeper_restart", "lost_answers", "shutdown", "slow_network", "resets", "suspend",
-    "slow_zookeeper", "zookeeper_stands", "wall_clock", "topics", "reassign", "elect_leaders", "move_directories",
-    "throttle", "kill_all", "cut_clients", "full_disk", "slow_disk", "failed_directory", "lost_disk",
-    "repeat_requests", "stalled_requests", "freeze_client", "kill_client", "join_group",
-    "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "stale_requests",
-    "parting_histories", "unheard_answers", "last_in_sync", "moved_decisions", "former_leaders",
-    "late_answers", "refused_in_between",
-)  # fmt: skip
 LASTING = (TOPIC, TRANSACTIONAL_TOPIC, loose_topic.TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE)
-OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old", "loose")
-"""Those without which a run makes sense."""
-ALONE = ("power_failure", "lost_disk")
-SETTINGS = {
-    "log.dirs": "/data/one,/data/two",
-    "min.insync.replicas": "2",
-    "default.replication.factor": "3",
-    "replica.lag.time.max.ms": "4000",
-    "controller.socket.timeout.ms": "5000",
-    "offsets.topic.num.partitions": "2",
-    "transaction.state.log.num.partitions": "2",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
-    "auto.leader.rebalance.enable": "true",
-    "leader.imbalance.check.interval.seconds": "10",
-    "controlled.shutdown.retry.backoff.ms": "1000",
-    "log.flush.offset.checkpoint.interval.ms": "3000",
-    "replica.high.watermark.checkpoint.interval.ms": "1000",
-    "zookeeper.connection.timeout.ms": "6000",
-    "auto.create.topics.enable": "false",
-}
-
-
-ROLLING = {
-    "log.segment.bytes": "3000",
-    "log.index.interval.bytes": "300",
-    "log.retention.check.interval.ms": "1000",
-    "offsets.topic.segment.bytes": "2000",
-    "transaction.state.log.segment.bytes": "2000",
-    "log.cleaner.backoff.ms": "1000",
-    "log.cleaner.min.cleanable.ratio": "0.1",
-    "log.cleaner.delete.retention.ms": "1000",
-}
-"""Small segments, which are compacted, or deleted, while the faults go on."""
 LIFE, GUEST = 10, 50
 """Apart by so much are the seeds of the lives of a client, and those of guests."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Plan of a run. `kinds`: the faults to choose from, by name; empty: all."""
-
-    seed: int
-    kinds: Sequence[str] = ()
-    faults_s: float = 40.0
-    at_once: int = 2
-    """Faults that may overlap."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    retention_bytes: int | None = None
-    """So much of each partition of the topic is kept; None: all."""
-    occurrences: tuple[Occurrence, ...] | None = None
-    """Faults to play instead of drawing them."""
-    without: frozenset[str] = frozenset()
-    """Those of OPTIONAL_CLIENTS that are left out."""
-
-
-def varied_plan(seed: int) -> Plan:
-    """Make a plan of the one or the other shape: short with all kinds of faults, or long with two to five kinds.
-
-    Some mistakes show only when many things go wrong at once, others only when the same few go wrong again and again.
-    In half of them logs are rolled and compacted all the time, in a quarter old records are deleted as well; half have
-    clients of old message formats, the others a topic that may lose something.
-    """
-    chance = random.Random(seed)
-    settings = ROLLING if chance.random() < 0.5 else {}
-    retention = chance.choice((None, 8_000)) if settings else None
-    without = frozenset(chance.choice((("loose",), ("old",))))
-    if chance.random() < 0.5:
-        return Plan(seed, faults_s=15.0, settings=settings, retention_bytes=retention, without=without)
-    kinds = chance.sample(FAULT_KINDS, chance.randint(2, 5))
-    return Plan(seed, kinds, faults_s=40.0, settings=settings, retention_bytes=retention, without=without)
-
-
-@dataclass(frozen=True)
-class Report:
-    """Outcome of a run."""
-
-    plan: Plan
-    violation: Violation | None
-    lines: Sequence[str]
-    acknowledged: int
-    failed: int
-    read: int
-    virtual_s: float
-    occurrences: Sequence[Occurrence] = ()
-    """The faults that came."""
-
-    @property
-    def digest(self) -> str:
-        """The same for the same run."""
-        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
-
-    def text(self, last_lines: int = 60) -> str:
-        """Return for people the seed, what went wrong, and what happened before."""
-        tail = "\n".join(self.lines[-last_lines:])
-        return f"seed {self.plan.seed} {list(self.plan.kinds) or 'all faults'}: {self.violation}\n{tail}"
 
 
 class _Lines(logging.Handler):
@@ -179,11 +78,14 @@ class Simulation:
         self.plan, self.clock = plan, clock
         self.random = random.Random(plan.seed)
         self.history = History(clock)
-        self.cluster = EmbeddedCluster(clock, 3, {**SETTINGS, **plan.settings}, seed=plan.seed * 1000)
+        settings = {**SETTINGS, **plan.replication, **plan.settings}
+        self.cluster = EmbeddedCluster(clock, plan.brokers, settings, seed=plan.seed * 1000, zookeepers=MEMBERS)
         source = DrawnHere()
         directories = SETTINGS["log.dirs"].split(",")
         self.administrator = Administrator(self.cluster, self.history, source, TOPIC, directories)
         self.faults = Faults(self.cluster, self.history, self.administrator, source, plan.seed + 1)
+        self.zookeeper_faults = ZooKeeperFaults(self.faults, plan.seed + 2)
+        self.faults.kinds.update(self.zookeeper_faults.kinds)
         self.faults.kinds.update(DiskFaults(self.faults, directories).kinds)
         repeated = RepeatedRequests(self.cluster, self.history, source, LASTING)
         self.faults.kinds |= {"repeat_requests": repeated.repeat, "stalled_requests": repeated.stall}
@@ -192,6 +94,9 @@ class Simulation:
         self.faults.kinds.update(AwkwardMoments(self.faults, repeated).kinds)
         self.faults.kinds.update(TransactionMoments(self.faults, repeated).kinds)
         self.faults.kinds.update(UnderWayMoments(self.faults, repeated, TOPIC).kinds)
+        expires = plan.retention_bytes is not None
+        self.faults.kinds.update(Operations(self.faults, LASTING, expires=expires).kinds)
+        self.faults.kinds.update(BitRot(self.faults, self._read_again).kinds)
         assert tuple(self.faults.kinds) == FAULT_KINDS, list(self.faults.kinds)
         self.inspection = Inspection(self.cluster, self.history, TOPIC, TRANSACTIONAL_TOPIC)
         min_isr = int(self.cluster.overrides["min.insync.replicas"])
@@ -200,10 +105,11 @@ class Simulation:
         self.safety.on_elected = self.fences.elected
         self.coordinators = Coordinators(self.cluster, self.history)
         self.work = Work(self.cluster, self.history)
+        self.waits = Waits(self.cluster, self.history)
         self.faults.on_lost_data = self.safety.doubt
         self.history.on_acknowledged = self.safety.acknowledged
         self.history.on_read = self.safety.read
-        self.history.expires = plan.retention_bytes is not None
+        self.history.expires = expires
         self.history.log_start_of = self._log_start
         self.consumer: SimulatedConsumer | None = None
         self.transactions: Transactions | None = None
@@ -281,6 +187,7 @@ class Simulation:
             self.fences.look()
             self.coordinators.look()
             self.work.look()
+            self.waits.look()
             self.loose.look()
             for broker in self.cluster.brokers:
                 if broker.running and broker.server.broken.is_set() and broker.broker_id not in self.faults.busy:
@@ -322,11 +229,12 @@ class Simulation:
 
     async def _prepare(self) -> None:
         topics = {TOPIC: PARTITIONS, TRANSACTIONAL_TOPIC: TRANSACTIONAL_PARTITIONS}
-        made = [CreatableTopic(name=name, num_partitions=n, replication_factor=3) for name, n in topics.items()]
+        replicas = self.administrator.replicas
+        made = [CreatableTopic(name=n, num_partitions=p, replication_factor=replicas) for n, p in topics.items()]
         if self.plan.retention_bytes is not None:
             made[0].configs = [CreatableTopicConfig(name="retention.bytes", value=str(self.plan.retention_bytes))]
         if "loose" not in self.plan.without:
-            made.append(CreatableTopic(name=loose_topic.TOPIC, num_partitions=1, replication_factor=3))
+            made.append(CreatableTopic(name=loose_topic.TOPIC, num_partitions=1, replication_factor=replicas))
             made[-1].configs = [CreatableTopicConfig(name=n, value=v) for n, v in loose_topic.SETTINGS.items()]
         while self.administrator.partitions == 0:
             await asyncio.sleep(0.2)
@@ -367,6 +275,12 @@ class Simulation:
         name = f"{host}.{life}" if life else host
         return SimulatedConsumer(self.cluster, self.history, name, seed, TOPIC, GROUP, host)
 
+    def _read_again(self) -> list[SimulatedConsumer | CommittedReader]:
+        """Make readers who read everything once more."""
+        again = SimulatedConsumer(self.cluster, self.history, "again", self.plan.seed * 100 + 11, TOPIC)
+        again.assign(range(self.administrator.partitions))
+        return [again, *([self.transactions.read_again()] if self.transactions is not None else [])]
+
     def _log_start(self, partition: TopicPartition) -> int:
         """Return the highest that a broker knows, below which readers may miss records."""
         held = (b.server.services.replicas.partitions for b in self.cluster.brokers if b.running)
@@ -389,7 +303,7 @@ class Simulation:
                 self._use_partitions()
 
     async def _trouble(self, until_ms: float) -> None:
-        kinds = list(self.plan.kinds or FAULT_KINDS)
+        kinds = self.plan.possible_kinds
         while True:
             at_ms = await self._pass(self.random.choice((100.0, 1000.0, 4000.0)) * self.random.random())
             if self.clock.monotonic_ms() > until_ms:
@@ -431,8 +345,7 @@ class Simulation:
         self.faults.network.latency_ms = LATENCY_MS
         self.faults.network.latency_ms_from = {}
         self.faults.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
-        if not self.cluster.zookeeper.serving:
-            self.cluster.zookeeper.restart()
+        self.zookeeper_faults.calm()
 
 
 def simulate(plan: Plan) -> Report:

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.client.records import TopicPartition
 from odradek.controller.cluster_state import Broker, ClusterState
-from odradek.controller.cluster_state import TopicPartition as ControlledPartition
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.memory_tree import Change
 from odradek.testing.simulation.history import History
@@ -41,6 +40,8 @@ class Safety:
     def __init__(self, cluster: EmbeddedCluster, history: History, min_isr: int) -> None:
         self._cluster, self._history, self._min_isr = cluster, history, min_isr
         self._seen: dict[str, bytes] = {}
+        self._seen_zxid = -1
+        """The last transaction of ZooKeeper when all of it was looked at."""
         self._states: dict[Where, PartitionState] = {}
         self._versions: dict[Where, int] = {}
         self._replicas: dict[Where, tuple[int, ...]] = {}
@@ -103,6 +104,9 @@ class Safety:
                     self._look_at_state(topic, int(index))
 
     def _look_at_zookeeper(self) -> None:
+        if self._seen_zxid == self._cluster.zookeeper.tree.last_zxid:
+            return
+        self._seen_zxid = self._cluster.zookeeper.tree.last_zxid
         parent = self._cluster.zookeeper.tree.get(TOPICS_PATH)
         topics = sorted(parent.children) if parent is not None else []
         for gone in {topic for topic, _ in self._replicas} - set(topics):
@@ -223,7 +227,7 @@ class Safety:
 
     def _is_online(self, broker_id: int, where: Where, controller_epoch: int) -> bool:
         active = self._active(controller_epoch)
-        return active is not None and active.is_online(broker_id, ControlledPartition(*where))
+        return active is not None and active.is_online(broker_id, TopicPartition(*where))
 
     def _look_at_election(self, where: Where, before: PartitionState, state: PartitionState) -> None:
         """Look at who is in the ISR when another leader is elected because the former is gone."""
@@ -244,8 +248,9 @@ class Safety:
                 self._look_at_members(leader, {*state.isr, *leader.committed_isr, *pending})
                 self._look_at_watermark(leader, state)
                 self._look_at_open_transactions(leader, state)
-                for member, end in self._ends(leader, set(pending) - leader.committed_isr):
-                    self._look_at_begin(leader, member, end)
+                if pending:
+                    for member, end in self._ends(leader, set(pending) - leader.committed_isr):
+                        self._look_at_begin(leader, member, end)
 
     def present_leader(self, where: Where) -> Partition | None:
         """Return the leader that ZooKeeper names, if it knows of its epoch."""
@@ -299,9 +304,10 @@ class Safety:
     def _look_at_watermark(self, leader: Partition, state: PartitionState) -> None:
         where = (leader.topic, leader.index)
         too_small = len(state.isr) < min(leader.log.config.min_insync_replicas, len(self._replicas[where]))
-        if not too_small or leader.partition_epoch != self._versions[where]:
-            return
         life = (leader.local_id, self._cluster.brokers[leader.local_id].lives, where, leader.partition_epoch)
+        if not too_small or leader.partition_epoch != self._versions[where]:
+            self._stands.pop(life, None)  # the setting may change while the ISR stays
+            return
         stood = self._stands.setdefault(life, leader.high_watermark)
         if leader.high_watermark > stood:
             self._history.violated(
@@ -317,8 +323,9 @@ class Safety:
             replica = held.get((leader.topic, leader.index))
             if replica is None or replica.leader_epoch != leader.leader_epoch:
                 continue
+            begin = leader.log.log_start_offset
             for producer in replica.log.producers.producers.values():
-                if leader.log.log_start_offset <= producer.transaction_first_offset < stable:
+                if begin <= producer.transaction_first_offset < stable:
                     self._history.violated(
                         f"{leader}: last stable offset {stable}, on broker {member} a transaction is open from "
                         f"{producer.transaction_first_offset}"

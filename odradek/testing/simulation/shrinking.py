@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from odradek.testing.simulation.run import OPTIONAL_CLIENTS, Plan, Report
+from odradek.testing.simulation.plans import OPTIONAL_CLIENTS, Plan, Report
 
 Attempt = Callable[[Plan], Report]
 NUMBERS = re.compile(r"\d+|b'[^']*'|\[.*?\]|\{.*?\}")

@@ -1,18 +1,24 @@
 """Faults that wait for the moment between a transaction's decision and its markers: the coordinator changes, or whom it
-has to send them to."""
+has to send them to; and a stranger who writes into transactions of others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from odradek.broker.cluster.metadata_cache import TRANSACTION_STATE
+from odradek.broker.log.producer_state import ProducerEntry
+from odradek.broker.replication.partition import Partition
 from odradek.broker.transactions.transaction_state import PREPARED
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.protocol.records import encode_batch
+from odradek.protocol.topic_names import TRANSACTION_STATE
 from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.simulation.directing import Cast, Director, controls
 from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from odradek.testing.simulation.transactional_positions import TOPIC
 
+STRANGER_PATIENCE_MS = 2_000
 SLOW_MARKER_MS = (250.0, 400.0)
 """So long a marker is under way, and its answer."""
 
@@ -25,6 +31,7 @@ class TransactionMoments(Director):
         self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
             "moved_decisions": self.moved_decisions,
             "former_leaders": self.former_leaders,
+            "invented_epochs": self.invented_epochs,
         }
 
     async def moved_decisions(self) -> None:
@@ -72,6 +79,44 @@ class TransactionMoments(Director):
             await self.others.administrator.give_the_lead_to_the_next((cast.topic, cast.index))
             await asyncio.sleep(self.random.uniform(1.0, 4.0))
             way.go_on()
+
+    async def invented_epochs(self) -> None:
+        """A stranger writes into open transactions, in an epoch that nobody was given: taken, it could not be ended."""
+        for _ in range(self.random.randint(5, 20)):
+            found = [
+                (partition, producer)
+                for partition in self.led()
+                if partition.topic == TOPIC
+                for producer in partition.log.producers.producers.values()
+                if producer.transaction_first_offset >= 0
+            ]
+            if found:
+                await self._write_in_next_epoch(*self.random.choice(found))
+            await asyncio.sleep(self.random.uniform(0.0, 0.2))
+
+    async def _write_in_next_epoch(self, leader: Partition, producer: ProducerEntry) -> None:
+        producer_id, epoch = producer.producer_id, producer.epoch + 1
+        name = self._transactional_id(producer_id)
+        if name is None:
+            return
+        batch = encode_batch(
+            0, [0], [None], [b"invented"],
+            producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True,
+        )  # fmt: skip
+        data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=leader.index, records=batch)])
+        request = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=STRANGER_PATIENCE_MS, topic_data=[data])
+        answer = await self.others.administrator.ask(self.cluster.brokers[leader.local_id], request, 9)
+        if answer is not None and answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE:
+            self.others.history.violated(
+                f"{leader}: a batch in epoch {epoch} of {name}, which nobody was given, is taken"
+            )
+
+    def _transactional_id(self, producer_id: int) -> str | None:
+        for broker in self.cluster.brokers:
+            for name, state in broker.server.services.transactions.all()[1] if broker.running else ():
+                if state.producer.id == producer_id:
+                    return name
+        return None
 
 
 def _has_decided(cast: Cast) -> bool:

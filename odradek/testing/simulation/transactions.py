@@ -155,18 +155,23 @@ class CommittedReader:
     """Reads all partitions of the topic with isolation.level=read_committed."""
 
     def __init__(
-        self, cluster: EmbeddedCluster, history: History, seed: int, transaction_of: dict[bytes, Transaction]
+        self,
+        cluster: EmbeddedCluster,
+        history: History,
+        seed: int,
+        transaction_of: dict[bytes, Transaction],
+        name: str = "committed-reader",
     ) -> None:
-        self._transaction_of = transaction_of
+        self._name, self._transaction_of = name, transaction_of
         self.seen: dict[bytes, tuple[TopicPartition, int]] = {}
         self.positions: dict[TopicPartition, int] = {}
         self._history = history
         self._consumer = Consumer(
-            network=cluster.network.host("committed-reader"),
+            network=cluster.network.host(name),
             clock=cluster.clock,
             random=random.Random(seed),
             bootstrap_servers=bootstrap(cluster),
-            client_id="committed-reader",
+            client_id=name,
             isolation_level="read_committed",
             auto_offset_reset="none",
             request_timeout_ms=3_000,
@@ -187,7 +192,7 @@ class CommittedReader:
             try:
                 taken = await self._consumer.getmany(max_records=200)
             except KafkaError as error:
-                self._history.violated(f"committed-reader: {error!r}")
+                self._history.refused(self._name, error)
                 continue
             for partition, records in taken.items():
                 for record in records:
@@ -238,13 +243,18 @@ class Transactions:
 
     def __init__(self, cluster: EmbeddedCluster, history: History, seed: int) -> None:
         self._cluster, self._history = cluster, history
-        of: dict[bytes, Transaction] = {}
+        self._seed = seed
+        self._transaction_of = of = dict[bytes, Transaction]()
         self.producers = [TransactionalProducer(cluster, history, f"transactor-{n}", seed + n, of) for n in range(2)]
         self.reader = CommittedReader(cluster, history, seed + 9, of)
         self.positions = [
             TransactionalPositions(cluster, history, producer.group, producer.transactions)
             for producer in self.producers
         ]
+
+    def read_again(self) -> CommittedReader:
+        """Make a reader who reads everything once more."""
+        return CommittedReader(self._cluster, self._history, self._seed + 8, self._transaction_of, "again-committed")
 
     def unrest(self) -> str | None:
         """Return what has to come yet: the reader is at the end of each partition, and no transaction holds it back."""

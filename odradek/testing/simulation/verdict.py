@@ -1,12 +1,14 @@
 """Verdict on a run: after the faults all must come to rest, and then be there, once, and the same everywhere."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.broker.log.log import Log
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.client.records import TopicPartition
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import assignments
 from odradek.testing.simulation.inspection import bytes_of, records_of
@@ -24,6 +26,12 @@ READERS = ("DelayedFetch",)
 def left_over(kinds: Mapping[str, int]) -> dict[str, int]:
     """Return which delayed operations should not be there when all is at rest: all but those of readers."""
     return {kind: count for kind, count in kinds.items() if kind not in READERS}
+
+
+def other_settings(configs: Sequence[LogConfig]) -> dict[str, list[object]]:
+    """Return the settings in which the replicas of a partition differ: each broker is to have heard of every change."""
+    found = {field.name: [getattr(config, field.name) for config in configs] for field in fields(LogConfig)}
+    return {name: values for name, values in found.items() if any(value != values[0] for value in values)}
 
 
 class Verdict:
@@ -117,6 +125,9 @@ class Verdict:
         if len(state.isr) != len(self._cluster.brokers):
             return f"{topic}-{index}: {state}"
         partitions = [b.server.services.replicas.partitions[(topic, index)] for b in self._cluster.brokers]
+        other = other_settings([partition.log.config for partition in partitions])
+        if other:
+            return f"{topic}-{index}: other settings here than there: {other}"
         end = partitions[state.leader].log.log_end_offset
         for broker, partition in zip(self._cluster.brokers, partitions, strict=True):
             shown = (partition.leader, partition.leader_epoch, partition.is_leader)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.cluster import metadata_cache
 from odradek.broker.cluster.metadata_cache import (
     DELETED_TOPICS_MAX,
     NO_CONTROLLER,
@@ -167,3 +168,53 @@ def test_subscribers_hear_of_updates_and_of_another_controller() -> None:
     cache.controller_changed(3)
     cache.controller_changed(NO_CONTROLLER)
     assert heard == [0, 3, NO_CONTROLLER]
+
+
+def with_brokers(count: int, isr: list[int], kind: int = TYPE_FULL) -> UpdateMetadataRequest:
+    """So many partitions of one topic on brokers 1 to 3."""
+    states = [
+        UpdateMetadataPartitionState(partition_index=index, leader=1, replicas=[1, 2, 3], isr=list(isr))
+        for index in range(count)
+    ]
+    topics = [UpdateMetadataTopicState(topic_name="t", topic_id=ID, partition_states=states)]
+    return UpdateMetadataRequest(type=kind, controller_epoch=1, broker_epoch=10, topic_states=topics)
+
+
+def share_and_update(cache: MetadataCache, request: UpdateMetadataRequest) -> None:
+    for _ in cache.share_lists(request):
+        pass
+    cache.update(request)
+
+
+def test_partitions_share_lists_of_brokers_that_say_the_same() -> None:
+    """Three lists are 232 of the 385 bytes of a partition, and 10,000 partitions of three brokers have a few."""
+    cache = MetadataCache()
+    share_and_update(cache, with_brokers(3, [1, 2, 3]))
+    share_and_update(cache, with_brokers(2, [3, 1], TYPE_INCREMENTAL))
+    states = [cache.partition("t", index) for index in range(3)]
+    assert [(one.replicas, one.isr, one.offline_replicas) for one in states if one is not None] == [
+        ([1, 2, 3], [3, 1], []), ([1, 2, 3], [3, 1], []), ([1, 2, 3], [1, 2, 3], []),
+    ]  # fmt: skip
+    lists = [lists for one in states if one is not None for lists in (one.replicas, one.isr, one.offline_replicas)]
+    assert len({id(one) for one in lists}) == 3
+
+
+def test_more_lists_than_are_shared_are_told_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_cache, "SHARED_LISTS_MAX", 2)
+    cache = MetadataCache()
+    for number in range(10):
+        share_and_update(cache, with_brokers(2, [number, number + 1], TYPE_INCREMENTAL))
+        told_last = cache.partition("t", 1)
+        assert told_last is not None and (told_last.isr, told_last.replicas) == ([number, number + 1], [1, 2, 3])
+
+
+def test_a_complete_update_deletes_each_partition_that_it_lacks_once() -> None:
+    cache = MetadataCache()
+    cache.update(with_brokers(4, [1]))
+    cache.update(told("u", topic_id=OTHER_ID, kind=TYPE_INCREMENTAL))
+    request = with_brokers(3, [1])
+    request.topic_states[0].partition_states[1].leader = LEADER_DURING_DELETE
+    assert sorted(cache.update(request)) == [("t", 1), ("t", 3), ("u", 0)]
+    assert (sorted(cache.topics["t"]), cache.topics.get("u")) == ([0, 2], None)
+    assert cache.topic_id("u") == ZERO_UUID and cache.topic_id("t") == ID
+    assert cache.is_deleted("t", 3) and cache.is_deleted("u", 0) and not cache.is_deleted("t", 0)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, MetadataCache
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.coordination.partition_count import PartitionCount
 from odradek.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from odradek.protocol.topic_names import CONSUMER_OFFSETS
 
 SETTING = 5
 

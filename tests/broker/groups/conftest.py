@@ -16,9 +16,9 @@ from odradek.broker.requests.describe_groups import described
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_groups import DescribedGroup
-from odradek.protocol.primitives import TopicPartition
 from odradek.protocol.record_batch import batches, read_header, set_base_offset
 from odradek.protocol.records import decode_records
+from odradek.protocol.topic_names import PartitionKey
 from odradek.testing.virtual_clock import ManualClock
 
 T = TypeVar("T")
@@ -182,7 +182,7 @@ class World:
 
     def commit_attempt(
         self,
-        offsets: dict[TopicPartition, int],
+        offsets: dict[PartitionKey, int],
         joined: JoinResult | None = None,
         metadata: str = "",
         expire_ms: int = -1,
@@ -201,18 +201,18 @@ class World:
 
     def commit(
         self,
-        offsets: dict[TopicPartition, int],
+        offsets: dict[PartitionKey, int],
         joined: JoinResult | None = None,
         group: str = "g",
         metadata: str = "",
         expire_ms: int = -1,
-    ) -> list[dict[TopicPartition, ErrorCode]]:
+    ) -> list[dict[PartitionKey, ErrorCode]]:
         """The list fills when the answer comes."""
-        answers: list[dict[TopicPartition, ErrorCode]] = []
+        answers: list[dict[PartitionKey, ErrorCode]] = []
         self.coordinator.commit(group, self.commit_attempt(offsets, joined, metadata, expire_ms), answers.append)
         return answers
 
-    def offsets(self, group: str = "g") -> dict[TopicPartition, int]:
+    def offsets(self, group: str = "g") -> dict[PartitionKey, int]:
         """All that the group has committed."""
         error, fetched = self.coordinator.fetch_offsets(group, None, require_stable=False)
         assert error is ErrorCode.NONE, error

@@ -8,6 +8,7 @@ from odradek.broker.groups.group_records import GroupReplay, group_key, offset_k
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
+from odradek.protocol.record_batch import HEADER_BYTES
 from odradek.protocol.records import encode_batch
 from odradek.protocol.versioned import encode_versioned
 from odradek.testing.old_segments import golden_bytes
@@ -169,6 +170,21 @@ def test_a_log_that_could_not_be_read_is_read_again(world):
     move(world)
     world.clock.advance(3 * LOAD_RETRY_MS)
     world.log.read_error = None
+    world.clock.advance(LOAD_RETRY_MS)
+    assert world.offsets() == {T0: 5}
+
+
+def test_commits_of_a_batch_whose_checksum_is_wrong_are_not_believed(world):
+    """One bit on the disk had turned an offset into another one, from which the group went on."""
+    world.commit({T0: 5})
+    [where] = [partition for partition, batches in world.log.batches.items() if batches]
+    whole = world.log.batches[where][-1]
+    offset = whole.index((5).to_bytes(8, "big"), HEADER_BYTES)
+    world.log.batches[where][-1] = whole[:offset] + (5 + (1 << 60)).to_bytes(8, "big") + whole[offset + 8 :]
+    move(world)
+    world.clock.advance()
+    assert world.describe("g").error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    world.log.batches[where][-1] = whole
     world.clock.advance(LOAD_RETRY_MS)
     assert world.offsets() == {T0: 5}
 

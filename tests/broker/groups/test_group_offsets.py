@@ -1,5 +1,7 @@
 """OffsetCommit, OffsetFetch, OffsetDelete, DeleteGroups through a whole coordinator."""
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.broker.groups.append_errors import commit_error, group_error
@@ -118,6 +120,17 @@ def test_commit_counts_as_a_heartbeat(world):
         world.clock.advance(9_000)
         assert world.only(world.commit({T0: offset}, leader))[T0] is ErrorCode.NONE
     assert world.heartbeat(leader) is ErrorCode.NONE
+
+
+def test_transactional_commit_is_no_heartbeat(world):
+    leader = world.stable(1)[0]
+    world.clock.advance(9_000)
+    answers: list[dict[tuple[str, int], ErrorCode]] = []
+    attempt = replace(world.commit_attempt({T0: 1}, leader), transaction=InTransaction(1, 0))
+    world.coordinator.commit("g", attempt, answers.append)
+    assert world.only(answers)[T0] is ErrorCode.NONE
+    world.clock.advance(2_000)
+    assert world.heartbeat(leader) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_empty_group_id_may_commit_and_fetch(world):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.coordination.partition_count import java_hash, partition_for
+from odradek.broker.coordination.partition_count import partition_for
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.groups.group_records import (
@@ -88,14 +88,6 @@ def test_unknown_key_is_skipped_and_nonsense_refused():
             read_key(nonsense)
     with pytest.raises(MalformedMessage):
         read_offset(b"\0\7")
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("", 0), ("hello", 99162322), ("polygenelubricants", -(2**31)), ("é", 233), ("😀", 0xD83D * 31 + 0xDE00)],
-)
-def test_java_hash(text, value):
-    assert java_hash(text) == value
 
 
 def test_partition_of_the_smallest_hash_is_0():

@@ -14,8 +14,8 @@ import pytest
 from odradek.broker.log.dump.checking import verify
 from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.log.log import Log, Origin
-from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp
 from odradek.broker.log.retention import delete_old_segments
+from odradek.broker.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.errors import ClientError
@@ -23,7 +23,14 @@ from odradek.client.records import TopicPartition
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
-from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
+from odradek.testing.log_environments import (
+    DIRECTORY,
+    make_batch,
+    make_environment,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+    open_test_log,
+)
 from odradek.testing.simulated_files import SimulatedFiles
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=-1)
@@ -185,6 +192,33 @@ def test_what_has_a_checksum_is_found_to_be_rotten() -> None:
     assert [one for one in missed if not is_leader_epoch(*one)] == []
 
 
+def test_a_transaction_index_that_makes_no_sense_is_made_anew() -> None:
+    """It has no checksum, and an offset that is too large hides aborted transactions: they were read as committed."""
+    files = SimulatedFiles()
+    end = written(files).log_end_offset
+    right = reopen(files, end).aborted_transactions(0, end)
+    (path,) = names(files, ".txnindex")[:1]
+    assert right
+    for byte, bit in itertools.product((*range(10, 16), *range(26, 32)), (0, 7)):  # first offset, last stable offset
+        files = SimulatedFiles()
+        written(files)
+        files.flip(path, byte, 1 << bit)
+        assert reopen(files, end).aborted_transactions(0, end) == right, (byte, bit)
+
+
+def test_a_transaction_index_as_kafkas_followers_write_it_is_taken_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """One append may hold a marker and, behind other records, the begin of a transaction: up to there all is stable."""
+    files = SimulatedFiles()
+    end = written(files).log_end_offset
+    (path,) = names(files, ".txnindex")[:1]
+    (aborted,) = decode_aborted(files.read(path))
+    files.set_content(path, encode_aborted(aborted._replace(last_stable_offset=aborted.last_offset + 2)))
+    assert aborted.last_offset + 2 == end
+    log = reopen(files, end)
+    assert log.aborted_transactions(0, end) == [aborted._replace(last_stable_offset=end)]
+    assert "made anew" not in caplog.text
+
+
 def test_a_truncation_that_meets_damage_says_so_and_leaves_the_log_as_it_was() -> None:
     """With CORRUPT_MESSAGE: the log alone is concerned, where StorageFailure takes all of its directory away."""
     files = SimulatedFiles()
@@ -270,3 +304,21 @@ def test_a_log_that_lost_its_end_after_a_clean_shutdown_does_not_count_as_closed
     log = reopen(files, end)
     assert log.log_end_offset < end
     assert log.clean_end_offset == -1
+
+
+def test_a_lost_marker_of_an_aborted_transaction_leaves_no_entry_behind() -> None:
+    """With it the index did not rise when the leader had sent the marker again: no committed data could be read."""
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files), clean=True)
+    log.append_as_leader(make_batch([b"aborted"], producer_id=9, transactional=True), 0)
+    marker = bytearray(encode_end_txn_marker(EndTxnMarker(False, 0), 0, 9, 0))
+    log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
+    log.close()
+    files.kill()
+    (path,) = names(files, ".log")
+    files.open(path).truncate(files.size(path) - len(marker))
+    log = open_test_log(make_environment(files), recovery_point=2, clean=True)
+    assert (log.log_end_offset, log.last_stable_offset(1), log.aborted_transactions(0, 1)) == (1, 0, [])
+    log.append_as_follower(marker)
+    log.segments[0].release()
+    assert log.aborted_transactions(0, 2) == [AbortedTransaction(9, 0, 1, 2)]

@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def batches_of(name: str) -> Iterator[bytearray]:
             yield bytearray(data[position : position + header.size_bytes])
 
 
-def open_at(directory: Path, name: str, **how: bool) -> Log:
+def open_at(directory: Path, name: str, **how: Any) -> Log:
     """On the day on which Kafka wrote it."""
     latest = max(header.max_timestamp for batch in batches_of(name) for _, header in batches(batch))
     environment = LogEnvironment(OsFiles(), ManualClock(latest + 1000), InlineBackground(), random.Random(1))

@@ -3,7 +3,6 @@
 import pytest
 
 from odradek.broker.log.compaction import offset_map
-from odradek.broker.log.offset_lookup import offset_for_timestamp
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.conversion import records_of
@@ -11,7 +10,7 @@ from odradek.protocol.message_set import down_convert, encode_message, up_conver
 from odradek.protocol.record_batch import read_header
 from odradek.protocol.records import Columns, decode_records, encode_batch, encode_headers
 from odradek.testing.compacted_log import COMPACT, SMALL, CompactedLog
-from odradek.testing.log_environments import read_batches
+from odradek.testing.log_environments import offset_for_timestamp, read_batches
 
 
 def test_the_newest_record_of_each_key_stays_at_its_offset() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.log.compaction.job import SYNC_AGAIN_MS
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
@@ -263,6 +264,47 @@ def test_a_log_whose_child_is_killed_is_compacted_later(monkeypatch: pytest.Monk
     assert [later - at for at, later in pairwise(begun_ms)] == [2 * backoff_ms, 4 * backoff_ms, 8 * backoff_ms]
     assert len(world.rounds) == 1
     assert not [name for name in world.files.list_directory(DIRECTORY) if name.endswith(".cleaned")]
+
+
+def test_without_descriptors_a_swap_is_synced_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = CompactedLog(LARGE)
+    failures: list[OSError] = []
+    world.environment.failed = lambda path, cause: failures.append(cause)
+    write(world)
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedFiles, "sync_directory", _exhausted)
+        world.compact()
+        world.clock.advance(SYNC_AGAIN_MS)
+        assert world.rounds == []
+    world.clock.advance(SYNC_AGAIN_MS)
+    assert len(world.rounds) == 1 and not failures
+
+
+def test_without_descriptors_what_a_child_left_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No child could be begun, for want of a descriptor, and its remains were looked for with none."""
+    world = CompactedLog(LARGE)
+    failures: list[OSError] = []
+    world.environment.failed = lambda path, cause: failures.append(cause)
+    write(world)
+    run = InlineChildren.run
+
+    def killed(*given: Any, **named: Any) -> Child:
+        child = run(*given, **named)
+        child.kill()
+        return child
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InlineChildren, "run", killed)
+        patch.setattr(SimulatedFiles, "list_directory", _exhausted)
+        world.compact()
+    assert world.rounds == [] and not failures
+    world.clock.advance(2 * world.settings.log_cleaner_backoff_ms)
+    world.compact()
+    assert len(world.rounds) == 1
+
+
+def _exhausted(*_: object) -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_a_disk_that_fails_takes_the_directory_offline() -> None:

@@ -1,11 +1,23 @@
 """A disk that fails at any call takes its own log directory offline; one that is full refuses what needs room."""
 
+import contextlib
 import errno
+import random
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.log import Origin
-from odradek.broker.log.log_environment import FULL_DISK_TOLD_EVERY_MS
+from odradek.broker.log.directories.directory_files import DirectoryOwner
+from odradek.broker.log.directories.log_directory import LogDirectory
+from odradek.broker.log.errors import NoRoom
+from odradek.broker.log.flush import Flush
+from odradek.broker.log.local_log import FLUSH_AGAIN_MS
+from odradek.broker.log.log import Log, Origin
+from odradek.broker.log.log_environment import FULL_DISK_TOLD_EVERY_MS, LogEnvironment
+from odradek.broker.log.log_manager import LogManager
+from odradek.broker.log.offset_lookup import find_offset
+from odradek.broker.log.open_segments import OpenSegments
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.transaction_index import AbortedTransaction, decode_aborted
 from odradek.broker.settings.topic_settings import LogConfig
@@ -16,6 +28,8 @@ from odradek.testing.crashes.run import run_fault_case
 from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import Fault, SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
+from odradek.world.background import InlineBackground
+from odradek.world.os_files import OsFiles
 
 
 def test_leader_epochs_wait_for_room_and_hold_the_recovery_point_back() -> None:
@@ -55,6 +69,65 @@ def test_aborted_transactions_wait_for_room_and_hold_the_recovery_point_back(roo
     assert decode_aborted(files.read(index)) == [*aborted, AbortedTransaction(2, 1, 3, 4)]
 
 
+def _log_with_an_aborted_transaction_put_off(files: SimulatedFiles, environment: LogEnvironment) -> Log:
+    log = open_test_log(environment, LogConfig(segment_bytes=300), clean=True)
+    log.append_as_leader(make_batch([b"x"], producer_id=1, transactional=True), 0)
+    files.fault = Fault(files.calls, 1000, errno.ENOSPC, f"{DIRECTORY}/{0:020d}.txnindex", "room")
+    log.append_as_leader(encode_end_txn_marker(EndTxnMarker(False, 0), 0, 1, 0), 0, origin=Origin.COORDINATOR)
+    assert not files.exists(f"{DIRECTORY}/{0:020d}.txnindex") or not files.size(f"{DIRECTORY}/{0:020d}.txnindex")
+    assert log.aborted_transactions(0, 2) == [AbortedTransaction(1, 0, 1, 2)]
+    return log
+
+
+def test_aborted_transactions_that_wait_outlive_the_cache_of_open_segments() -> None:
+    """They went with the other indexes of a segment that nobody read any more: readers of committed data got theirs."""
+    files = SimulatedFiles()
+    environment = make_environment(files)
+    environment.open_segments = OpenSegments(limit=1)
+    log = _log_with_an_aborted_transaction_put_off(files, environment)
+    for _ in range(6):
+        log.append_as_leader(make_batch([b"y" * 100]), 0)
+    files.fault = None
+    for offset in (2, 3, 4):
+        log.read(offset, 10, log.log_end_offset, whole_first_batch=True)
+    log.flush()
+    assert log.recovery_point == log.log_end_offset
+    assert log.aborted_transactions(0, 2) == [AbortedTransaction(1, 0, 1, 2)]
+
+
+def test_aborted_transactions_that_wait_move_with_their_log() -> None:
+    files = SimulatedFiles()
+    log = _log_with_an_aborted_transaction_put_off(files, make_environment(files))
+    moved = f"{DIRECTORY}-moved"
+    files.rename(DIRECTORY, moved)
+    log.moved_to(moved)
+    assert log.aborted_transactions(0, 2) == [AbortedTransaction(1, 0, 1, 2)]
+    log.flush()
+    assert decode_aborted(files.read(f"{moved}/{0:020d}.txnindex")) == [AbortedTransaction(1, 0, 1, 2)]
+
+
+@pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EMFILE])
+def test_a_log_whose_aborted_transactions_found_no_room_is_not_closed_cleanly(cause: int) -> None:
+    """A start after the mark of a clean shutdown believes the index: readers of committed data got the aborted ones."""
+    clock, files = ManualClock(), SimulatedFiles()
+
+    def start() -> LogManager:
+        logs = LogManager(files, clock, InlineBackground(), random.Random(5), ["/a"], lambda topic: LogConfig())
+        logs.open(DirectoryOwner(1, "cluster-a"), lambda: None)
+        return logs
+
+    logs = start()
+    log = logs.get_or_create("t", 0, is_new=True)
+    log.append_as_leader(make_batch([b"x"], producer_id=1, transactional=True), 0)
+    files.fault = Fault(files.calls, 1000, cause, f"{log.directory}/{0:020d}.txnindex", "room")
+    log.append_as_leader(encode_end_txn_marker(EndTxnMarker(False, 0), 0, 1, 0), 0, origin=Origin.COORDINATOR)
+    logs.close()
+    files.fault = None
+    again = start().get("t", 0)
+    assert again is not None and again.clean_end_offset == -1
+    assert again.aborted_transactions(0, 2) == [AbortedTransaction(1, 0, 1, 2)]
+
+
 def test_a_snapshot_that_finds_no_room_is_left_out() -> None:
     files = SimulatedFiles()
     log = open_test_log(make_environment(files), clean=True)
@@ -87,11 +160,107 @@ def test_a_full_disk_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) 
         with pytest.raises(KafkaError) as refused:
             log.append_as_leader(make_batch([b"2"]), 0)
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert caplog.text.count("the disk is full, records are refused until it has room") == told
+        assert caplog.text.count("the disk is full, records are refused until there is room") == told
         clock.advance(FULL_DISK_TOLD_EVERY_MS / 2)
     files.fault = None
     log.append_as_leader(make_batch([b"2"]), 0)
     assert log.log_end_offset == 2
+
+
+@contextlib.contextmanager
+def _without_descriptors(files: SimulatedFiles) -> Iterator[None]:
+    files.fault = Fault(0, 1, errno.EMFILE, what="descriptors")
+    yield
+    files.fault = None
+
+
+def test_without_descriptors_nothing_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Clients had taken them all, and every directory went offline, one after the other, until the broker ended."""
+    files, clock = SimulatedFiles(), ManualClock()
+    environment = make_environment(files, clock)
+    given_up: list[OSError] = []
+    environment.failed = lambda path, cause: given_up.append(cause)
+    log = open_test_log(environment, LogConfig(segment_bytes=200), clean=True)
+    for _ in range(6):
+        log.append_as_leader(make_batch([b"x" * 60]), 0)
+    assert len(log.segments) > 2
+    for segment in log.segments[:-1]:
+        segment.release()
+    log.active.close_file()
+    flushed = log.recovery_point
+    refused: list[KafkaError] = []
+    with _without_descriptors(files):
+        for call in (
+            lambda: log.append_as_leader(make_batch([b"y" * 60]), 0),
+            lambda: log.read(0, 1000, log.log_end_offset, whole_first_batch=True),
+            lambda: list(find_offset(log, 5)),
+            lambda: log.truncate_to(1),
+            log.flush,
+            log.flush_in_background,
+        ):
+            try:
+                call()
+            except KafkaError as error:
+                refused.append(error)
+    assert {one.code for one in refused} == {ErrorCode.KAFKA_STORAGE_ERROR} and len(refused) == 5
+    assert not given_up and log.recovery_point == flushed < 6
+    assert caplog.text.count("no file can be opened, records are refused until there is room") == 1
+    log.append_as_leader(make_batch([b"y" * 60]), 0)
+    assert log.read(0, 1000, 7, whole_first_batch=True).records and log.log_end_offset == 7
+    clock.advance(FLUSH_AGAIN_MS)
+    assert log.recovery_point >= 6, "the flush is made up for"
+
+
+def test_a_flush_without_descriptors_is_tried_again_once_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that asked had its own chain of attempts, of which there were more with every look at `flush.ms`."""
+    files, clock = SimulatedFiles(), ManualClock()
+    log = open_test_log(make_environment(files, clock), clean=True)
+    log.append_as_leader(make_batch([b"x"]), 0)
+    done: list[int] = []
+    with _without_descriptors(files):
+        for number in range(5):
+            log.flush_in_background(lambda number=number: done.append(number))  # type: ignore[misc]
+            clock.advance(FLUSH_AGAIN_MS)
+        attempts: list[object] = []
+        monkeypatch.setattr(Flush, "sync", lambda flush, sync=Flush.sync: (attempts.append(flush), sync(flush)))
+        clock.advance(FLUSH_AGAIN_MS)
+        assert (len(attempts), done) == (1, [])
+    clock.advance(FLUSH_AGAIN_MS)
+    assert (log.recovery_point, done) == (1, [0, 1, 2, 3, 4])
+
+
+def test_the_first_abort_marker_finds_no_descriptor() -> None:
+    files = SimulatedFiles()
+    environment = make_environment(files)
+    given_up: list[OSError] = []
+    environment.failed = lambda path, cause: given_up.append(cause)
+    log = open_test_log(environment, clean=True)
+    log.append_as_leader(make_batch([b"x"], producer_id=1, transactional=True), 0)
+    marker = encode_end_txn_marker(EndTxnMarker(False, 0), 0, 1, 0)
+    with _without_descriptors(files):
+        log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
+    assert not given_up and log.aborted_transactions(0, 2) == [AbortedTransaction(1, 0, 1, 2)]
+    log.flush()
+    assert log.recovery_point == 2
+    assert decode_aborted(files.read(f"{DIRECTORY}/{0:020d}.txnindex")) == [AbortedTransaction(1, 0, 1, 2)]
+
+
+def test_a_log_that_finds_no_descriptor_is_refused_and_made_later() -> None:
+    """A directory that another log was removed from is synced first."""
+    machine = Machine(1)
+    logs = machine.start()
+    logs.get_or_create("events", 0, TOPIC_IDS["events"], is_new=True)
+    logs.delete("events", 0)
+    with _without_descriptors(machine.files), pytest.raises(NoRoom):
+        logs.get_or_create("events", 0, TOPIC_IDS["events"], is_new=True)
+    assert not machine.failed
+    assert logs.get_or_create("events", 0, TOPIC_IDS["events"], is_new=True).log_end_offset == 0
+
+
+def test_a_start_passes_over_a_dangling_link(tmp_path: Path) -> None:
+    (tmp_path / "topic-0").symlink_to(tmp_path / "nowhere")
+    environment = LogEnvironment(OsFiles(), ManualClock(), InlineBackground(), random.Random(1))
+    assert not LogDirectory(environment, str(tmp_path)).load(lambda topic: LogConfig()).logs
 
 
 @pytest.mark.parametrize("seed", range(12))

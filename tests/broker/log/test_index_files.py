@@ -97,3 +97,17 @@ def test_bad_offset_indexes_are_refused(data: str) -> None:
 def test_bad_time_indexes_are_refused(data: str) -> None:
     with pytest.raises(CorruptFile):
         TimeIndex.decode(bytes.fromhex(data), BASE)
+
+
+def test_an_index_that_gets_entries_leaves_other_empty_ones_empty() -> None:
+    """They share the numbers that they do not have."""
+    for index, other in ((OffsetIndex(10), OffsetIndex(10)), (OffsetIndex(10), OffsetIndex(20))):
+        index.append(12, 100)
+        index.truncate_to(0)
+        index.append(11, 50)
+        assert (index.entries(), other.entries(), OffsetIndex(0).entries()) == ([(11, 50)], [], [])
+    times, untimed = TimeIndex(10), TimeIndex(10)
+    times.append_if_larger(5, 12)
+    times.truncate_to(0)
+    times.append_if_larger(4, 11)
+    assert (times.entries(), untimed.entries(), TimeIndex(0).entries()) == ([(4, 11)], [], [])

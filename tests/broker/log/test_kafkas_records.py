@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.log.batches import decode_end_of_transaction
-from odradek.broker.log.dump.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, decoder_for
+from odradek.broker.log.dump.internal_topics import decoder_for
 from odradek.broker.log.producer_sequences import LARGEST_SEQUENCE
 from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
 from odradek.broker.log.producer_state import RememberedBatch
@@ -28,6 +28,7 @@ from odradek.protocol.messages.transaction_state import (
     TransactionLogValue,
     TransactionStatus,
 )
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.protocol.versioned import decode_versioned, encode_versioned
 
 TIME = 1_700_000_000_000

@@ -21,7 +21,7 @@ from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground, ThreadBackground
 from odradek.world.clock import LoopClock
-from odradek.world.files import Buffer
+from odradek.world.files import Buffer, File
 from odradek.world.os_files import OsFiles
 
 US = DirectoryOwner(1, "cluster-a")
@@ -148,7 +148,7 @@ def test_checkpoints_survive_a_crash() -> None:
     assert log is not None
     log.flush()
     log.advance_log_start_offset(5)
-    broker.logs.checkpoints.write_high_watermarks({("t", 0): 9, ("gone", 0): 1})
+    broker.logs.checkpoints.write_high_watermarks({("t", 0): 9, ("gone", 0): 1}.get)
     broker.clock.advance(60_000)
     broker.files.crash()
     broker.start()
@@ -447,3 +447,61 @@ def test_real_directories_are_loaded_in_threads(tmp_path: Path) -> None:
     assert written == [("t", partition, 20) for partition in range(4)]
     (tmp_path / "b" / ".kafka_cleanshutdown").unlink()
     assert asyncio.run(run(0)) == written
+
+
+class CountingFiles(SimulatedFiles):
+    """Notes which files are opened, and which directories are listed."""
+
+    def __init__(self) -> None:
+        super().__init__(7)
+        self.opened: list[str] = []
+        self.listed: list[str] = []
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        self.opened.append(path)
+        return super().open(path, create=create)
+
+    def list_directory(self, path: str) -> list[str]:
+        self.listed.append(path)
+        return super().list_directory(path)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_opens_and_changes_no_file_of_logs_that_never_held_a_record(clean: bool) -> None:
+    """A start with 10,000 of them took 5.5 seconds of a processor, and a sync of each from the second start on."""
+    broker = Broker(("/a",))
+    files = broker.files = CountingFiles()
+    broker.start()
+    for partition in range(5):
+        broker.logs.get_or_create("t", partition, TOPIC_ID, is_new=True)
+    for _ in range(3):
+        if clean:
+            broker.logs.close()
+        files.kill()
+        files.opened.clear()
+        files.listed.clear()
+        syncs = files.syncs
+        broker.start()
+        assert [log.log_end_offset for log in broker.logs.all_logs()] == [0] * 5
+        assert broker.logs.topic_id("t", 4) == TOPIC_ID
+        assert [path for path in files.opened if "/t-" in path] == []
+        assert files.syncs == syncs
+        assert sorted(path for path in files.listed if "/t-" in path) == [f"/a/t-{number}" for number in range(5)]
+    log = broker.logs.get_or_create("t", 3, TOPIC_ID)
+    log.append_as_leader(make_batch([b"x" * 100]), 0)
+    broker.logs.close()
+    files.kill()
+    ends = {log.partition: log.log_end_offset for log in broker.start().logs.all_logs()}
+    assert ends == {0: 0, 1: 0, 2: 0, 3: 1, 4: 0}
+
+
+def test_a_file_that_has_the_name_of_a_partition_is_left_alone() -> None:
+    for clean in (True, False):
+        broker = Broker(("/a",)).start()
+        broker.write("t", 0)
+        broker.files.set_content("/a/t-1", b"no directory")
+        if clean:
+            broker.logs.close()
+        broker.files.kill()
+        assert [str(log) for log in broker.start().logs.all_logs()] == ["Log(t-0, 0..1)"]
+        assert broker.files.read("/a/t-1") == b"no directory"

@@ -6,10 +6,16 @@ import zlib
 import pytest
 
 from odradek.broker.log.log import Log
-from odradek.broker.log.offset_lookup import offset_for_timestamp
 from odradek.broker.log.segment import Segment
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log, read_batches
+from odradek.testing.log_environments import (
+    DIRECTORY,
+    make_batch,
+    make_environment,
+    offset_for_timestamp,
+    open_test_log,
+    read_batches,
+)
 from odradek.testing.simulated_files import SimulatedFiles
 
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100)

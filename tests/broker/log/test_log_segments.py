@@ -8,13 +8,21 @@ import pytest
 
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
-from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
+from odradek.broker.log.offset_lookup import offsets_before
 from odradek.broker.log.open_segments import OpenSegments
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log, read_batches
+from odradek.testing.log_environments import (
+    DIRECTORY,
+    make_batch,
+    make_environment,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+    open_test_log,
+    read_batches,
+)
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.files import FileRange
@@ -238,6 +246,9 @@ def test_a_flush_that_a_truncation_overtakes_does_not_move_the_recovery_point() 
         def run(self, work: object, done: object) -> bool:
             waiting.append((work, done))
             return True
+
+        def resize(self, threads: int) -> None:
+            raise AssertionError
 
         def close(self) -> None:
             raise AssertionError

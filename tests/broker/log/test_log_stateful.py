@@ -8,11 +8,16 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from odradek.broker.log.offset_lookup import offset_for_timestamp
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.records import decode_records
-from odradek.testing.log_environments import make_batch, make_environment, open_test_log, read_batches
+from odradek.testing.log_environments import (
+    make_batch,
+    make_environment,
+    offset_for_timestamp,
+    open_test_log,
+    read_batches,
+)
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
 

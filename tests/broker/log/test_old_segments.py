@@ -14,7 +14,7 @@ from odradek.broker.log import dump
 from odradek.broker.log.batches import iterate_headers
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
-from odradek.broker.log.offset_lookup import offset_for_timestamp, offset_of_max_timestamp, offsets_before
+from odradek.broker.log.offset_lookup import offsets_before
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig
@@ -22,7 +22,13 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.message_set import down_convert
 from odradek.protocol.records import Columns
 from odradek.testing.compacted_log import CompactedLog, newest
-from odradek.testing.log_environments import make_batch, make_environment, open_test_log
+from odradek.testing.log_environments import (
+    make_batch,
+    make_environment,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+    open_test_log,
+)
 from odradek.testing.old_segments import (
     GOLDEN,
     expected,

@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.broker.log.offset_lookup import offset_for_timestamp
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.compression import GZIP, LZ4, NONE, SNAPPY
 from odradek.protocol.message_set import down_convert
 from odradek.protocol.records import Columns, encode_batch
-from odradek.testing.log_environments import make_environment, open_test_log
+from odradek.testing.log_environments import make_environment, offset_for_timestamp, open_test_log
 from odradek.testing.old_segments import OldRecord, read_from, stored
 
 TIME = 1_400_000_000_000

@@ -114,6 +114,15 @@ def test_a_producer_may_repeat_its_last_batches_after_a_repair() -> None:
         log.append_as_leader(make_batch([b"x" * 100], producer_id=PRODUCER, sequence=24), 9)
 
 
+def test_files_that_a_child_has_removed_are_not_looked_for() -> None:
+    world = World()
+    world.files.flip(f"/a/t-2/{0:020d}.log", 70)
+    before = len([name for name in world.files.list_directory("/a/t-2") if name.endswith(".log")])
+    log = world.open().get("t", 2)
+    assert log is not None and before > 1 == len(log.segments)
+    assert log.log_end_offset == 0
+
+
 def test_what_a_child_did_not_come_to_is_done_here() -> None:
     world = World()
     children = world.children = Broken(world.clock, world.children)

@@ -160,6 +160,15 @@ def test_a_transaction_is_verified_until_a_marker_says_that_one_has_ended() -> N
     assert not state.is_verified(7, again)
 
 
+def test_a_newer_epoch_is_verified_although_the_transaction_of_an_older_one_is_open() -> None:
+    state = ProducerState()
+    state.append_data(PRODUCER, 3, 0, 0, 0, 0, transactional=True)
+    assert state.begin_verification(PRODUCER, 3, 1, 0) is None
+    assert state.begin_verification(PRODUCER, 2, 1, 0) is None, "the append refuses it"
+    guard = state.begin_verification(PRODUCER, 4, 0, 0)
+    assert guard is not None and begins(state, guard, 0, epoch=4) == OK
+
+
 def begins(state: ProducerState, guard: VerificationGuard | None, sequence: int, epoch: int = 0) -> object:
     """Judge the first batch of a transaction."""
     try:

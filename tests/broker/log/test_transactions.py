@@ -32,12 +32,12 @@ def end(log: Log, producer: int, *, commit: bool) -> None:
     log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
 
 
-def read_committed(log: Log, offset: int, max_bytes: int = 300) -> list[bytes]:
+def read_committed(log: Log, offset: int) -> list[bytes]:
     """As the Java client does it: fetch by fetch, leaving out what the answer says was aborted."""
     stable = log.last_stable_offset(log.log_end_offset)
     values: list[bytes] = []
     while offset < stable:
-        found = log.read(offset, max_bytes, stable, whole_first_batch=True)
+        found = log.read(offset, 300, stable, whole_first_batch=True)
         assert isinstance(found.records, FileRange)
         coming = sorted(log.aborted_within(offset, found, stable), key=lambda one: one.first_offset)
         skipped: set[int] = set()
@@ -70,10 +70,10 @@ class Model:
         ]
 
 
-def random_workload(log: Log, seed: int, steps: int = 60) -> Model:
+def random_workload(log: Log, seed: int) -> Model:
     chance, model = random.Random(seed), Model()
     sequences = dict.fromkeys(PRODUCERS, 0)
-    for step in range(steps):
+    for step in range(60):
         producer = chance.choice(PRODUCERS)
         if producer in model.open_ and chance.random() < 0.5:
             commit = chance.random() < 0.5

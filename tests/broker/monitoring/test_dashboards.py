@@ -17,9 +17,9 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from odradek.aio import Admin
-from odradek.broker.monitoring.catalog import CATALOG
 from odradek.broker.monitoring.lag import PartitionEnds
 from odradek.broker.monitoring.metric import Style
+from odradek.broker.monitoring.metrics_catalog import CATALOG
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.scraping import METRICS_PORT, Scrape, get, scrape

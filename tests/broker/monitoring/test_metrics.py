@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import itertools
+import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +14,12 @@ import pytest
 from odradek.broker.metrics.counters import Traffic
 from odradek.broker.metrics.request_metrics import errors_of
 from odradek.broker.monitoring.broker_metrics import REPLICATION
-from odradek.broker.monitoring.catalog import CATALOG
 from odradek.broker.monitoring.exporter import CONNECTIONS_MAX, PIECES_PER_LOOK, pieces
 from odradek.broker.monitoring.metric import Kind, Style
-from odradek.broker.monitoring.page import render
+from odradek.broker.monitoring.metrics_catalog import CATALOG
+from odradek.broker.monitoring.metrics_page import render
+from odradek.protocol.headers import RequestHeader, encode_request
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -153,6 +156,28 @@ def test_the_wait_for_followers_is_remote_time() -> None:
     play(scene)
 
 
+def test_of_many_requests_in_one_wake_up_no_more_are_measured_than_of_few() -> None:
+    """Fifty requests at once are measured, and then none for 60 ms: they would be a fifth of a busy broker's."""
+
+    async def scene(cluster: EmbeddedCluster) -> None:
+        endpoint = await cluster.network.host("busy").connect("broker-0", cluster.port)
+        body = b"".join(encode_request(RequestHeader(ApiVersionsRequest.API_KEY, 0, 1, "busy"), ApiVersionsRequest()))
+        frame = struct.pack(">i", len(body)) + body
+
+        async def measured_after(requests: int, seconds: float) -> float:
+            endpoint.send(frame * requests)
+            await asyncio.sleep(seconds)
+            metrics = cluster.brokers[0].server.services.request_metrics
+            return metrics.of_api("ApiVersions").total.count
+
+        already = await measured_after(1, 1.0)
+        assert await measured_after(50, 0.03) == already + 50
+        assert await measured_after(50, 0.06) == already + 50
+        assert await measured_after(50, 0.03) == already + 100
+
+    play(scene, brokers=1)
+
+
 def test_the_state_of_partitions_is_read_when_somebody_asks() -> None:
     async def scene(cluster: EmbeddedCluster) -> None:
         await produced_and_fetched(cluster)
@@ -252,7 +277,7 @@ def test_names_are_unique_and_counters_are_called_so() -> None:
 
 def test_the_page_of_metrics_is_current() -> None:
     page = Path(__file__).parents[3] / "docs" / "metrics.md"
-    assert page.read_text() == render(), "run: python -m odradek.broker.monitoring.page > docs/metrics.md"
+    assert page.read_text() == render(), "run: python -m odradek.broker.monitoring.metrics_page > docs/metrics.md"
 
 
 def test_other_paths_and_other_words_are_refused() -> None:

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -222,5 +223,35 @@ def test_requests_over_real_sockets(run: Callable[[Main], None], tmp_path: Path,
         assert (await waiting) == HeartbeatResponse(error_code=1000)
         peer.close()
         harness.server.close()
+
+    run(main)
+
+
+def test_a_name_is_looked_up_without_holding_the_loop(
+    run: Callable[[Main], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[threading.Thread] = []
+    look_up = socket.getaddrinfo
+
+    def slow(host: str, port: int, *rest: Any, flags: int = 0, **more: Any) -> Any:
+        if host == "a-name" and not flags & socket.AI_NUMERICHOST:
+            asked.append(threading.current_thread())
+            return look_up("127.0.0.1", port, *rest, **more)
+        return look_up(host, port, *rest, flags=flags, **more)
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        network = TcpNetwork(loop)
+        assert [await network.address_of(one) for one in ("", "127.0.0.1", "::1")] == ["", "127.0.0.1", "::1"]
+        assert not asked
+        if isinstance(loop, uvloop.Loop):  # it asks libuv, in a thread of that
+            assert await network.address_of("localhost") in ("127.0.0.1", "::1")
+        else:
+            monkeypatch.setattr(socket, "getaddrinfo", slow)
+            assert await network.address_of("a-name") == "127.0.0.1"
+            assert asked and asked[0] is not threading.main_thread()
+        with pytest.raises(OSError, match="not a host name"):
+            await network.address_of("a..b")
+        with pytest.raises(OSError, match="not a host name"):
+            network.listen("a..b", 0, print)
 
     run(main)

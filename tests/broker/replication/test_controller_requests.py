@@ -7,10 +7,12 @@ from functools import partial
 
 import pytest
 
+from odradek.broker.log.checkpoint_format import HIGH_WATERMARKS, decode_offsets
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.replication.controller_requests import DELETED_REMEMBERED_MAX, DeletedReplicas, StoppedReplica
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.requests import leader_and_isr, stop_replica
+from odradek.broker.server import StartFailure
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.leader_and_isr import (
@@ -25,8 +27,10 @@ from odradek.protocol.messages.stop_replica import (
 )
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.log_environments import make_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.time_slices import TimeSlice
+from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint, broker_path
 
 CONTEXT = RequestContext(7, "controller", "broker-0:1", "PLAINTEXT")
 Scenario = Callable[[EmbeddedCluster, Services], Awaitable[None]]
@@ -221,3 +225,45 @@ async def _answer(outcome: object) -> Reply:
     reply = await outcome
     assert isinstance(reply, Reply)
     return reply
+
+
+def test_high_watermarks_outlive_a_start_in_which_no_controller_speaks() -> None:
+    """The file was written without them: a follower whose log has no leader epochs then dropped all that it had,
+    while it was in the ISR (KAFKA-1647)."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        broker = cluster.brokers[0]
+        partition = services.replicas.led("t", 0)
+        services.replicas.append(partition, make_batch([b"1", b"2", b"3"]), -1)
+        path = f"{partition.log.log_directory}/{HIGH_WATERMARKS}"
+        await broker.stop()
+        assert decode_offsets(broker.files.read(path)) == {("t", 0): 3}
+        other = cluster.zookeeper.connect(session_timeout_ms=60_000, clock=broker.clock)
+        await other.start(60_000)
+        elsewhere = BrokerRegistration(0, (Endpoint("PLAINTEXT", "elsewhere", 1),))
+        await other.create(broker_path(0), elsewhere.encode(), ephemeral=True)
+        with pytest.raises(StartFailure, match="in use"):
+            await broker.start()
+        assert decode_offsets(broker.files.read(path)) == {("t", 0): 3}
+        await other.close()
+        await broker.start()
+
+    with_broker(scenario)
+
+
+def test_a_high_watermark_that_is_taken_back_while_its_checkpoint_waits_is_not_written() -> None:
+    """A slow disk wrote it after all, behind the checkpoint that had lowered it: the next start believed it."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        broker, partition = cluster.brokers[0], services.replicas.led("t", 0)
+        services.replicas.append(partition, make_batch([b"1", b"2", b"3"]), -1)
+        broker.disk_latency_ms = (500.0, 500.0)
+        for _ in range(2):  # the second waits for the first
+            broker.server._checkpoint_watermarks()
+        partition.truncate_to(0)
+        services.replicas.append(partition, make_batch([b"4"]), -1)
+        await asyncio.sleep(1.5)
+        path = f"{partition.log.log_directory}/{HIGH_WATERMARKS}"
+        assert decode_offsets(broker.files.read(path)) == {("t", 0): 1}
+
+    with_broker(scenario)

@@ -8,7 +8,6 @@ from odradek.broker.cluster.metadata_cache import TopicNames
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.fetch_sessions import (
-    EPOCH_MAX,
     LOOK_AT_ALL_MS,
     MIN_EVICTION_MS,
     FetchSession,
@@ -19,6 +18,7 @@ from odradek.broker.replication.fetch_sessions import (
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fetch_session import EPOCH_MAX
 from odradek.protocol.messages.fetch import (
     EpochEndOffset,
     FetchPartition,

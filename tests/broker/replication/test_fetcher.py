@@ -214,7 +214,8 @@ def test_topics_without_ids_are_followed_by_name() -> None:
         partition.topic_id = bytes([number + 1]) * 16
         core.follow(partition)
     request = core.request(1.0)
-    assert request is not None and core.version == FETCH_VERSION and request.session_id == 0
+    assert request is not None and core.version == FETCH_VERSION
+    assert (request.session_id, request.session_epoch) == (SESSION, 0), "the leader is to end the old one"
     assert [topic.topic_id[0] for topic in decode(FetchRequest, 17, encode(request, 17)).topics] == [1, 2]
     left = partitions[0]
     core.answered(FetchResponse(session_id=SESSION + 1), 1.0)

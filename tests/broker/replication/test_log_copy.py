@@ -1,5 +1,6 @@
 """Copying a log while it is appended to, truncated, trimmed and begun anew: at the end the two are the same."""
 
+import errno
 import random
 
 import pytest
@@ -9,6 +10,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
+from odradek.broker.log.segment import Segment
 from odradek.broker.replication import log_copy
 from odradek.broker.replication.log_copy import LogCopy
 from odradek.broker.settings.topic_settings import LogConfig
@@ -135,6 +137,28 @@ def test_whatever_happens_meanwhile(seed: int) -> None:
             world.turn()
     world.finish()
     check_same(world.source, world.target)
+
+
+def test_a_copy_that_finds_no_descriptor_for_its_cut_is_cut_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart the target has an end that the source has not."""
+    world = World(1, InlineBackground())
+    for log, epoch in ((world.source, 2), (world.target, 1)):
+        log.append_as_leader(make_batch([b"both"]), 0)
+        log.append_as_leader(make_batch([b"of epoch %d" % epoch]), epoch)
+    world.source.append_as_leader(make_batch([b"more"]), 2)
+    world.begin()
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "place_of_cut", _exhausted)
+        with pytest.raises(StorageFailure):
+            world.turn()
+    assert not world.failed
+    world.due = True
+    world.finish()
+    check_same(world.source, world.target)
+
+
+def _exhausted(*_: object) -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_the_end_of_a_compacted_log_without_a_batch() -> None:

@@ -26,7 +26,8 @@ SERVED = {0: (0, 11), 3: (0, 12), 18: (0, 4)}
 def ask(version: int, name: str = "librdkafka", software_version: str = "2.16.0") -> ApiVersionsResponse:
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
     context = RequestContext(version, "", "host:1", "PLAINTEXT")
-    outcome = api_versions.handle(SimpleNamespace(served_versions=SERVED), request, context)
+    broker: Any = SimpleNamespace(served_versions=SERVED)
+    outcome = api_versions.handle(broker, request, context)
     assert isinstance(outcome, Reply)
     assert isinstance(outcome.response, ApiVersionsResponse)
     return outcome.response

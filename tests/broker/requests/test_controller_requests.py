@@ -292,6 +292,12 @@ def test_brokers_that_do_not_answer_in_time() -> None:
         (topic,) = (await ask(create_topics, broker, creation(counted("t"), timeout_ms=300))).topics
         assert topic.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert await broker.zookeeper.exists(topic_path("t")), "made nevertheless"
+        further = CreatePartitionsTopic(name="old", count=3, assignments=None)
+        more = CreatePartitionsRequest(topics=[further], timeout_ms=300)
+        (late,) = (await ask(create_partitions, broker, more)).results
+        assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert topic.error_message == "The topic is being created; its leaders are not known yet."
+        assert late.error_message == "The partitions are being created; their leaders are not known yet."
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="old")], timeout_ms=300)
         assert (await ask(delete_topics, broker, request)).responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 

@@ -38,15 +38,13 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from odradek.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
-    TopicProduceData,
 )
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.protocol.records import Columns, decode_records, encode_batch
 from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.usual_requests import produce_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 M = TypeVar("M", bound=Message)
@@ -77,8 +75,7 @@ class Client:
     async def produce_raw(
         self, records: bytes | bytearray | None, version: int = 9, acks: int = -1, topic: str = TOPIC
     ) -> PartitionProduceResponse:
-        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
-        response = await self.ask(ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=[data]), version)
+        response = await self.ask(produce_request(topic, records, acks=acks), version)
         (answer,) = response.responses[0].partition_responses
         assert isinstance(answer, PartitionProduceResponse)
         return answer

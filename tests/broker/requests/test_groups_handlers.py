@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.cluster.metadata_cache import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataCache
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.coordination.partition_count import partition_for
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.network.outcomes import Reply, RequestContext
@@ -67,6 +67,7 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.store import Store

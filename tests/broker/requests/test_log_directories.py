@@ -1,6 +1,7 @@
 """AlterReplicaLogDirs and DescribeLogDirs, asked of whole brokers with two log directories."""
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -21,12 +22,13 @@ from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import decode_records
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch
+from odradek.testing.usual_requests import produce_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.files import FileRange
 
 TOPIC = "t"
 Where = dict[str, list[tuple[str, int, bool]]]
@@ -62,10 +64,7 @@ class Client:
 
     async def produce(self, *values: bytes) -> None:
         for value in values:
-            data = PartitionProduceData(index=0, records=bytes(make_batch([value])))
-            request = ProduceRequest(
-                acks=-1, timeout_ms=5_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
-            )
+            request = produce_request(TOPIC, bytes(make_batch([value])))
             (answer,) = (await self.ask(request, 9, self.leader())).responses[0].partition_responses
             assert answer.error_code == 0, answer
 
@@ -265,6 +264,32 @@ def test_so_many_move_at_a_time_and_the_lag_says_how_far_they_are() -> None:
         assert not any(future for logs in homes.values() for _, _, future in logs)
 
     with_brokers(scenario, num_replica_alter_log_dirs_threads="1")
+
+
+def test_a_move_that_finds_no_descriptor_goes_on_when_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was dropped without a word, though no directory was offline."""
+    read, attempts = log_copy.LogCopy._read, list[int]()
+
+    def exhausted(copy: log_copy.LogCopy, max_bytes: int) -> FileRange | None:
+        attempts.append(max_bytes)
+        if len(attempts) <= 2:
+            cause = OSError(errno.EMFILE, "Too many open files")
+            raise copy.source.unreadable(cause) from cause
+        return read(copy, max_bytes)
+
+    monkeypatch.setattr(log_copy.LogCopy, "_read", exhausted)
+
+    async def scenario(client: Client) -> None:
+        await client.create(partitions=1)
+        await client.produce(b"1")
+        (broker,) = client.cluster.brokers
+        home = next(path for path, logs in (await client.where()).items() if (TOPIC, 0, False) in logs)
+        away = "/a" if home == "/b" else "/b"
+        assert await client.move(away) == 0
+        await asyncio.sleep(5)
+        assert broker.server.services.replicas.partitions[TOPIC, 0].log.log_directory == away and len(attempts) > 2
+
+    with_brokers(scenario)
 
 
 def test_a_move_that_ends_by_a_bug_keeps_nobody_waiting(

@@ -9,20 +9,31 @@ import pytest
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.replication import fetch_reading
 from odradek.broker.replication.partition import Partition
-from odradek.broker.requests import fetch, offset_commit
-from odradek.protocol.errors import ErrorCode
+from odradek.broker.requests import fetch, offset_commit, update_metadata
+from odradek.protocol.codec import encode
+from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.update_metadata import (
+    TYPE_FULL,
+    TYPE_INCREMENTAL,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from odradek.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -31,7 +42,8 @@ from odradek.protocol.messages.write_txn_markers import (
 from odradek.protocol.records import encode_batch
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.world.time_slices import TimeSlice
+
+pytestmark = pytest.mark.usefixtures("slow_machine")
 
 PARTITIONS = 8
 ABSENT = PARTITIONS
@@ -40,15 +52,8 @@ Scenario = Callable[["Asker"], Awaitable[None]]
 
 
 @pytest.fixture(autouse=True)
-def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each slice is over after a step, and others have a millisecond then."""
-
-    async def pause(turn: TimeSlice) -> bool:
-        await asyncio.sleep(0.001)
-        return True
-
-    monkeypatch.setattr(TimeSlice, "is_over", True)
-    monkeypatch.setattr(TimeSlice, "pause_if_over", pause)
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than two partitions are served at once."""
     for few in (fetch, fetch_reading, offset_commit):
         monkeypatch.setattr(few, "AT_ONCE", 2)
 
@@ -70,6 +75,10 @@ class Asker:
 
     async def ask_other(self, request: Message, version: int) -> Any:
         return await self._other.request(request, version, 60_000)
+
+    def close_one(self) -> None:
+        """Close the first connection, with what is under way there."""
+        self._peer.close()
 
     async def ask_beside(self, request: Message, version: int) -> Any:
         """Ask, and have another client be answered meanwhile."""
@@ -233,5 +242,117 @@ def test_metadata_of_all_topics() -> None:
         assert not asked.done()
         deleted = asker.cluster.brokers[0].server.services.metadata.topics.pop("u")
         assert deleted and [topic.name for topic in (await asked).topics] == ["t"], "it is told as it is by then"
+
+    with_topic(scenario)
+
+
+def test_metadata_of_a_topic_with_many_partitions() -> None:
+    async def scenario(asker: Asker) -> None:
+        asked = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="u")]
+        answer = await asker.ask_beside(MetadataRequest(topics=asked, allow_auto_topic_creation=True), 12)
+        known, made = answer.topics
+        assert (known.name, known.error_code) == ("t", ErrorCode.NONE)
+        assert [(one.partition_index, one.leader_id) for one in known.partitions] == [(i, 0) for i in range(PARTITIONS)]
+        assert (made.name, made.error_code) == ("u", ErrorCode.LEADER_NOT_AVAILABLE), "it is created all the same"
+
+    with_topic(scenario)
+
+
+# UpdateMetadata: a large one is decoded in slices, and seen whole or not at all.
+
+
+def metadata_update(asker: Asker, leader_epoch: int, topics: tuple[str, ...], **fields: Any) -> UpdateMetadataRequest:
+    """Make a request that has all partitions of `topics` in this leader epoch."""
+    endpoint = UpdateMetadataEndpoint(port=asker.cluster.port, host="broker-0", listener="PLAINTEXT")
+    states = [
+        UpdateMetadataPartitionState(partition_index=index, leader_epoch=leader_epoch, replicas=[0], isr=[0])
+        for index in range(PARTITIONS)
+    ]
+    request = UpdateMetadataRequest(
+        type=TYPE_FULL,
+        controller_epoch=asker.cluster.brokers[0].server.services.controller_requests.controller_epoch,
+        topic_states=[UpdateMetadataTopicState(topic_name=name, partition_states=states) for name in topics],
+        live_brokers=[UpdateMetadataBroker(id=0, endpoints=[endpoint])],
+    )
+    for name, value in fields.items():
+        setattr(request, name, value)
+    return request
+
+
+def known_of_both(asker: Asker) -> set[tuple[str, int]]:
+    """Leader epochs that the partitions of the topics t and u have, as any handler would find them now."""
+    topics = asker.cluster.brokers[0].server.services.metadata.topics
+    return {(topic, one.leader_epoch) for topic in "tu" for one in topics.get(topic, {}).values()}
+
+
+@pytest.fixture
+def any_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update_metadata, "LARGE_BYTES", 200)
+
+
+@pytest.mark.usefixtures("any_is_large")
+def test_a_large_update_of_the_metadata_is_seen_whole_or_not_at_all() -> None:
+    async def scenario(asker: Asker) -> None:
+        updated = asyncio.ensure_future(asker.ask(metadata_update(asker, 7, ("t", "u")), 8))
+        seen = [known_of_both(asker)]
+        while not updated.done():
+            await asker.ask_other(MetadataRequest(topics=[]), 7)
+            seen.append(known_of_both(asker))
+        assert (await updated).error_code == ErrorCode.NONE
+        assert seen.count({("t", 0)}) > 2, "others are answered meanwhile, as it was"
+        assert all(one in ({("t", 0)}, {("t", 7), ("u", 7)}) for one in seen)
+        assert known_of_both(asker) == {("t", 7), ("u", 7)}
+
+    with_topic(scenario)
+
+
+@pytest.mark.usefixtures("any_is_large")
+def test_a_controller_deposed_while_its_metadata_are_decoded_changes_nothing() -> None:
+    async def scenario(asker: Asker) -> None:
+        request = metadata_update(asker, 7, ("t", "u"))
+        updated = asyncio.ensure_future(asker.ask(request, 8))
+        await asker.ask_other(MetadataRequest(topics=[]), 7)
+        newer = LeaderAndIsrRequest(controller_epoch=request.controller_epoch + 1)
+        assert (await asker.ask_other(newer, 7)).error_code == ErrorCode.NONE
+        assert not updated.done()
+        assert (await updated).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert known_of_both(asker) == {("t", 0)}
+
+    with_topic(scenario)
+
+
+@pytest.mark.usefixtures("any_is_large")
+def test_a_large_update_whose_connection_broke_does_not_undo_a_later_one() -> None:
+    """Its sender sends it again, and then what is newer: neither comes before the first has ended."""
+
+    async def scenario(asker: Asker) -> None:
+        lost = asyncio.ensure_future(asker.ask(metadata_update(asker, 7, ("t", "u")), 8))
+        await asker.ask_other(MetadataRequest(topics=[]), 7)
+        assert known_of_both(asker) == {("t", 0)} and not lost.done()
+        asker.close_one()
+        with pytest.raises(OSError, match="closed here"):
+            await lost
+        later = metadata_update(asker, 8, ("u",), type=TYPE_INCREMENTAL)
+        later.topic_states[0].partition_states[1:] = []
+        assert len(encode(later, 8)) < update_metadata.LARGE_BYTES
+        assert (await asker.ask_other(later, 8)).error_code == ErrorCode.NONE
+        for _ in range(3):
+            assert known_of_both(asker) == {("t", 7), ("u", 7), ("u", 8)}
+            await asyncio.sleep(1.0)
+
+    with_topic(scenario)
+
+
+@pytest.mark.usefixtures("any_is_large")
+def test_a_large_update_that_cannot_be_decoded_changes_nothing_and_holds_up_nobody() -> None:
+    async def scenario(asker: Asker) -> None:
+        services = asker.cluster.brokers[0].server.services
+        whole = encode(metadata_update(asker, 7, ("t", "u")), 8)
+        cut, _ = update_metadata.decoder(UpdateMetadataRequest, 8)(whole[:-1], 0)
+        outcome: Any = update_metadata.handle(services, cut, context=None)  # type: ignore[arg-type]
+        with pytest.raises(MalformedMessage):
+            await outcome
+        assert not services.controller_requests.metadata_in_turn.locked()
+        assert known_of_both(asker) == {("t", 0)}
 
     with_topic(scenario)

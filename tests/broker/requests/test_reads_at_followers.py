@@ -9,13 +9,12 @@ import pytest
 from odradek.broker.cluster.peer import Peer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
-from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch
+from odradek.testing.usual_requests import create_topic_request, produce_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 TOPIC = "t"
@@ -35,18 +34,14 @@ class Client:
         return await self._peers[broker].request(request, version, 60_000)
 
     async def begin(self) -> None:
-        assigned = CreatableReplicaAssignment(partition_index=0, broker_ids=[LEADER, FOLLOWER])
-        made = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[assigned])
-        answer = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
+        answer = await self.ask(create_topic_request(TOPIC, [LEADER, FOLLOWER]), 7)
         assert answer.topics[0].error_code == 0, answer
         await self.produce(3)
         while self.replica(FOLLOWER).high_watermark < 3:
             await asyncio.sleep(0.05)
 
     async def produce(self, count: int) -> None:
-        data = PartitionProduceData(index=0, records=bytes(make_batch([b"x"] * count)))
-        written = [TopicProduceData(name=TOPIC, partition_data=[data])]
-        answer = await self.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=written), 9)
+        answer = await self.ask(produce_request(TOPIC, bytes(make_batch([b"x"] * count)), timeout_ms=30_000), 9)
         assert answer.responses[0].partition_responses[0].error_code == 0
 
     def replica(self, broker: int) -> Any:
@@ -62,10 +57,10 @@ class Client:
         assert isinstance(answer, PartitionData)
         return answer
 
-    async def list_offset(self, broker: int, timestamp: int, replica_id: int, version: int = 7) -> Any:
+    async def list_offset(self, broker: int, timestamp: int, replica_id: int) -> Any:
         asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=1)
         request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])])
-        return (await self.ask(request, version, broker)).topics[0].partitions[0]
+        return (await self.ask(request, 7, broker)).topics[0].partitions[0]
 
     async def delete_records(self, offset: int) -> Any:
         asked = DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])

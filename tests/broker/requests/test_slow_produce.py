@@ -29,7 +29,8 @@ from odradek.protocol.records import Columns, encode_batch
 from odradek.protocol.steps import STEP_RECORDS
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.world.time_slices import TimeSlice
+
+pytestmark = pytest.mark.usefixtures("slow_machine")
 
 MANY = 5 * STEP_RECORDS
 SETTLED_S = 5.0
@@ -37,18 +38,6 @@ REQUEST_LOG = "kafka.request.logger"
 TRANSACTION = 1
 T0 = 1_700_000_000_000
 Scenario = Callable[[EmbeddedCluster], Awaitable[None]]
-
-
-@pytest.fixture(autouse=True)
-def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each slice is over after a step, and others have a millisecond then."""
-
-    async def pause(turn: TimeSlice) -> bool:
-        await asyncio.sleep(0.001)
-        return True
-
-    monkeypatch.setattr(TimeSlice, "is_over", True)
-    monkeypatch.setattr(TimeSlice, "pause_if_over", pause)
 
 
 def with_topic(scenario: Scenario, partitions: int = 1, **configs: Any) -> None:

@@ -116,6 +116,32 @@ def test_committed_readers_stop_at_open_transactions_and_are_told_which_were_abo
     with_leader(scenario)
 
 
+@pytest.mark.parametrize("level", [2, 127, -1])
+def test_a_level_of_isolation_that_nobody_knows_shows_no_open_transaction(level: int) -> None:
+    """Kafka ends such a request by an error of its own; records that may be aborted are given out by neither."""
+
+    async def scenario(leader: Leader) -> None:
+        leader.write(0, producer=5, transactional=False)
+        leader.write(0)
+        assert len((await leader.fetch(isolation=level)).records) == len(make_batch(producer_id=5))
+        assert await leader.latest(level) == 1
+
+    with_leader(scenario)
+
+
+def test_any_negative_epoch_of_a_fetch_is_none() -> None:
+    """As FetchRequest.optionalEpoch has it."""
+
+    async def scenario(leader: Leader) -> None:
+        leader.write(0, transactional=False)
+        asked = FetchPartition(partition=0, fetch_offset=0, last_fetched_epoch=-2, partition_max_bytes=1 << 20)
+        request = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic=TOPIC, partitions=[asked])])
+        (answer,) = (await leader.ask(request, 12)).responses[0].partitions
+        assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 1)
+
+    with_leader(scenario)
+
+
 def test_markers_of_the_past_are_refused() -> None:
     async def scenario(leader: Leader) -> None:
         leader.write(0, epoch=3)

@@ -38,8 +38,10 @@ def prefixed(name: str, kind: ResourceType = TOPIC) -> ResourcePattern:
 
 def rules(*lines: tuple[ResourcePattern, Acl], allow_everyone: bool = False) -> AclRules:
     made = AclRules([KafkaPrincipal("User", "root")], allow_everyone=allow_everyone)
+    lists: dict[ResourcePattern, frozenset[Acl]] = {}
     for pattern, acl in lines:
-        made.set_list(pattern, made.list_of(pattern) | {acl})
+        lists[pattern] = lists.get(pattern, frozenset()) | {acl}
+        made.set_list(pattern, lists[pattern])
     return made
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from odradek.broker.config import Given, read_config
-from odradek.broker.network import server
+from odradek.broker.network import socket_server
 from odradek.broker.network.entrance import Entrance
 from odradek.broker.network.limits import AUTHENTICATION_MS_MAX
 from odradek.broker.network.outcomes import Client
@@ -374,7 +374,7 @@ def test_a_stranger_may_not_send_much(play: Any) -> None:
 
 
 def test_strangers_do_not_fill_the_memory_together(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "UNAUTHENTICATED_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(socket_server, "UNAUTHENTICATED_BYTES_MAX", 1_000_000)
 
     async def scenario(harness: Any) -> None:
         strangers = [await raw(harness) for _ in range(6)]

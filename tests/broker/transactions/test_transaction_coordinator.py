@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from odradek.broker.coordination.owned_partitions import LOAD_RETRY_MS
 from odradek.broker.settings.coordinator_settings import TransactionSettings
 from odradek.broker.transactions.transaction_coordinator import (
     RETRY_BACKOFF_MS,
@@ -253,6 +254,23 @@ def test_another_broker_goes_on_where_this_one_was() -> None:
         later.write_markers()
         assert later.state.status is COMPLETE_COMMIT
         later.coordinator.stop()
+
+    in_world(scenario)
+
+
+def test_decisions_of_a_batch_whose_checksum_is_wrong_are_not_believed() -> None:
+    async def scenario(world: World) -> None:
+        _, producer = world.begin()
+        world.add(producer, T0)
+        partition = world.coordinator.partition_for("id")
+        world.coordinator.on_resigned(partition, None)
+        whole = world.log.batches[partition][-1]
+        world.log.batches[partition][-1] = whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:]
+        await world.elect(EPOCH + 1)
+        assert world.begin()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        world.log.batches[partition][-1] = whole
+        await world.pass_time(LOAD_RETRY_MS)
+        assert world.state.producer == producer
 
     in_world(scenario)
 

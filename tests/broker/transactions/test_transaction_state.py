@@ -9,7 +9,6 @@ from odradek.broker.transactions.transaction_state import (
     EMPTY,
     LARGEST_EPOCH,
     NO_PRODUCER,
-    NO_PRODUCER_EPOCH,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
@@ -19,6 +18,7 @@ from odradek.broker.transactions.transaction_state import (
 )
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transaction_state import TransactionStatus
+from odradek.protocol.record_batch import NO_PRODUCER_EPOCH
 
 P, FRESH = ProducerIdentity(7, 3), 99
 T0, T1 = ("t", 0), ("t", 1)
@@ -120,6 +120,15 @@ def test_who_the_producer_is_to_be(
 ) -> None:
     decided = transaction(EMPTY, now, former).initialize(TIMEOUT, expected, FRESH, NOW)
     assert (decided.producer if isinstance(decided, TxnState) else decided) == becomes
+
+
+def test_a_start_without_epochs_left_fences_the_one_before() -> None:
+    zombie = ProducerIdentity(7, LAST)
+    one = transaction(EMPTY, zombie)
+    started = one.initialize(TIMEOUT, None, FRESH, NOW)
+    assert isinstance(started, TxnState) and started.producer == ProducerIdentity(FRESH, 0)
+    one.complete(started)
+    assert one.initialize(TIMEOUT, zombie, None, NOW) is FENCED
 
 
 def test_partitions_are_added_to_what_is_there() -> None:

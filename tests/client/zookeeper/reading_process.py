@@ -18,7 +18,7 @@ def main() -> None:
         group_id=group,
         partition_assignment_strategy=strategy,
         auto_offset_reset="smallest",
-        zookeeper_session_timeout_ms=3_000,
+        zookeeper_session_timeout_ms=6_000,
         rebalance_backoff_ms=500,
         auto_commit_interval_ms=100,
     )

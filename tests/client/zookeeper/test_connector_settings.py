@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from odradek.client.errors import ConfigError
-from odradek.client.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.client.zookeeper.config import settings_of
 from odradek.client.zookeeper.connector import ConsumerConnector
+from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 NEEDED = {"zookeeper.connect": "z:2181", "group.id": "g"}
 

@@ -67,8 +67,9 @@ def connect(cluster: UpCluster) -> Iterator[Callable[..., ConsumerConnector]]:
     made: list[ConsumerConnector] = []
 
     def make(group: str, **settings: Any) -> ConsumerConnector:
-        given: dict[str, Any] = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 5_000}
-        given |= {"rebalance_backoff_ms": 300} | settings
+        given: dict[str, Any] = {"auto_offset_reset": "smallest", "rebalance_backoff_ms": 300}
+        given |= {"consumer_timeout_ms": int(PATIENCE_SECONDS * 1000), "zookeeper_session_timeout_ms": 10_000}
+        given |= settings
         made.append(ConsumerConnector.create(zookeeper_connect=cluster.zookeeper, group_id=group, **given))
         return made[-1]
 
@@ -169,7 +170,7 @@ def test_streams_of_a_filter_hear_of_new_topics(
     producer: KafkaProducer, new_topic: Callable[..., str], connect: Callable[..., ConsumerConnector]
 ) -> None:
     first = new_topic("-1", partitions=2)
-    connector = connect("g-filter", consumer_timeout_ms=int(PATIENCE_SECONDS * 1000))
+    connector = connect("g-filter")
     pattern = first.removesuffix("1") + "."
     (stream,) = connector.create_message_streams_by_filter(Whitelist(pattern))
     producer.send(first, value=b"1", partition=1, key=b"k", timestamp_ms=1_700_000_000_000).get(PATIENCE_SECONDS)

@@ -58,6 +58,17 @@ def test_the_listener_of_a_broker_is_the_one_with_the_protocol(caplog: pytest.Lo
     on_zookeeper(test)
 
 
+@pytest.mark.parametrize(("name", "data"), [("7", b"{}"), ("9" * 5000, b"{}"), ("x", b"")])
+def test_a_broker_that_cannot_be_understood_stops_no_group(name: str, data: bytes) -> None:
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        good = BrokerRegistration(0, (Endpoint("INSIDE", "in", 1),)).encode()
+        await store.create("/brokers/ids/0", good, parents=True)
+        await store.create(f"/brokers/ids/{name}", data)
+        assert list((await group_store(store).read([])).brokers) == ["in:1"]
+
+    on_zookeeper(test)
+
+
 def test_an_id_that_somebody_else_has_is_refused() -> None:
     async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
         other = zookeeper.connect()

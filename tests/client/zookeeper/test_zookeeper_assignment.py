@@ -11,7 +11,6 @@ from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.assignment import (
     STRATEGIES,
     GroupView,
-    java_hash,
     own_assignment,
     range_assignment,
     round_robin_assignment,
@@ -25,6 +24,7 @@ from odradek.client.zookeeper.subscriptions import (
     thread_number,
     threads_by_topic,
 )
+from odradek.protocol.java_hash import java_hash
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
 
 
@@ -59,22 +59,6 @@ def test_range(threads: list[str], partitions: int, expected: list[list[int]]) -
 def test_partitions_are_sorted_by_number_and_need_not_be_complete() -> None:
     assigned = range_assignment({"t": ["a-0", "b-0"]}, {"t": [10, 9, 2]})
     assert by_thread(assigned) == {"a-0": ["t-2", "t-9"], "b-0": ["t-10"]}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", 0),
-        ("hello", 99162322),
-        ("Aa", 2112),
-        ("BB", 2112),
-        ("polygenelubricants", -(1 << 31)),
-        ("topic", 110546223),
-        ("\U0001f600", 1772899),
-    ],
-)
-def test_java_hash(text: str, expected: int) -> None:
-    assert java_hash(text) == expected
 
 
 def test_round_robin_goes_by_hash_and_in_turn() -> None:

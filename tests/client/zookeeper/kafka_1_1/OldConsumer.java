@@ -15,7 +15,7 @@ public class OldConsumer {
         settings.put("group.id", arguments[1]);
         settings.put("partition.assignment.strategy", arguments[4]);
         settings.put("auto.offset.reset", "smallest");
-        settings.put("zookeeper.session.timeout.ms", "3000");
+        settings.put("zookeeper.session.timeout.ms", "6000");
         settings.put("rebalance.backoff.ms", "500");
         settings.put("auto.commit.interval.ms", "100");
         ConsumerConnector connector = Consumer.createJavaConsumerConnector(new ConsumerConfig(settings));

@@ -1,7 +1,7 @@
-"""Makes docs/metrics.md of the catalog: `python -m odradek.broker.monitoring.page > docs/metrics.md`."""
+"""Makes docs/metrics.md of the catalog: `python -m odradek.broker.monitoring.metrics_page > docs/metrics.md`."""
 
-from odradek.broker.monitoring.catalog import THEMES
 from odradek.broker.monitoring.metric import Style
+from odradek.broker.monitoring.metrics_catalog import THEMES
 
 HEAD = """# Metrics
 
@@ -21,7 +21,7 @@ dashboard. Names that begin with `jvm_` are Python's nearest.
 | counter | ends in `_total`; take its `rate()` |
 | summary | quantiles 0.5 to 0.999 in milliseconds, and `_count` |
 
-This page is made by `python -m odradek.broker.monitoring.page`.
+This page is made by `python -m odradek.broker.monitoring.metrics_page`.
 """
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from odradek.broker.network.outcomes import Outcome
-from odradek.broker.requests.group_services import LaterReply
+from odradek.broker.requests.later_reply import LaterReply
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 

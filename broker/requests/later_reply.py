@@ -1,41 +1,12 @@
-"""The part of the broker that handlers of group requests use, and the answer that comes later."""
+"""An answer that a coordinator gives at once or later."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from odradek.broker.cluster.metadata_cache import MetadataCache
-from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.network.outcomes import Outcome, Reply
-from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
-from odradek.world.clock import Clock
-from odradek.zk_schema.store import Store
 
 M = TypeVar("M", bound=Message)
-
-
-class GroupServices(Protocol):
-    """The part of `Services` that these handlers need."""
-
-    @property
-    def clock(self) -> Clock:
-        """Wall time of commits."""
-
-    @property
-    def zookeeper(self) -> Store:
-        """ZooKeeper, which has the offsets of version 0."""
-
-    @property
-    def metadata(self) -> MetadataCache:
-        """Which partitions exist, and who leads them."""
-
-    @property
-    def groups(self) -> GroupCoordinator:
-        """This broker's groups."""
-
-    def auto_create_topic(self, topic: str, /) -> Awaitable[ErrorCode]:
-        """Create a topic with the broker's defaults."""
 
 
 class LaterReply(Generic[M]):

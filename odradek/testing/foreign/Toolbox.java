@@ -17,7 +17,7 @@ import org.apache.kafka.common.utils.Exit;
  * {"code": exit code, "said": what went to both outputs}; a tool that does not end in time gives {"error": where it is}.
  */
 public class Toolbox {
-    private static final long SECONDS = 40;
+    private static final long SECONDS = 140;
 
     /** In place of the end of the process. */
     private static class Left extends Error {

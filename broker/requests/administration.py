@@ -1,47 +1,21 @@
-"""Parts of the broker that administrative requests use, and waiting until this broker knows the result."""
+"""Common parts of the handlers of administrative requests; waiting until this broker knows their result."""
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
-from odradek.broker.cluster.metadata_cache import MetadataCache
-from odradek.broker.config import BrokerConfig
 from odradek.broker.network.outcomes import RequestContext
-from odradek.broker.quotas.client_quotas import ClientQuotas, MutationQuota
-from odradek.controller.controller import Controller
+from odradek.broker.quotas.client_quotas import MutationQuota
+from odradek.broker.services import Services
 from odradek.controller.topic_admin import Defaults
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.world.clock import Clock
-from odradek.zk_schema.store import Store
-
-NO_LEADER = -1
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
 
-class AdminServices(Protocol):
-    """The part of `Services` that these handlers need."""
-
-    @property
-    def config(self) -> BrokerConfig: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def random(self) -> random.Random: ...
-    @property
-    def zookeeper(self) -> Store: ...
-    @property
-    def quotas(self) -> ClientQuotas: ...
-    @property
-    def metadata(self) -> MetadataCache: ...
-    @property
-    def controller(self) -> Controller: ...
-
-
-def defaults(broker: AdminServices) -> Defaults:
+def defaults(broker: Services) -> Defaults:
     return Defaults(broker.config.num_partitions, broker.config.default_replication_factor)
 
 
-def racks(broker: AdminServices) -> Mapping[int, str | None]:
+def racks(broker: Services) -> Mapping[int, str | None]:
     """Return the live brokers: on the controller as it sees them, elsewhere as it was told."""
     state = broker.controller.state
     if state is not None:
@@ -49,13 +23,13 @@ def racks(broker: AdminServices) -> Mapping[int, str | None]:
     return {broker_id: live.rack for broker_id, live in sorted(broker.metadata.brokers.items())}
 
 
-def require_controller(broker: AdminServices) -> None:
+def require_controller(broker: Services) -> None:
     """Check that this broker is the active controller. Raises KafkaError(NOT_CONTROLLER)."""
     if not broker.controller.is_active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
 
 
-def mutation_quota(broker: AdminServices, context: RequestContext, first_strict_version: int) -> MutationQuota | None:
+def mutation_quota(broker: Services, context: RequestContext, first_strict_version: int) -> MutationQuota | None:
     """The client's quota on what it creates and deletes (KIP-599); from that version on it refuses what is too much."""
     strict = context.api_version >= first_strict_version
     return broker.quotas.mutations(context.principal.name, context.client_id, strict=strict)
@@ -67,7 +41,7 @@ def charge(quota: MutationQuota | None, partitions: int) -> None:
         raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
 
-async def until_metadata(broker: AdminServices, satisfied: Callable[[], bool], timeout_ms: float) -> bool:
+async def until_metadata(broker: Services, satisfied: Callable[[], bool], timeout_ms: float) -> bool:
     """Wait until `satisfied`, which looks at the metadata of this broker; False after `timeout_ms`."""
     decided: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -91,7 +65,16 @@ async def until_metadata(broker: AdminServices, satisfied: Callable[[], bool], t
         broker.metadata.unsubscribe(look)
 
 
-def has_leaders(broker: AdminServices, topic: str, partitions: int) -> bool:
+def has_leaders(broker: Services, topic: str, partitions: int) -> bool:
     """True if this broker knows a leader for each of the first `partitions` partitions."""
     states = (broker.metadata.partition(topic, index) for index in range(partitions))
     return all(state is not None and state.leader != NO_LEADER for state in states)
+
+
+async def not_led_in_time(broker: Services, topics: Mapping[str, int], timeout_ms: float) -> list[str]:
+    """Wait until this broker knows leaders of so many partitions of each topic; return those of which it does not."""
+    if not topics or await until_metadata(
+        broker, lambda: all(has_leaders(broker, *one) for one in topics.items()), timeout_ms
+    ):
+        return []
+    return [topic for topic, partitions in topics.items() if not has_leaders(broker, topic, partitions)]

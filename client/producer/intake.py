@@ -1,0 +1,131 @@
+"""Intake of records into batches, without waiting: what every `send` does, whichever face it came from.
+
+mypyc compiles this module too (docs/compiled-clients.md).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from odradek.client import arguments
+from odradek.client.errors import ConfigError
+from odradek.client.producer.batch import Callback, Home, ProducerBatch, RecordFuture
+from odradek.client.producer.config import Serializer
+from odradek.client.producer.engine import ProducerEngine
+from odradek.client.producer.partitioners import Partitioner
+from odradek.client.records import Headers, TopicPartition
+
+
+class Encoded(NamedTuple):
+    """A record for which there is no memory yet."""
+
+    place: TopicPartition
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    callback: Callback | None
+
+
+class RecordIntake:
+    """Checks, serializes and queues records of one producer; from any thread, if `call_on_loop` may be called so."""
+
+    def __init__(
+        self,
+        engine: ProducerEngine,
+        partitioner: Partitioner,
+        serializers: tuple[Serializer, Serializer],
+        home: Home,
+        call_on_loop: Callable[[Callable[[], object]], object],
+    ) -> None:
+        """Take the machinery below, and the serializers of keys and of values."""
+        config, clock = engine.config, engine.cluster.clock
+        self._engine = engine
+        self._cluster = engine.cluster
+        self._accumulator = engine.accumulator
+        self._lock = home.lock
+        self._home = home
+        self._partitioner: Any = partitioner
+        """Without its type: compiled, a number of numpy's would be refused, and a boolean taken."""
+        self._serialize_key, self._serialize_value = serializers
+        self._plain_key = config.key_serializer is None
+        self._plain_value = config.value_serializer is None
+        self._batch_size_bytes = config.batch_size
+        self._now_ms, self._monotonic_ms = clock.now_ms, clock.monotonic_ms
+        self._call_on_loop = call_on_loop
+        self._wake_asked = False
+
+    def offer(
+        self,
+        topic: Any,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: Any,
+        timestamp_ms: Any,
+        callback: Callback | None,
+    ) -> RecordFuture | Encoded | None:
+        """Queue a record without waiting: None when its topic, or the partition given, is not known.
+
+        When there is no memory for it, return it encoded, for `append`. Bytes are taken as they are without a call:
+        most records have nothing else. No type is named of what applications give: compiled, it would be checked
+        before all else, and refused in mypyc's words. Raises as `aio.Producer.send`.
+        """
+        cluster = self._cluster
+        info = cluster.view.topics.get(topic)
+        count = len(info.places) if info is not None else 0
+        if info is None or not count or (partition is not None and partition >= count):
+            return None
+        headers = arguments.headers(headers) if headers else ()
+        if type(key) is not bytes or not self._plain_key:
+            key = self._serialize_key(topic, headers, key)
+        if type(value) is not bytes or not self._plain_value:
+            value = self._serialize_value(topic, headers, value)
+        if partition is None:
+            available = cluster.available_partitions(topic) if key is None else ()
+            partition = self._partitioner.partition(topic, key, count, available)
+        if type(partition) is not int:
+            partition = arguments.whole_number(partition, "a partition's number")
+        if not 0 <= partition < count:
+            raise ConfigError(f"partition {partition} of topic {topic}: its partitions are 0-{count - 1}")
+        if timestamp_ms is None:
+            timestamp_ms = self._now_ms()
+        else:
+            timestamp_ms = arguments.timestamp_ms(timestamp_ms)
+        place = info.places[partition]
+        queued = self.append(place, timestamp_ms, key, value, headers, callback)
+        return queued or Encoded(place, timestamp_ms, key, value, headers, callback)
+
+    def append(
+        self,
+        place: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        callback: Callback | None,
+    ) -> RecordFuture | None:
+        """Queue an encoded record; None when there is no memory for it. Raises RecordTooLarge, ClientClosed …"""
+        engine, accumulator = self._engine, self._accumulator
+        with self._lock:
+            if engine.ended is not None:
+                engine.check_open()
+            batch = accumulator.append(place, timestamp_ms, key, value, headers, self._monotonic_ms, callback)
+            if batch is None:
+                return None
+            index = len(batch.values) - 1
+            moved = index == 0 and accumulator.waits_behind(batch)
+        if index == 0 or batch.size_bytes >= self._batch_size_bytes:
+            self._tell_engine(batch if moved else None)
+        return RecordFuture(batch, index, self._home)
+
+    def _tell_engine(self, moved: ProducerBatch | None) -> None:
+        """Have the sender look, unless it is about to; `moved` is a batch that was opened behind another."""
+        if moved is not None:
+            self._engine.batch_closed(moved.topic_partition)
+        if not self._wake_asked:
+            self._wake_asked = True
+            self._call_on_loop(self._wake)
+
+    def _wake(self) -> None:
+        self._wake_asked = False
+        self._engine.wake()

@@ -1,0 +1,116 @@
+"""Bit rot: bits on one broker's disk turn over, in what it has held for a while, and nobody is told.
+
+The broker may send what has rotted, as Kafka does; nobody may take it for a record, and no replica may take it over.
+That is all which a rotten disk may cost: while it is there, some of what lies on it cannot be read, and when somebody
+has put another one in its place, all that was acknowledged is there, for the other replicas were in sync.
+
+Offsets and leader epochs of batches, and indexes of aborted transactions, do not turn over here: no checksum of Kafka's
+formats covers them, and nothing else in a log tells what they should be.
+"""
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from odradek.protocol.record_batch import batches
+from odradek.testing.embedded import EmbeddedBroker
+from odradek.testing.simulation.faults import Faults
+
+LOG = ".log"
+UNCHECKED = (".txnindex", ".txnindex.deleted")
+NOT_COVERED = (*range(8), *range(12, 16))
+"""Bytes of a batch that its checksum does not cover: its offset, and its leader epoch."""
+LOG_IN = 0.4
+"""So often it is the log itself that rots."""
+
+
+class Reader(Protocol):
+    """A client that reads, and judges what it is given."""
+
+    def stop(self) -> None:
+        """End at once."""
+
+
+class BitRot:
+    """Bit rot on the disks of one cluster; `others` says which brokers are free."""
+
+    def __init__(self, others: Faults, read_again: Callable[[], Sequence[Reader]]) -> None:
+        """`read_again` makes readers who read all topics from their beginning."""
+        self._others, self._read_again, self._history = others, read_again, others.history
+        self._random, self._note = others.random, others.history.note
+        self.kinds: dict[str, Callable[[], Awaitable[None]]] = {"bit_rot": self.bit_rot}
+
+    async def bit_rot(self) -> None:
+        """Let a disk rot under a broker that works, or is killed, or shut down; then it leads or follows with it, until
+        it is given another one. Only while all is well, and alone until all is well again."""
+        await self._others.alone_while_well(self._rot_and_replace)
+
+    async def _rot_and_replace(self, broker: EmbeddedBroker) -> None:
+        await self._stop(broker)
+        self._history.rotten.add(broker.broker_id)
+        self._others.on_lost_data(broker)
+        rotten = [self._rot(broker) for _ in range(self._random.randint(1, 3))]
+        await self._others.pass_time(0.05, 5.0)
+        if not broker.running:
+            await self._others.try_to_start(broker)
+            await self._others.pass_time(0.5, 8.0)
+        for partition in rotten:
+            if partition is not None:
+                await self._others.administrator.give_the_lead_to(partition, broker.broker_id)
+        readers = self._read_again()
+        await self._others.pass_time(0.5, 6.0)
+        for reader in readers:
+            reader.stop()
+        await self._replace(broker)
+
+    async def _stop(self, broker: EmbeddedBroker) -> None:
+        """Kill it, or shut it down, or leave it alone."""
+        match self._random.choice(("work", "kill", "shut down")):
+            case "kill":
+                self._note(f"kill {broker.host}")
+                broker.kill()
+            case "shut down":
+                self._note(f"controlled shutdown of {broker.host}")
+                await broker.stop()
+
+    async def _replace(self, broker: EmbeddedBroker) -> None:
+        self._note(f"{broker.host} is given a new disk")
+        if broker.running:
+            broker.kill()
+        self._others.on_lost_data(broker)
+        broker.files.erase()
+        await self._others.start(broker)
+        self._history.rotten.discard(broker.broker_id)
+
+    def _rot(self, broker: EmbeddedBroker) -> tuple[str, int] | None:
+        """Turn over a bit of one of its files; return whose partition's it is."""
+        by_kind = defaultdict(list)
+        for path in broker.files.paths():
+            name = posixpath.basename(path)
+            if broker.files.size(path) and not name.endswith(UNCHECKED):
+                by_kind[posixpath.splitext(name)[1] or name].append(path)
+        kind = LOG if LOG in by_kind and self._random.random() < LOG_IN else self._random.choice(sorted(by_kind))
+        path = self._random.choice(by_kind[kind])
+        topic, _, index = posixpath.basename(posixpath.dirname(path)).rpartition("-")
+        partition = (topic, int(index)) if index.isdigit() else None
+        places = list(range(broker.files.size(path)))
+        if kind == LOG:
+            places = self._places_in_log(broker, path, partition) if partition is not None else []
+        if places:
+            place, bit = self._random.choice(places), self._random.randrange(8)
+            self._note(f"{broker.host}: bit {bit} of byte {place} of {path} turns over")
+            broker.files.flip(path, place, 1 << bit)
+        return partition
+
+    def _places_in_log(self, broker: EmbeddedBroker, path: str, partition: tuple[str, int]) -> list[int]:
+        """Return the bytes of batches that all other replicas have, as far as a checksum covers them."""
+        others = [one.log_end(*partition) for one in self._others.cluster.brokers if one is not broker]
+        held = min((end for end in others if end is not None), default=0)
+        return [
+            position + byte
+            for position, header in batches(broker.files.read(path))
+            if header.next_offset <= held
+            for byte in range(header.size_bytes)
+            if byte not in NOT_COVERED
+        ]

@@ -1,0 +1,132 @@
+"""Plans of simulated runs (how many brokers, which faults for how long, which clients), and reports of them."""
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from odradek.testing.simulation.history import Violation
+from odradek.testing.simulation.occurrences import Occurrence
+
+FAULT_KINDS = (
+    "kill", "kill_controller", "power_failure", "isolate", "isolate_from_brokers", "one_way", "shutdown",
+    "slow_network", "resets", "suspend", "wall_clock", "topics", "reassign", "elect_leaders", "move_directories",
+    "throttle", "kill_all", "cut_clients",
+    "away_from_zookeeper", "session_expiry", "zookeeper_restart", "lost_answers", "slow_zookeeper", "zookeeper_stands",
+    "zookeeper_lags", "zookeeper_leads_anew", "other_zookeeper",
+    "full_disk", "slow_disk", "failed_directory", "lost_disk", "no_descriptors",
+    "repeat_requests", "stalled_requests", "freeze_client", "kill_client", "join_group",
+    "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "stale_requests",
+    "parting_histories", "unheard_answers", "last_in_sync", "moved_decisions", "former_leaders",
+    "invented_epochs", "late_answers", "refused_in_between",
+    "rolling_restart", "live_settings", "death_within", "bit_rot",
+)  # fmt: skip
+AMONG_SEVERAL = ("power_failure", "lost_disk", "bit_rot", "isolate_from_brokers", "one_way")
+"""Those that make no sense, or lose what nobody else has, where there is one broker only."""
+OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old", "loose")
+"""Those without which a run makes sense."""
+ALONE = ("power_failure", "lost_disk", "bit_rot")
+SETTINGS = {
+    "log.dirs": "/data/one,/data/two",
+    "replica.lag.time.max.ms": "4000",
+    "controller.socket.timeout.ms": "5000",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "10",
+    "controlled.shutdown.retry.backoff.ms": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "zookeeper.connection.timeout.ms": "6000",
+    "auto.create.topics.enable": "false",
+}
+ROLLING = {
+    "log.segment.bytes": "3000",
+    "log.index.interval.bytes": "300",
+    "log.retention.check.interval.ms": "1000",
+    "offsets.topic.segment.bytes": "2000",
+    "transaction.state.log.segment.bytes": "2000",
+    "log.cleaner.backoff.ms": "1000",
+    "log.cleaner.min.cleanable.ratio": "0.1",
+    "log.cleaner.delete.retention.ms": "1000",
+}
+"""Small segments, which are compacted, or deleted, while the faults go on."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Plan of a run. `kinds`: the faults to choose from, by name; empty: all."""
+
+    seed: int
+    kinds: Sequence[str] = ()
+    faults_s: float = 40.0
+    at_once: int = 2
+    """Faults that may overlap."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    retention_bytes: int | None = None
+    """So much of each partition of the topic is kept; None: all."""
+    occurrences: tuple[Occurrence, ...] | None = None
+    """Faults to play instead of drawing them."""
+    without: frozenset[str] = frozenset()
+    """Those of OPTIONAL_CLIENTS that are left out."""
+    brokers: int = 3
+
+    @property
+    def replication(self) -> dict[str, str]:
+        """Settings that follow from the number of brokers: all topics have three replicas where they can."""
+        replicas, in_sync = str(min(3, self.brokers)), str(min(2, self.brokers))
+        return {
+            "default.replication.factor": replicas,
+            "min.insync.replicas": in_sync,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": in_sync,
+        }
+
+    @property
+    def possible_kinds(self) -> list[str]:
+        """Faults to choose from, where there are so many brokers."""
+        kinds = self.kinds or FAULT_KINDS
+        return [kind for kind in kinds if self.brokers > 1 or kind not in AMONG_SEVERAL]
+
+
+def varied_plan(seed: int) -> Plan:
+    """Make a plan of the one or the other shape: short with all kinds of faults, or long with two to five kinds.
+
+    Some mistakes show only when many things go wrong at once, others only when the same few go wrong again and again.
+    In half of them logs are rolled and compacted all the time, in a quarter old records are deleted as well; half have
+    clients of old message formats, the others a topic that may lose something. One in six has one broker, or five.
+    """
+    chance = random.Random(seed)
+    settings = ROLLING if chance.random() < 0.5 else {}
+    retention = chance.choice((None, 8_000)) if settings else None
+    without = frozenset(chance.choice((("loose",), ("old",))))
+    kinds = () if chance.random() < 0.5 else tuple(chance.sample(FAULT_KINDS, chance.randint(2, 5)))
+    brokers = chance.choice((1, 3, 3, 3, 3, 5))
+    plan = Plan(seed, kinds, 40.0 if kinds else 15.0, 2, settings, retention, without=without, brokers=brokers)
+    return plan if plan.possible_kinds else replace(plan, brokers=3)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Outcome of a run."""
+
+    plan: Plan
+    violation: Violation | None
+    lines: Sequence[str]
+    acknowledged: int
+    failed: int
+    read: int
+    virtual_s: float
+    occurrences: Sequence[Occurrence] = ()
+    """The faults that came."""
+
+    @property
+    def digest(self) -> str:
+        """The same for the same run."""
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
+
+    def text(self, last_lines: int = 60) -> str:
+        """Return for people the seed, what went wrong, and what happened before."""
+        tail = "\n".join(self.lines[-last_lines:])
+        return f"seed {self.plan.seed} {list(self.plan.kinds) or 'all faults'}: {self.violation}\n{tail}"

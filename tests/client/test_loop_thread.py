@@ -1,0 +1,144 @@
+"""The thread of a blocking client, at its end: nobody waits for it in vain."""
+
+import asyncio
+import concurrent.futures
+import inspect
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from odradek.client.errors import ClientClosed
+from odradek.client.loop_thread import LoopThread
+from odradek.testing.patience import PATIENCE_SECONDS
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+def test_a_call_that_comes_while_the_thread_ends_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for ever: what it asked for became a task after the others were cancelled, or nothing at all."""
+    thread, came, asked = LoopThread("test"), threading.Event(), threading.Event()
+    submit = asyncio.run_coroutine_threadsafe
+
+    def submit_and_say(*given: Any) -> Any:
+        try:
+            return submit(*given)
+        finally:
+            asked.set()
+
+    async def ends_slowly() -> None:
+        try:
+            await never()
+        finally:
+            came.set()
+            assert asked.wait(PATIENCE_SECONDS)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as callers:
+        first = callers.submit(thread.run, ends_slowly())
+        thread.call(lambda: None)  # behind the first, which waits by now
+        thread.loop.call_soon_threadsafe(thread.loop.stop)
+        assert came.wait(PATIENCE_SECONDS)
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submit_and_say)
+        late = callers.submit(thread.run, never())
+        for one in (first, late):
+            with pytest.raises(ClientClosed):
+                one.result(PATIENCE_SECONDS)
+
+
+def test_a_call_that_ends_with_the_last_turn_of_the_loop_is_told_its_result(caplog: pytest.LogCaptureFixture) -> None:
+    """It was told that the client was closed, and logging of an exception: the loop was closed."""
+    thread, begun, end = LoopThread("test"), threading.Event(), asyncio.Event()
+
+    async def work() -> str:
+        begun.set()
+        await end.wait()
+        return "done"
+
+    def end_both() -> None:
+        end.set()  # it goes on in the next turn, and the loop stops after that
+        thread.loop.call_soon(thread.loop.stop)
+
+    with caplog.at_level(logging.ERROR), concurrent.futures.ThreadPoolExecutor(1) as callers:
+        waiting = callers.submit(thread.run, work())
+        assert begun.wait(PATIENCE_SECONDS)
+        thread.loop.call_soon_threadsafe(end_both)
+        assert waiting.result(PATIENCE_SECONDS) == "done"
+    assert not caplog.records
+
+
+def test_what_is_cancelled_before_its_first_step_is_no_coroutine_that_was_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python warned of it: it was never awaited."""
+    thread, asked, told = LoopThread("test"), threading.Event(), asyncio.Event()
+    late = never()
+    submit = asyncio.run_coroutine_threadsafe
+
+    def submit_and_say(*given: Any) -> Any:
+        try:
+            return submit(*given)
+        finally:
+            asked.set()
+
+    async def holds_the_loop_open() -> None:
+        try:
+            await never()
+        finally:
+            await told.wait()
+
+    def end_when_asked() -> None:
+        assert asked.wait(PATIENCE_SECONDS)
+        thread.loop.stop()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as callers:
+        first = callers.submit(thread.run, holds_the_loop_open())
+        thread.call(lambda: None)  # behind the first, which waits by now
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submit_and_say)
+        thread.loop.call_soon_threadsafe(end_when_asked)
+        with pytest.raises(ClientClosed):
+            thread.run(late)
+        state = inspect.getcoroutinestate(late)
+        thread.loop.call_soon_threadsafe(told.set)
+        with pytest.raises(ClientClosed):
+            first.result(PATIENCE_SECONDS)
+    assert state == inspect.CORO_CLOSED
+
+
+def test_a_thread_that_is_stopped_twice_ends_once() -> None:
+    """Its loop was never closed: the second time came while the thread waited for the tasks that it had cancelled."""
+    thread, begun = LoopThread("test"), threading.Event()
+
+    async def ends_slowly() -> None:
+        begun.set()
+        try:
+            await never()
+        finally:
+            thread.loop.stop()
+            await asyncio.sleep(0)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as callers:
+        waiting = callers.submit(thread.run, ends_slowly())
+        assert begun.wait(PATIENCE_SECONDS)
+        thread.stop()
+        with pytest.raises(ClientClosed):
+            waiting.result(PATIENCE_SECONDS)
+    assert thread.loop.is_closed()
+
+
+def test_a_call_that_comes_when_the_loop_is_closed_but_nobody_has_seen_it_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was a RuntimeError of asyncio."""
+    thread = LoopThread("test")
+    submit = asyncio.run_coroutine_threadsafe
+
+    def submit_late(*given: Any) -> Any:
+        thread.stop()
+        return submit(*given)
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submit_late)
+    with pytest.raises(ClientClosed):
+        thread.run(never())

@@ -1,0 +1,81 @@
+"""Arguments of a wrong type are refused by the method that gets them: nothing is asked of a broker, nothing is kept."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from odradek.aio import Admin, Consumer
+from odradek.client.records import TopicPartition
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.virtual_network import VirtualNetwork
+
+PLACE = TopicPartition("t", 0)
+OF_ADMIN: list[tuple[str, tuple[Any, ...]]] = [
+    ("delete_topics", ("orders",)),  # were six topics of one letter
+    ("describe_topics", ("orders",)),
+    ("wait_for_topics", ("orders",)),
+    ("delete_groups", ("billing",)),
+    ("describe_groups", ("billing",)),
+    ("describe_transactions", ("billing",)),
+    ("list_groups", (None, "Stable")),
+    ("list_transactions", (None, None, "Ongoing")),
+    ("describe_user_scram_credentials", ("alice",)),
+    ("create_delegation_token", ("User:alice",)),
+    ("describe_delegation_token", ("User:alice",)),
+    ("create_topics", ("orders",)),
+    ("create_topics", ([5],)),
+    ("create_topics", ({"t": {"partitions": 3}},)),
+    ("create_topics", ({"t": 3},)),
+    ("create_topics", (None,)),
+    ("create_partitions", (["t"],)),
+    ("delete_records", ([PLACE],)),
+    ("describe_configs", (["t"],)),
+    ("alter_configs", ({"t": []},)),
+    ("reset_configs", (["t"],)),
+    ("alter_partition_reassignments", (["t"],)),
+    ("alter_replica_log_dirs", (["t"],)),
+    ("alter_replica_log_directories", (0, ["t"])),
+    ("update_features", (["f"],)),
+    ("create_acls", (["User:alice"],)),
+    ("describe_acls", ("User:alice",)),
+    ("delete_acls", (["User:alice"],)),
+    ("remove_group_members", ("g", ["member"])),
+    ("list_group_offsets", ([5],)),
+    ("list_group_offsets", (5,)),
+    ("alter_group_offsets", ("g", [PLACE])),
+    ("reset_group_offsets", ("g", [PLACE])),
+    ("list_offsets", ([PLACE],)),
+    ("abort_transaction", (PLACE,)),
+    ("alter_client_quotas", (["user"],)),
+    ("describe_client_quotas", (["user"],)),
+]
+OF_CONSUMER: list[tuple[str, tuple[Any, ...]]] = [
+    ("commit", ([PLACE],)),
+    ("commit_later", ([PLACE],)),
+    ("commit_later", (None, "no function")),  # was raised by a later poll, and by close
+    ("offsets_for_times", ([PLACE],)),
+    ("beginning_offsets", (None,)),
+    ("assign", ("t",)),
+]
+
+
+@pytest.mark.parametrize("kind, calls", [(Admin, OF_ADMIN), (Consumer, OF_CONSUMER)])
+def test_wrong_types_are_refused_at_the_door(scripted_broker: Any, kind: Any, calls: Any) -> None:
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        settings = {"bootstrap_servers": "broker:9092", "network": network.host("client"), "clock": clock}
+        client = await kind(**settings, **({"group_id": "g"} if kind is Consumer else {})).start()
+        for name, given in calls:
+            with pytest.raises(TypeError, match=r", not \w+|not TopicPartition"):
+                called = getattr(client, name)(*given)
+                if asyncio.iscoroutine(called):
+                    await asyncio.wait_for(called, 5)
+        asked = {type(request) for request, _ in broker.seen} - {ApiVersionsRequest, MetadataRequest}
+        assert not asked
+        await client.close()
+
+    run_virtual(main)

@@ -1,0 +1,115 @@
+"""A bit that turns over on a disk: nobody takes it for a record, and nobody copies it.
+
+As in Kafka, a broker looks at a log's checksums when it is opened after an unclean stop, from the recovery point on,
+and at those of what is written to it; not at what it sends. Whoever receives it does.
+"""
+
+import asyncio
+import random
+
+import pytest
+
+from odradek.aio import Consumer
+from odradek.broker.log.batches import iterate_headers
+from odradek.client.errors import CorruptRecords
+from odradek.client.records import TopicPartition
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.record_batch import HEADER_BYTES
+from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.simulation.administration import Administrator
+from odradek.testing.simulation.clients import SimulatedProducer, bootstrap
+from odradek.testing.simulation.history import History
+from odradek.testing.simulation.inspection import bytes_of
+from odradek.testing.usual_requests import create_topic_request
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+
+T0 = TopicPartition("t", 0)
+RECORDS = 5
+
+
+class Stage:
+    """A partition led by broker 0 and followed by broker 1, with RECORDS batches of a record."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        self.administrator = Administrator(cluster, History(cluster.clock), random.Random(0), "t", [])
+        self.leader, self.follower = cluster.brokers
+
+    async def prepare(self) -> None:
+        await asyncio.sleep(2)
+        await self.administrator.ask_controller(create_topic_request("t", [0, 1], timeout_ms=5_000), 7)
+        producer = SimulatedProducer(self.cluster, self.administrator.history, "producer-0", 1, "t")
+        for _ in range(RECORDS):
+            await producer.send()
+            async with asyncio.timeout(60):
+                while producer.open:
+                    await asyncio.sleep(0.05)
+        producer.stop()
+
+    def rot(self, broker: EmbeddedBroker, number: int) -> None:
+        """Turn over a bit of the records of a broker's batch."""
+        path = "/data/t-0/00000000000000000000.log"
+        file = broker.files.open(path)
+        batch = list(iterate_headers(file, 0, file.size()))[number]
+        broker.files.flip(path, batch.position + HEADER_BYTES + 8)
+
+    def bytes_of(self, broker: EmbeddedBroker) -> bytes:
+        log = broker.server.services.replicas.partitions[T0].log
+        return bytes_of(log, 0, log.log_end_offset)
+
+    def isr(self) -> set[int]:
+        return set(self.leader.server.services.replicas.partitions[T0].committed_isr)
+
+
+def test_readers_and_followers_refuse_what_has_rotted_at_the_leader() -> None:
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 2) as cluster:
+            stage = Stage(cluster)
+            await stage.prepare()
+            stage.rot(stage.leader, 2)
+            consumer = Consumer(
+                network=cluster.network.host("consumer"), clock=clock, random=random.Random(1),
+                bootstrap_servers=bootstrap(cluster), group_id=None, auto_offset_reset="earliest",
+            )  # fmt: skip
+            consumer.open(asyncio.get_running_loop())
+            consumer.assign([T0])
+            read: list[int] = []
+            with pytest.raises(CorruptRecords):
+                while True:
+                    taken = await consumer.getmany(timeout_ms=1_000)
+                    read += [record.offset for record in taken.get(T0, ())]
+            assert read == [0, 1], "what is sound before it"
+            await consumer.close()
+            wanted = FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=1000)
+            old = FetchRequest(max_bytes=1000, topics=[FetchTopic(topic="t", partitions=[wanted])])
+            answer = await stage.administrator.ask(stage.leader, old, 3)
+            told = answer.responses[0].partitions[0]
+            assert (told.error_code, bytes(told.records or b"")) == (ErrorCode.CORRUPT_MESSAGE, b"")
+            stage.follower.power_failure()
+            stage.follower.files.erase()
+            await stage.follower.start()
+            await asyncio.sleep(20)
+            copied = stage.follower.server.services.replicas.partitions[T0].log.log_end_offset
+            assert copied <= 2 and stage.isr() == {0}
+
+    run_virtual(main)
+
+
+def test_what_has_rotted_while_its_broker_was_down_is_copied_anew() -> None:
+    """It has not stopped cleanly and so looks; until it has everything again it is not in the ISR."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 2) as cluster:
+            stage = Stage(cluster)
+            await stage.prepare()
+            whole = stage.bytes_of(stage.leader)
+            stage.leader.kill()
+            stage.rot(stage.leader, 2)
+            await stage.leader.start()
+            await asyncio.sleep(20)
+            assert [stage.bytes_of(broker) for broker in cluster.brokers] == [whole, whole]
+            (led,) = [b.server.services.replicas.partitions[T0] for b in cluster.brokers if b is stage.follower]
+            assert led.leader_epoch > 0 and led.log.log_end_offset == RECORDS
+
+    run_virtual(main)
