@@ -39,7 +39,7 @@ from odradek.world.periodic import PeriodicActions
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
-from odradek.zk_schema.store import ConnectionLost, NoSuchHost, NotAuthorized, Store
+from odradek.zk_schema.store import ConnectionLost, LoginRefused, NoSuchHost, NotAuthorized, Store
 from odradek.zk_schema.znodes.brokers import BrokerRegistration
 from odradek.zk_schema.znodes.json_data import BadZnode
 
@@ -187,6 +187,8 @@ class BrokerServer:
             await create_topmost_paths(store)
         except BadSecuritySetting as error:
             raise StartFailure(str(error)) from None
+        except LoginRefused:
+            raise StartFailure("ZooKeeper refuses the login of zookeeper.sasl.jaas.config") from None
         except NotAuthorized as error:
             raise StartFailure(
                 f"ZooKeeper's access lists do not let this broker make {error.path}: they are another's "

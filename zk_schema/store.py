@@ -81,6 +81,12 @@ class NotAuthorized(StoreError):
     reason = "not authorized"
 
 
+class LoginRefused(StoreError):
+    """ZooKeeper does not believe who we say we are: a wrong user or password."""
+
+    reason = "ZooKeeper refuses the login"
+
+
 class SessionExpired(StoreError):
     """The session is gone: the call was not carried out, or (if already under way) perhaps was."""
 
@@ -215,7 +221,7 @@ class Store(Protocol):
         """False before the first Connected, and from Suspended or Expired to the next Connected."""
 
     async def start(self, timeout_ms: float) -> None:
-        """Connect, creating the chroot; raises ConnectionLost when that takes longer."""
+        """Connect, creating the chroot; raises ConnectionLost when that takes longer, LoginRefused."""
 
     async def close(self) -> None:
         """End the session: its ephemeral znodes go at once. No event follows. Harmless twice."""

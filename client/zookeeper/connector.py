@@ -27,7 +27,7 @@ from odradek.world.clock import LoopClock
 from odradek.world.tasks import Tasks
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
-from odradek.zk_schema.store import ConnectionLost, NotAuthorized, StoreError
+from odradek.zk_schema.store import ConnectionLost, LoginRefused, StoreError
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
 
 logger = logging.getLogger(__name__)
@@ -195,24 +195,13 @@ class ConsumerConnector:
         )
         try:
             await self._store.start(settings.connection_timeout_ms)
-            await self._check_login()
         except ConnectionLost as error:
             raise ClientTimeout(
                 f"ZooKeeper at {settings.zookeeper_connect} not reached within "
                 f"zookeeper.connection.timeout.ms={settings.connection_timeout_ms}"
             ) from error
-
-    async def _check_login(self) -> None:
-        """ZooKeeper refuses a login only after it has begun the session. Raises ClientError, ConnectionLost."""
-        if not self._settings.zookeeper_sasl_jaas_config:
-            return
-        try:
-            await self._store.exists("/")
-        except StoreError as error:
-            await self._store.close()
-            if isinstance(error, NotAuthorized):
-                raise ClientError("ZooKeeper refuses the login of zookeeper.sasl.jaas.config") from error
-            raise
+        except LoginRefused as error:
+            raise ClientError("ZooKeeper refuses the login of zookeeper.sasl.jaas.config") from error
 
     def _join(
         self, registration: ConsumerRegistration, counts: Mapping[str, int], key_decoder: Any, value_decoder: Any

@@ -19,7 +19,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.link import OPEN, Link
-from odradek.zk_schema.store import Store, StoreError
+from odradek.zk_schema.store import LoginRefused, Store, StoreError
 
 CONNECT_MS = 3_000.0
 SESSION_MS = 10_000
@@ -91,6 +91,9 @@ async def _zookeeper(
     store = KazooStore(address, clock, session_timeout_ms=SESSION_MS, make_chroot=False, link=link)
     try:
         await store.start(CONNECT_MS)
+    except LoginRefused:
+        yield None, f"what ZooKeeper holds: the one at {address} refuses the login"
+        return
     except StoreError:
         yield None, f"what ZooKeeper holds: none answers at {address} from here"
         return

@@ -3,7 +3,7 @@ before the next is announced, even if ZooKeeper has not read the request to clos
 
 import asyncio
 
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KeeperState
 
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
@@ -75,7 +75,7 @@ class SlowZooKeeper:
         asked = (client._session_id, client._session_passwd)
         self.asked.append(asked)
         client._session_id = 7 if asked == (7, b"secret") and len(self.asked) == 1 else 8
-        self._loop.call_soon_threadsafe(self._store._on_state, KazooState.CONNECTED, client._session_id)
+        self._loop.call_soon_threadsafe(self._store._on_state, KeeperState.CONNECTED, client._session_id)
 
 
 def test_a_session_that_zookeeper_still_knows_is_closed_before_another_is_announced() -> None:
@@ -85,7 +85,7 @@ def test_a_session_that_zookeeper_still_knows_is_closed_before_another_is_announ
         zookeeper = SlowZooKeeper(store)
         store._client = ForgetfulClient(zookeeper)
         store._handler = LoopHandler(LoopQueue(store._loop), connect_seconds=lambda: 1.0)
-        store._on_state(KazooState.CONNECTED, 7)
+        store._on_state(KeeperState.CONNECTED, 7)
         announced: list[StoreEvent] = []
         connected = asyncio.Event()
         store.subscribe(announced.append)

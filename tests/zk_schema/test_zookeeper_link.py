@@ -1,6 +1,7 @@
 """A ZooKeeper that speaks TLS and knows its clients by SASL, and znodes that belong to brokers alone."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,17 @@ from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.kazoo_store.client import acl_of
 from odradek.zk_schema.link import OPEN, Link, is_open, is_sensitive
 from odradek.zk_schema.startup import create_topmost_paths
-from odradek.zk_schema.store import ConnectionLost, Create, NotAuthorized
+from odradek.zk_schema.store import (
+    Connected,
+    ConnectionLost,
+    Create,
+    Expired,
+    LoginRefused,
+    NotAuthorized,
+    SessionExpired,
+    StoreEvent,
+    Suspended,
+)
 
 START_MS = 20_000
 LOGIN = 'org.apache.zookeeper.server.auth.DigestLoginModule required username="broker" password="secret";'
@@ -169,9 +180,35 @@ def test_a_server_that_is_not_believed_and_a_wrong_password(secured: Secured) ->
             with pytest.raises(ConnectionLost):
                 await store.start(1500)
         wrong = replace(secured.link(), password="wrong")
-        store = KazooStore(f"localhost:{secured.tls_port}/nobody", clock, link=wrong)
-        with pytest.raises(ConnectionLost):
-            await store.start(1500)
+        for chroot in ("", "/nobody"):
+            store = KazooStore(f"localhost:{secured.tls_port}{chroot}", clock, link=wrong)
+            with pytest.raises(LoginRefused):
+                await store.start(START_MS)
+
+    play(work)
+
+
+@pytest.mark.zookeeper
+def test_a_login_that_is_refused_later_is_tried_again(secured: Secured) -> None:
+    """The client knows the right password again by the second attempt: kazoo alone would never make one."""
+
+    async def work(clock: LoopClock) -> None:
+        store = KazooStore(f"localhost:{secured.tls_port}", clock, session_timeout_ms=4000, link=secured.link())
+        events: asyncio.Queue[StoreEvent] = asyncio.Queue()
+        store.subscribe(events.put_nowait)
+        await store.start(START_MS)
+        assert await events.get() == Connected(store.session_id)
+        await store.create("/of-the-first-session", ephemeral=True)
+        login = store._client._connection.sasl_options
+        login["password"] = "wrong"
+        store._client._connection._socket.shutdown(socket.SHUT_RDWR)
+        assert [await events.get() for _ in range(2)] == [Suspended(), Expired()]
+        with pytest.raises(SessionExpired):
+            await store.exists("/")
+        login["password"] = "secret"
+        assert await events.get() == Connected(await store.until_connected())
+        assert await store.exists("/of-the-first-session") is None
+        await store.close()
 
     play(work)
 

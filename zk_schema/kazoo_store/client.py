@@ -72,7 +72,7 @@ def new_client(
     listener: Callable[[str, int | None], None],
     link: Link = OPEN,
 ) -> Any:
-    """Make a KazooClient that is not started. `listener`, called in kazoo's thread: its state, and the session's id.
+    """Make a KazooClient that is not started. `listener`, called in kazoo's thread: KeeperState, session's id.
 
     Raises UnknownKazoo.
     """
@@ -85,7 +85,7 @@ def new_client(
         sasl_options=_sasl_options(link),
     )
     check_private_parts(client)
-    client.add_listener(lambda state: listener(state, client._session_id))
+    client.add_listener(lambda _: listener(client.client_state, client._session_id))
     connection = client._connection
     connection._invoke = _shaking_hands(connection._invoke, timeout)
     return client

@@ -10,6 +10,8 @@
 - After such a verdict the session may turn out to live (ZooKeeper itself was away, say, and gives all sessions a new
   timeout when it is back). It is closed then, which deletes its ephemeral znodes, and a new one is made: nobody has
   to know two kinds of ending, and `Connected` after `Expired` always has a new session id.
+- It gives up for good when a login is refused. Here that ends the session, and the next attempt comes when ZooKeeper
+  has forgotten it, untouched. Only the answer to a first request tells that a login was taken.
 - The chroot is put before each path here, not by kazoo, and made when it is missing.
 """
 
@@ -19,7 +21,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kazoo.protocol.states import KazooState, WatchedEvent
+from kazoo.protocol.states import KeeperState, WatchedEvent
 
 from odradek.world.clock import Clock, Timer
 from odradek.world.durations import Durations
@@ -32,8 +34,8 @@ from odradek.zk_schema.kazoo_store.values import (
     Watched,
     create_error,
     multi_results,
-    names_without_address,
     split_connect,
+    start_error,
     stat_of,
     store_error,
 )
@@ -46,13 +48,14 @@ from odradek.zk_schema.store import (
     Create,
     Delete,
     Expired,
+    LoginRefused,
     NoNode,
-    NoSuchHost,
     Operation,
     OperationResult,
     SessionExpired,
     SetData,
     Stat,
+    StoreError,
     StoreEvent,
     Suspended,
     Unsupported,
@@ -138,11 +141,9 @@ class KazooStore:
         timer = self._clock.call_later(timeout_ms, self._give_up_starting)
         try:
             await self._started
-        except ConnectionLost:
+        except StoreError as error:
             await self.close()
-            if nameless := await asyncio.to_thread(names_without_address, self._hosts):
-                raise NoSuchHost(nameless) from None
-            raise
+            raise await asyncio.to_thread(start_error, error, self._hosts) from None
         finally:
             timer.cancel()
         self._check_silence()
@@ -172,12 +173,9 @@ class KazooStore:
             self._silence_check.cancel()
         if self._renewal is not None:
             await self._renewal
-        await asyncio.to_thread(self._stop_client)
+        await asyncio.to_thread(self._client.stop)
+        await asyncio.to_thread(self._client.close)
         self._session_id = 0
-
-    def _stop_client(self) -> None:
-        self._client.stop()
-        self._client.close()
 
     async def until_connected(self) -> int:
         if self._connected:
@@ -324,12 +322,21 @@ class KazooStore:
     def _on_state(self, state: str, session_id: int | None) -> None:
         if self._closing:
             return
-        if state == KazooState.CONNECTED:
+        if state == KeeperState.CONNECTED:
             self._on_connected(session_id or 0)
             return
         self._lose_connection()
-        if state == KazooState.LOST:
+        if state != KeeperState.CONNECTING:
             self._expire()
+        if state == KeeperState.AUTH_FAILED:
+            self._login_refused()
+
+    def _login_refused(self) -> None:
+        log.error("ZooKeeper at %s refuses the login of %s", self._hosts, self._link.user)
+        if self._started.done():
+            self._clock.call_later(self._timeout.ms, self._renew)
+        else:
+            self._started.set_exception(LoginRefused("/"))
 
     def _on_connected(self, session_id: int) -> None:
         if self._session_id and self._silent_too_long():
@@ -338,6 +345,8 @@ class KazooStore:
             self._renew()
         elif not self._chroot_exists:
             self._make_chroot(session_id)
+        elif self._link.user:
+            self._client.exists_async("/").rawlink(partial(self._on_first_answer, session_id))
         else:
             self._announce(session_id)
 
@@ -358,9 +367,9 @@ class KazooStore:
         names = self._chroot.strip("/").split("/")
         paths = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
         answers = [self._client.create_async(path, acl=acl_of(self._link, path)) for path in paths]
-        answers[-1].rawlink(partial(self._on_chroot, session_id))
+        answers[-1].rawlink(partial(self._on_first_answer, session_id))
 
-    def _on_chroot(self, session_id: int, result: Any) -> None:
+    def _on_first_answer(self, session_id: int, result: Any) -> None:
         error = result.exception and store_error(result.exception, self._chroot)
         if isinstance(error, ConnectionLost | SessionExpired):
             return

@@ -16,6 +16,7 @@ from odradek.zk_schema.store import (
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
+    NoSuchHost,
     NotAuthorized,
     NotEmpty,
     Operation,
@@ -46,7 +47,7 @@ ERRORS: dict[type[Exception], type[StoreError]] = {
     exceptions.NotEmptyError: NotEmpty,
     exceptions.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
     exceptions.NoAuthError: NotAuthorized,
-    exceptions.AuthFailedError: NotAuthorized,
+    exceptions.AuthFailedError: SessionExpired,
     exceptions.InvalidACLError: NotAuthorized,
     exceptions.SessionExpiredError: SessionExpired,
     exceptions.ConnectionLoss: ConnectionLost,
@@ -87,6 +88,13 @@ def names_without_address(hosts: str) -> list[str]:
         except OSError:
             nameless.append(name)
     return nameless
+
+
+def start_error(error: StoreError, hosts: str) -> StoreError:
+    """Return what to raise when no session began: `error`, or which of the servers' names have no address. Blocks."""
+    if isinstance(error, ConnectionLost) and (nameless := names_without_address(hosts)):
+        return NoSuchHost(nameless)
+    return error
 
 
 def store_error(error: Exception, path: str) -> StoreError:
