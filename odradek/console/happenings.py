@@ -13,6 +13,8 @@ OUTSIDE = "seen from outside, in the metadata: no journal says why"
 SAME_TIME_MS = 1_500
 PARTS_MAX = 40
 """Partitions of one happening that are named; of the others their number is said."""
+ABOUT_PARTITIONS = ("isr", "partition", "truncation")
+"""Kinds of journal entries whose subject is a partition."""
 LEFT_OUT = ("group",)
 """Kinds of sentences that are not on the time line: a group's rebalances stand in its own view."""
 
@@ -37,6 +39,8 @@ class Happening:
     """The titles of those that are one entry, the first PARTS_MAX of them."""
     keys: set[tuple[Any, ...]] = field(default_factory=set)
     """Keys of what changed, to recognise it in another source. They stay in the server."""
+    topics: set[str] = field(default_factory=set)
+    """Topics of the partitions to which it happened, for a title that names the only one. They stay there too."""
 
     def as_model(self, number: int) -> dict[str, Any]:
         """Return the entry as the page gets it."""
@@ -57,11 +61,20 @@ def grouped(happenings: Iterable[Happening]) -> list[Happening]:
             continue
         first.parts = first.parts or [first.title]
         first.count += one.count
-        first.title = first.many.format(f"{first.count:,}")
         first.keys |= one.keys
+        first.topics |= one.topics
+        first.title = _title_of_several(first)
         if len(first.parts) < PARTS_MAX:
             first.parts.append(one.title)
     return found
+
+
+def _title_of_several(happening: Happening) -> str:
+    title = happening.many.format(f"{happening.count:,}")
+    if len(happening.topics) == 1:
+        (topic,) = happening.topics
+        return title.replace("partitions", f"partitions of {topic}", 1)
+    return title
 
 
 # -- from a journal ----------------------------------------------------------------------------------------------------
@@ -76,13 +89,25 @@ def _happening(broker: int, entry: Mapping[str, Any]) -> Happening | None:
     told = tell(entry)
     if told is None or told.kind in LEFT_OUT:
         return None
-    return _entry(int(entry.get("at_ms", 0)), told, JOURNAL, broker, _keys(entry))
+    return _entry(int(entry.get("at_ms", 0)), told, JOURNAL, broker, _keys(entry), _topics(entry))
 
 
 def _entry(
-    at_ms: int, told: Sentence, source: str, broker: int | None = None, keys: Collection[tuple[Any, ...]] = ()
+    at_ms: int,
+    told: Sentence,
+    source: str,
+    broker: int | None,
+    keys: Collection[tuple[Any, ...]],
+    topics: Collection[str],
 ) -> Happening:
-    return Happening(at_ms, told.kind, told.what, told.why, source, broker, told.many, keys=set(keys))
+    return Happening(
+        at_ms, told.kind, told.what, told.why, source, broker, told.many, keys=set(keys), topics=set(topics)
+    )
+
+
+def _topics(entry: Mapping[str, Any]) -> list[str]:
+    """Return the topic of the partition that an entry is about, if it is about one."""
+    return [entry["subject"].rpartition("-")[0]] if entry["kind"] in ABOUT_PARTITIONS else []
 
 
 def _keys(entry: Mapping[str, Any]) -> set[tuple[Any, ...]]:
@@ -142,7 +167,7 @@ def _observed_partitions(before: Snapshot, after: Snapshot) -> Iterator[Happenin
             if _partition_key(subject, was) != _partition_key(subject, now):
                 told = tell_change(subject, was, now)
                 told = told._replace(why=_seen_reason(told.kind, old, new, before.nodes.keys() - after.nodes.keys()))
-                yield _entry(after.at_ms, told, OBSERVED, keys=[_partition_key(subject, now)])
+                yield _entry(after.at_ms, told, OBSERVED, None, [_partition_key(subject, now)], [name])
 
 
 def _state(partition: PartitionInfo) -> dict[str, Any]:

@@ -110,8 +110,9 @@ def _event(facts: Facts, subject: Subject, together: Sequence[Noted]) -> list[st
 
 
 def _touches(noted: Noted, subject: Subject) -> bool:
+    """Tell whether a write of the subject's event may be about it too: of many znodes only the first are named."""
     place = f"/topics/{subject.topic}/"
-    if subject.topic is None:
+    if subject.topic is None or noted.entry["znodes"] > len(noted.entry["paths"]):
         return True
     if subject.partition is not None:
         place += f"partitions/{subject.partition}/"

@@ -53,9 +53,14 @@ def test_an_unclean_election_says_so_first() -> None:
 
 def test_many_partitions_of_one_event_are_one_entry() -> None:
     (one,) = from_journal(0, [election(number, f"flights-{number}") for number in range(PARTS_MAX + 5)])
-    assert one.title == f"{PARTS_MAX + 5} partitions have a new leader"
+    assert one.title == f"{PARTS_MAX + 5} partitions of flights have a new leader"
     assert one.count == PARTS_MAX + 5 and len(one.parts) == PARTS_MAX
     assert one.parts[1] == "flights-1 leader 1 → 2, ISR {0,1,2} → {0,2}, leader epoch 3 → 4"
+
+
+def test_partitions_of_two_topics_are_one_entry_that_names_none() -> None:
+    (one,) = from_journal(0, [election(1, "flights-0"), election(2, "flights-1"), election(3, "delays-0")])
+    assert one.title == "3 partitions have a new leader"
 
 
 def test_what_happens_later_is_an_entry_of_its_own() -> None:
@@ -67,7 +72,10 @@ def test_an_isr_that_grows_and_one_that_shrinks_are_two_things() -> None:
     grown = entry(rule="AlterPartition", before=change(1, [1], 3), after=change(1, [1, 2], 3))
     shrunk = entry(rule="AlterPartition", before=change(1, [1, 2], 3), after=change(1, [1], 3))
     found = from_journal(0, [grown, shrunk, grown, shrunk, shrunk])
-    assert [one.title for one in found] == ["the ISR of 2 partitions has grown", "the ISR of 3 partitions has shrunk"]
+    assert [one.title for one in found] == [
+        "the ISR of 2 partitions of flights has grown",
+        "the ISR of 3 partitions of flights has shrunk",
+    ]
 
 
 @pytest.mark.parametrize(

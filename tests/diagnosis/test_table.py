@@ -80,6 +80,20 @@ def test_an_event_is_told_with_its_rule_its_writes_and_its_requests() -> None:
     assert event_lines(facts, Subject(topic="flights", partition=2), 5) == []
 
 
+def test_a_write_of_more_znodes_than_are_named_is_told() -> None:
+    of = {"event": "ControllerChanged", "event_number": 7}
+    change = {"before": {"leader": 1, **STATE}, "after": {"leader": 2, **STATE, "leader_epoch": 2}}
+    other = "/brokers/topics/delays/partitions/0/state"
+    entries = (
+        entry(1, "partition", "flights-3", rule="OfflinePartition", unclean=False, **change, **of),
+        entry(2, "write", "zookeeper", zxid=99, znodes=200, paths=[other], **of),
+        entry(3, "write", "zookeeper", zxid=100, znodes=1, paths=[other], **of),
+    )
+    facts = Facts(AT_MS, journals={0: JournalFacts(0, AT_MS, 0, entries)})
+    _, _, *writes = event_lines(facts, Subject(topic="flights", partition=3), 5)
+    assert writes == [f"    wrote 200 znode(s), zxid 0x63: {other}, …"]
+
+
 def test_a_controlled_shutdown_is_told_from_a_death_by_the_broker_epoch() -> None:
     asked = entry(1, "broker", "1", change="shutting down", epoch=45, led=1, still_led=0)
     went = entry(2, "broker", "1", change="went", former_epoch=45)

@@ -211,9 +211,10 @@ function sentence(state) {
 
 function figures(state) {
   const here = state.brokers.filter((broker) => broker.registered).length;
+  const own = state.topics.filter((topic) => topic.internal).length;
   const parts = [
     here === state.brokers.length ? many(here, "broker", "brokers") : `${here} of ${many(state.brokers.length, "broker", "brokers")}`,
-    many(state.topics.filter((topic) => !topic.internal).length, "topic", "topics"),
+    many(state.topics.length - own, "topic", "topics") + (own ? ` and ${own} of Kafka's own` : ""),
     many(state.figures.partitions, "partition", "partitions"),
   ];
   if (state.figures.not_preferred) parts.push(`${number(state.figures.not_preferred)} not led by the preferred replica`);
