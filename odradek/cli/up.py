@@ -55,8 +55,7 @@ def up(
         ),
     ] = None,
     detach: Annotated[
-        bool,
-        typer.Option("--detach", "-d", help="return when it is ready; `odradek stop` ends it"),
+        bool, typer.Option("--detach", "-d", help="return when it is ready; `odradek stop` ends it")
     ] = False,
     console: Annotated[
         bool, typer.Option("--console", help="a web page that shows the cluster, and can kill and freeze its brokers")
@@ -70,10 +69,9 @@ def up(
 
     if detach:
         raise typer.Exit(run_detached([one for one in sys.argv[1:] if one not in ("--detach", "-d")], data / "logs"))
-    if port + brokers - 1 > PORT_MAX:
-        raise typer.BadParameter(f"{brokers} brokers do not fit above it", param_hint="--port")
-    if metrics_port is not None and metrics_port + brokers - 1 > PORT_MAX:
-        raise typer.BadParameter(f"{brokers} brokers do not fit above it", param_hint="--metrics-port")
+    for option, first in (("--port", port), ("--metrics-port", metrics_port or 0)):
+        if first + brokers - 1 > PORT_MAX:
+            raise typer.BadParameter(f"{brokers} brokers do not fit above it", param_hint=option)
     plan = ClusterPlan(
         directory=data,
         brokers=brokers,
@@ -87,7 +85,7 @@ def up(
     )
     if console:
         check_installed()
-        import_module("odradek.console.life")  # now, and not while the brokers' way to ZooKeeper leads through our loop
+        import_module("odradek.console.life")  # now: later the loop is the brokers' way to ZooKeeper
     try:
         for remark in plan.remarks():
             print(f"odradek up: warning: {remark}", file=sys.stderr)
@@ -119,10 +117,10 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
 
 
 def _metrics_port(port: int, brokers: int) -> int:
-    """Choose the first metrics port when none is given: without one, no broker's journal can be asked why.
+    """Choose the metrics port of broker 0 when none is given: without it no broker can be asked for its journal.
 
-    These are the usual ports of a cluster on the usual ports, where they are free, else some that are and that the
-    brokers are not about to take.
+    A cluster on the usual ports takes the usual metrics ports if these are free, any other cluster ports that are free
+    and that its brokers are not about to take.
     """
     from odradek.local.ports import PortInUse, check_port_free, free_port_range
 
