@@ -62,6 +62,7 @@ class ActiveController:
         self.counters = counters or ControllerCounters()
         self.journal = journal or Journal(clock.now_ms)
         self._timers: dict[Event, Timer] = {}
+        self._slice = TimeSlice(clock)
         self._closed = False
 
     @property
@@ -93,13 +94,12 @@ class ActiveController:
         if self._closed:
             raise ControllerMoved("resigned")
 
-    def turn(self) -> TimeSlice:
-        """Begin a slice of time, for a loop over partitions that calls `pause` with it."""
-        return TimeSlice(self._clock)
+    async def pause(self) -> None:
+        """Let others have their turn when the slice of time is over. Raises ControllerMoved after a resignation.
 
-    async def pause(self, turn: TimeSlice) -> None:
-        """Let others have their turn when that slice of time is over. Raises ControllerMoved after a resignation."""
-        if await turn.pause_if_over() and self._closed:
+        For each round of a loop over partitions. All loops share the slice: one that ends goes on into the next.
+        """
+        if await self._slice.pause_if_over() and self._closed:
             raise ControllerMoved("resigned")
 
     # Brokers.
@@ -144,9 +144,8 @@ class ActiveController:
 
     async def send(self, batch: RequestBatch) -> None:
         """Queue everything collected, in order per broker. Answers that matter come back as events."""
-        turn = self.turn()
         for _ in batch.build():
-            await self.pause(turn)
+            await self.pause()
         told: dict[str, list[int]] = {}
         for broker_id, message in batch.messages():
             brokers = told.setdefault(type(message).__name__.removesuffix("Request"), [])

@@ -34,9 +34,8 @@ async def shut_down(active: ActiveController, broker_id: int, broker_epoch: int)
     state.shutting_down.add(broker_id)
     led: list[TopicPartition] = []
     followed: list[TopicPartition] = []
-    turn = active.turn()
     for partition in state.partitions():
-        await active.pause(turn)
+        await active.pause()
         if broker_id in state.replicas(partition) and _movable(active, partition):
             (led if state.leader_and_isr[partition].leader == broker_id else followed).append(partition)
     await partition_machine.bring_online(active, led, Strategy.CONTROLLED_SHUTDOWN)

@@ -103,14 +103,13 @@ async def decide_proposals(
     broker = state.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-    turn = active.turn()
     proposals, response = _read(state, request, version)
     verdicts: dict[TopicPartition, Verdict] = {}
     remaining = set(proposals)
     while remaining:
         to_write: dict[TopicPartition, LeaderAndIsr] = {}
         for partition in sorted(remaining):
-            await active.pause(turn)
+            await active.pause()
             write, verdict = judge(state, partition, proposals[partition], version)
             verdicts[partition] = verdict
             if write:
@@ -131,9 +130,8 @@ async def _write(
     """Sets the verdicts; returns the partitions whose write lost a race: to be judged by what ZooKeeper says now."""
     lost = set()
     results = await active.store.update_leader_and_isr(to_write)
-    turn = active.turn()
     for partition, result in results.items():
-        await active.pause(turn)
+        await active.pause()
         if isinstance(result, LeaderAndIsr):
             before = active.state.leader_and_isr[partition]
             active.state.leader_and_isr[partition] = result

@@ -47,9 +47,9 @@ def may_become(state: ClusterState, partition: TopicPartition, target: Partition
 async def start(active: ActiveController) -> set[TopicPartition]:
     """Give each partition, at failover, the phase that follows from its state and the live brokers; elect what lacks
     a leader, and return what was elected for."""
-    state, turn = active.state, active.turn()
+    state = active.state
     for partition in state.partitions():
-        await active.pause(turn)
+        await active.pause()
         current = state.leader_and_isr.get(partition)
         if current is None:
             phase = PartitionPhase.NEW
@@ -81,10 +81,10 @@ async def elect_where_needed(active: ActiveController, topic: str | None = None)
     Kafka's triggerOnlinePartitionStateChange: called whenever there may be a leader where there was none, or none
     where there was one.
     """
-    state, turn = active.state, active.turn()
+    state = active.state
     waiting = []
     for partition, phase in state.partition_phases.items():
-        await active.pause(turn)
+        await active.pause()
         wanted = phase in (PartitionPhase.NEW, PartitionPhase.OFFLINE) and topic in (None, partition.topic)
         if wanted and not state.being_deleted(partition):
             waiting.append(partition)
@@ -99,11 +99,11 @@ async def bring_online(
 
     `unclean` allows leaders outside the ISR whatever the topics say (an administrator's explicit order).
     """
-    state, batch, turn = active.state, active.batch(), active.turn()
+    state, batch = active.state, active.batch()
     new: list[TopicPartition] = []
     known: list[TopicPartition] = []
     for partition in partitions:
-        await active.pause(turn)
+        await active.pause()
         if may_become(state, partition, PartitionPhase.ONLINE):
             (new if state.phase(partition) is PartitionPhase.NEW else known).append(partition)
     failed: dict[TopicPartition, str] = {}
@@ -117,7 +117,7 @@ async def bring_online(
             await active.send(batch)
     await active.send(batch)
     for partition, reason in failed.items():
-        await active.pause(turn)
+        await active.pause()
         active.log_failure(partition, strategy.value, reason)
     return failed
 
@@ -126,12 +126,12 @@ async def _create_states(
     active: ActiveController, partitions: Sequence[TopicPartition], batch: RequestBatch
 ) -> tuple[dict[TopicPartition, str], list[TopicPartition]]:
     """Give new partitions their first states; returns failures, and partitions that turn out to have one already."""
-    state, turn = active.state, active.turn()
+    state = active.state
     failed: dict[TopicPartition, str] = {}
     existing: list[TopicPartition] = []
     chosen: dict[TopicPartition, LeaderAndIsr] = {}
     for partition in partitions:
-        await active.pause(turn)
+        await active.pause()
         replicas = state.replicas(partition)
         first = first_leader_and_isr(replicas, state.online_among(replicas, partition), state.controller_epoch)
         if first is None:
@@ -141,9 +141,8 @@ async def _create_states(
     while chosen:
         results = await create_first_states(active.store, chosen)
         chosen = {partition: chosen[partition] for partition, r in results.items() if isinstance(r, ConnectionLost)}
-        turn = active.turn()
         for partition, result in results.items():
-            await active.pause(turn)
+            await active.pause()
             if isinstance(result, LeaderAndIsr):
                 _adopt(active, partition, None, result, "NewPartition")
                 batch.leader_and_isr(result.isr, partition, is_new=True)
@@ -171,9 +170,9 @@ async def _elect(
         found = await active.present_states(remaining, from_zookeeper=from_zookeeper)
         unclean_topics = await _unclean_topics(active, strategy, found, unclean)
         chosen: dict[TopicPartition, LeaderAndIsr] = {}
-        remaining, turn = [], active.turn()
+        remaining = []
         for partition, current in found.items():
-            await active.pause(turn)
+            await active.pause()
             verdict = choose(active.state, strategy, partition, current, partition.topic in unclean_topics)
             if isinstance(verdict, LeaderAndIsr):
                 chosen[partition] = verdict
@@ -182,9 +181,8 @@ async def _elect(
             else:
                 remaining.append(partition)
         written = await active.store.update_leader_and_isr(chosen)
-        turn = active.turn()
         for partition, result in written.items():
-            await active.pause(turn)
+            await active.pause()
             if isinstance(result, LeaderAndIsr):
                 _adopt(active, partition, found[partition], result, strategy.value)
                 batch.leader_and_isr(_recipients(active.state, strategy, partition), partition)

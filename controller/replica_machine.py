@@ -38,9 +38,9 @@ async def start(active: ActiveController) -> None:
 
     A replica on a dead broker counts as having failed to be deleted, to be on the safe side.
     """
-    state, turn = active.state, active.turn()
+    state = active.state
     for replica in state.all_replicas():
-        await active.pause(turn)
+        await active.pause()
         is_online = state.is_online(replica.broker, replica.partition)
         state.replica_phases[replica] = ReplicaPhase.ONLINE if is_online else ReplicaPhase.DELETION_INELIGIBLE
 
@@ -53,11 +53,11 @@ async def tell_what_was_found(
     Each replica is told once: of what this controller has written (its elections) when that was written; where an ISR
     shrinks, when it has shrunk; of what is still as it was `found`, here. All metadata was told before.
     """
-    state, turn = active.state, active.turn()
+    state = active.state
     offline: list[Replica] = []
     shrinking: set[TopicPartition] = set()
     for replica, phase in state.replica_phases.items():
-        await active.pause(turn)
+        await active.pause()
         if phase is not ReplicaPhase.ONLINE:
             offline.append(replica)
             current = state.leader_and_isr.get(replica.partition)
@@ -75,9 +75,9 @@ async def _tell_unchanged(
 
     Its controller epoch does not say so: it is not an earlier one where somebody has set `/controller_epoch` back.
     """
-    state, batch, turn = active.state, active.batch(), active.turn()
+    state, batch = active.state, active.batch()
     for (partition, broker), phase in state.replica_phases.items():
-        await active.pause(turn)
+        await active.pause()
         if phase is not ReplicaPhase.ONLINE or not wanted(partition):
             continue
         current = state.leader_and_isr.get(partition)
@@ -90,9 +90,9 @@ async def move(active: ActiveController, replicas: Iterable[Replica], target: Re
     """Take replicas into any phase but OFFLINE, and tell their brokers; one for which it is illegal stays, which is
     logged."""
     assert target is not ReplicaPhase.OFFLINE, "a replica goes offline by way of ZooKeeper"
-    state, batch, turn = active.state, active.batch(), active.turn()
+    state, batch = active.state, active.batch()
     for replica in list(replicas):
-        await active.pause(turn)
+        await active.pause()
         if may_become(state, replica, target) and not _would_demote(state, replica, target):
             _tell(state, replica, target, batch)
             _enter(state, replica, target)
@@ -135,10 +135,10 @@ async def take_offline(
     Of topics to be deleted nobody needs the ISR any more: it stays as it is. An election that has just been held, in
     one of the partitions `elected`, has taken them out already, and has been told.
     """
-    state, batch, turn = active.state, active.batch(), active.turn()
+    state, batch = active.state, active.batch()
     by_broker: dict[int, list[TopicPartition]] = {}
     for replica in replicas:
-        await active.pause(turn)
+        await active.pause()
         partition, broker = replica
         if not may_become(state, replica, ReplicaPhase.OFFLINE):
             continue
@@ -173,9 +173,9 @@ async def _shrink(
     remaining, from_zookeeper = list(partitions), False
     while remaining:
         found = await active.present_states(remaining, from_zookeeper=from_zookeeper)
-        remaining, chosen, turn = [], {}, active.turn()
+        remaining, chosen = [], {}
         for partition, current in found.items():
-            await active.pause(turn)
+            await active.pause()
             later = current is not None and current.controller_epoch > state.controller_epoch
             if current is not None and not later and broker in current.isr:
                 written = current.without(broker)
@@ -191,9 +191,8 @@ async def _shrink(
                 unchanged = current._replace(controller_epoch=state.controller_epoch)
                 _adopt_offline(state, Replica(partition, broker), unchanged, batch)
         results = await active.store.update_leader_and_isr(chosen)
-        turn = active.turn()
         for partition, result in results.items():
-            await active.pause(turn)
+            await active.pause()
             if isinstance(result, LeaderAndIsr):
                 _adopt_offline(state, Replica(partition, broker), result, batch)
                 active.log_change(partition, found[partition], result, why)

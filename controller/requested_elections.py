@@ -99,9 +99,8 @@ async def balance(active: ActiveController) -> None:
     if state.reassigning:
         return
     preferring: dict[int, list[TopicPartition]] = defaultdict(list)
-    turn = active.turn()
     for partition in state.partitions():
-        await active.pause(turn)
+        await active.pause()
         if not state.being_deleted(partition) and state.replicas(partition):
             preferring[state.replicas(partition)[0]].append(partition)
     for broker, partitions in sorted(preferring.items()):
@@ -109,7 +108,7 @@ async def balance(active: ActiveController) -> None:
         if len(elsewhere) * 100 > len(partitions) * config.leader_imbalance_per_broker_percentage:
             ready = []
             for partition in elsewhere:
-                await active.pause(turn)
+                await active.pause()
                 if _preferred_is_ready(active, partition):
                     ready.append(partition)
             await partition_machine.bring_online(active, ready, Strategy.PREFERRED_REPLICA)

@@ -66,9 +66,9 @@ async def resume_topics(active: ActiveController, topics: Iterable[str]) -> None
 
 async def resume(active: ActiveController, topics: Collection[str] | None = None) -> None:
     """Take topics to be deleted (None: all) as far as they can go now."""
-    state, turn = active.state, active.turn()
+    state = active.state
     for topic in sorted(state.topics_to_delete if topics is None else state.topics_to_delete & set(topics)):
-        await active.pause(turn)
+        await active.pause()
         phases = {state.replica_phase(replica) for replica in state.replicas_of(topic)}
         if phases <= {ReplicaPhase.DELETION_SUCCESSFUL}:
             if topic not in state.deletion_halted:

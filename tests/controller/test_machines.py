@@ -27,6 +27,7 @@ from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.protocol.topic_names import TopicPartition
 from odradek.world import time_slices
+from odradek.world.clock import Clock
 from odradek.world.time_slices import TimeSlice
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 from odradek.zk_schema.znodes.topics import state_path
@@ -207,6 +208,28 @@ def test_others_have_their_turn_between_two_partitions(play: Play, monkeypatch: 
     rules = ["NewPartition"] * 3 + ["AlterPartition"] * 3 + ["OfflineReplica 2"] * 3 + ["OfflinePartition"] * 3
     assert [rule for _, rule in changes] == rules
     assert len({turn for turn, _ in changes}) == len(changes)
+
+
+def test_loops_of_a_controller_share_a_slice_of_time(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each loop over partitions began a slice of its own: four of them, one after the other, held up all for four."""
+    slices: list[TimeSlice] = []
+    begin = TimeSlice.__init__
+
+    def begun(turn: TimeSlice, clock: Clock) -> None:
+        slices.append(turn)
+        begin(turn, clock)
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        slices.clear()
+        await cluster.create_topic("t", [1, 2, 0])
+        cluster.kill(1)
+        await cluster.settle()
+        assert cluster.state("t").leader == 2
+        assert not slices
+
+    monkeypatch.setattr(TimeSlice, "__init__", begun)
+    play(scenario)
 
 
 def test_others_have_their_turn_while_thousands_of_assignments_are_read(
