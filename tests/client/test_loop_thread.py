@@ -20,7 +20,7 @@ async def never() -> None:
 
 def test_a_call_that_comes_while_the_thread_ends_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waited for ever: what it asked for became a task after the others were cancelled, or nothing at all."""
-    thread, came, asked = LoopThread("test"), threading.Event(), threading.Event()
+    thread, begun, came, asked = LoopThread("test"), threading.Event(), threading.Event(), threading.Event()
     submit = asyncio.run_coroutine_threadsafe
 
     def submit_and_say(*given: Any) -> Any:
@@ -30,6 +30,7 @@ def test_a_call_that_comes_while_the_thread_ends_is_told_so(monkeypatch: pytest.
             asked.set()
 
     async def ends_slowly() -> None:
+        begun.set()
         try:
             await never()
         finally:
@@ -38,7 +39,7 @@ def test_a_call_that_comes_while_the_thread_ends_is_told_so(monkeypatch: pytest.
 
     with concurrent.futures.ThreadPoolExecutor(2) as callers:
         first = callers.submit(thread.run, ends_slowly())
-        thread.call(lambda: None)  # behind the first, which waits by now
+        assert begun.wait(PATIENCE_SECONDS)
         thread.loop.call_soon_threadsafe(thread.loop.stop)
         assert came.wait(PATIENCE_SECONDS)
         monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submit_and_say)
@@ -73,7 +74,7 @@ def test_what_is_cancelled_before_its_first_step_is_no_coroutine_that_was_forgot
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Python warned of it: it was never awaited."""
-    thread, asked, told = LoopThread("test"), threading.Event(), asyncio.Event()
+    thread, begun, asked, told = LoopThread("test"), threading.Event(), threading.Event(), asyncio.Event()
     late = never()
     submit = asyncio.run_coroutine_threadsafe
 
@@ -84,6 +85,7 @@ def test_what_is_cancelled_before_its_first_step_is_no_coroutine_that_was_forgot
             asked.set()
 
     async def holds_the_loop_open() -> None:
+        begun.set()
         try:
             await never()
         finally:
@@ -95,7 +97,7 @@ def test_what_is_cancelled_before_its_first_step_is_no_coroutine_that_was_forgot
 
     with concurrent.futures.ThreadPoolExecutor(1) as callers:
         first = callers.submit(thread.run, holds_the_loop_open())
-        thread.call(lambda: None)  # behind the first, which waits by now
+        assert begun.wait(PATIENCE_SECONDS)
         monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submit_and_say)
         thread.loop.call_soon_threadsafe(end_when_asked)
         with pytest.raises(ClientClosed):
