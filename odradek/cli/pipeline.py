@@ -16,6 +16,8 @@ DEFAULT_DATA = Path("odradek-data/pipeline")
 DEFAULT_WATERMARK = "366 days"
 """The data set lists October to December right behind January: with less, the rest of the year would come too late."""
 
+QUERY = "=== Streaming Query ==="
+"""What comes behind it in Spark's words is the query's state, not the reason."""
 RAISED = re.compile(r"[A-Za-z_][\w.]*: \S")
 """The last line of a traceback."""
 
@@ -107,7 +109,7 @@ def _print(summary: "Summary", result_topic: str) -> None:
 
 def _reason(error: Exception) -> str:
     """Pick the line that matters from what Spark says: the end of a Python traceback (ours first) or else its first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).partition(QUERY)[0].splitlines() if line.strip()]
     raised = [line for line in lines if RAISED.match(line)]
     ours = [line for line in raised if line.startswith("odradek.")]
     if ours:

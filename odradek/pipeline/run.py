@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,6 +20,10 @@ APPLICATION = "odradek-pipeline"
 SHUFFLE_PARTITIONS = 2
 """A thousand groups: more tasks would cost more than they do. Stays as it is for the life of a checkpoint."""
 STARTED_SECONDS = 60.0
+LATE_WORKER = "Python worker failed to connect back"
+"""Spark's words when the process that plans a stream's batches has not started within ten seconds, which no setting
+changes: on a busy machine it takes longer."""
+STARTS_MAX = 5
 OBSERVED, SEEN, NO_FLIGHTS = "parsed", "seen", "no_flights"
 
 
@@ -78,9 +83,24 @@ def spark_session(master: str) -> SparkSession:
 def run(spark: SparkSession, settings: PipelineSettings, report: Callable[[str], None]) -> Summary:
     """Read what there is (or go on until interrupted), from where the checkpoint says. `report` gets a line per batch.
 
-    Raises pyspark's StreamingQueryException with the reason when the query fails.
+    Raises pyspark's StreamingQueryException with the reason when the query fails. It is started again, and goes on from
+    its checkpoint, where a process of Spark's was late.
     """
     summary = Summary()
+    for start in range(1, STARTS_MAX + 1):
+        try:
+            _run_query(spark, settings, summary, report)
+            break
+        except StreamingQueryException as failed:
+            if LATE_WORKER not in str(failed) or start == STARTS_MAX:
+                raise
+            report("Spark's Python has not started within ten seconds: once more")
+    return summary
+
+
+def _run_query(
+    spark: SparkSession, settings: PipelineSettings, summary: Summary, report: Callable[[str], None]
+) -> None:
     sink = Sink(settings, summary, report)
     writer = (
         frames(spark, settings)
@@ -96,8 +116,8 @@ def run(spark: SparkSession, settings: PipelineSettings, report: Callable[[str],
         query.awaitTermination()
     except KeyboardInterrupt:
         query.stop()
-    _count(query, summary)
-    return summary
+    finally:
+        _count(query, summary)
 
 
 def frames(spark: SparkSession, settings: PipelineSettings) -> DataFrame:

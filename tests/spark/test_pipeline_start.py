@@ -1,0 +1,82 @@
+"""The pipeline's query where a process of Spark's is late, or fails; and what is said of it. Without Spark."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from odradek.cli.pipeline import _reason
+from odradek.pipeline import run as pipeline
+from odradek.pipeline.run import OBSERVED, STARTS_MAX, PipelineSettings, run
+
+SETTINGS = PipelineSettings(
+    bootstrap="b:1",
+    topic="flights",
+    result_topic="results",
+    checkpoint="c",
+    output="o",
+    watermark="1 day",
+    max_offsets_per_trigger=10,
+    follow=False,
+)
+LATE = """[STREAM_FAILED] Query [id = 2a, runId = bd] terminated with exception: Python worker failed to connect back.
+=== Streaming Query ===
+Identifier: [id = 2a, runId = bd]
+Current Committed Offsets: {}"""
+
+
+class Writer:
+    """Stands for a DataStreamWriter and for its query, which fails in these words, one after the other, then ends."""
+
+    id = "2a"
+
+    def __init__(self, *failures: str) -> None:
+        self.failures = list(failures)
+        self.starts = 0
+        self.recentProgress = [
+            SimpleNamespace(observedMetrics={OBSERVED: {"seen": 3, "no_flights": 1}}, stateOperators=())
+        ]
+        self.writeStream = self
+
+    def outputMode(self, *_: Any, **__: Any) -> "Writer":  # noqa: N802
+        return self
+
+    option = foreachBatch = trigger = outputMode  # noqa: N815
+
+    def start(self) -> "Writer":
+        self.starts += 1
+        return self
+
+    def awaitTermination(self) -> None:  # noqa: N802
+        if self.failures:
+            raise StreamingQueryException(self.failures.pop(0))
+
+
+def play(monkeypatch: pytest.MonkeyPatch, *failures: str) -> tuple[Writer, list[str]]:
+    writer, said = Writer(*failures), list[str]()
+    monkeypatch.setattr(pipeline, "frames", lambda *_: writer)
+    summary = run(None, SETTINGS, said.append)  # type: ignore[arg-type]
+    assert (summary.query, summary.records, summary.no_flights) == ("2a", 3 * writer.starts, writer.starts)
+    return writer, said
+
+
+def test_it_is_started_again_when_sparks_python_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark gives it ten seconds, on a machine of any speed, and the pipeline ended."""
+    writer, said = play(monkeypatch, LATE, LATE)
+    assert writer.starts == 3 and len(said) == 2
+
+
+def test_it_is_not_started_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StreamingQueryException, match="failed to connect back"):
+        play(monkeypatch, *[LATE] * STARTS_MAX)
+
+
+def test_what_fails_otherwise_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StreamingQueryException, match="another reason"):
+        play(monkeypatch, "another reason", LATE)
+
+
+def test_the_reason_is_not_looked_for_in_the_state_of_the_query() -> None:
+    """It said: Identifier: [id = 2a, runId = bd]."""
+    assert _reason(StreamingQueryException(LATE)) == LATE.splitlines()[0]
