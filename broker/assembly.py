@@ -267,6 +267,7 @@ def _make_dispatcher(services: Services, throttled: Throttled) -> Dispatcher:
     return Dispatcher(
         services,
         HANDLERS,
+        services.clock,
         guarded,
         services.request_metrics,
         noting=lambda decode: throttled.noting(decode) if quotas.any else decode,

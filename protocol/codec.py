@@ -4,23 +4,31 @@
 `encode` and `decode` are the plain forms. A decoder raises MalformedMessage and nothing else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import error as StructError  # noqa: N812 - a class, named as the classes are
 from typing import Any, TypeAlias, TypeVar, cast
 
 from odradek.protocol.decoder_source import DecoderSource, flexible_in
 from odradek.protocol.encoder_source import EncoderSource
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.fields import Message
+from odradek.protocol.fields import Message, Struct
 from odradek.protocol.primitives import Buffer, Part
+from odradek.protocol.shared_array import SharedArray
 from odradek.protocol.steps import Steps
 
 M = TypeVar("M", bound=Message)
+S = TypeVar("S", bound=Struct)
 Encoder: TypeAlias = Callable[[Any, list[Part]], None]
 """Appends the pieces of a message to a list: bytes, and what stands in `records` fields as it is."""
 
+StepwiseEncoder: TypeAlias = Callable[[Any, list[Part]], Iterator[None]]
+"""Does the same with a pause after each struct of an array."""
+
 Decoder: TypeAlias = Callable[[Buffer, int], tuple[M, int]]
 """Reads a message at a position: the message and the position behind it."""
+
+PIECES_MAX = 1000
+"""Pieces that are left alone when a message is encoded in steps; more become one."""
 
 
 def check_version(message: type[Message], version: int) -> None:
@@ -30,7 +38,8 @@ def check_version(message: type[Message], version: int) -> None:
 
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
 _decoders: dict[tuple[type[Message], int], Decoder[Any]] = {}
-"""Decoders made so far: at most one for every version of every message, so they need no limit."""
+_stepwise_encoders: dict[tuple[type[Struct], int], StepwiseEncoder] = {}
+"""What has been made so far: at most one for every version of every message or struct, so they need no limit."""
 
 
 def encoder(message: type[Message], version: int) -> Encoder:
@@ -53,10 +62,47 @@ def stepwise_decoder(message: type[M], version: int) -> Callable[[Buffer, int], 
     return cast(Callable[[Buffer, int], Steps[tuple[M, int]]], compiled_decoder(message, version, stepwise=True))
 
 
+def encode_in_steps(value: Message, version: int, parts: list[Part]) -> Iterator[None]:
+    """Encode as an encoder does, with a pause after each struct of an array: an answer about ten thousand partitions.
+
+    Its pieces are joined, so it must have no `records`.
+    """
+    return _joined(_stepwise_encoder(value.__class__, version, flexible_in(value.__class__, version)), value, parts)
+
+
+def share(message: type[Message], version: int, elements: list[S]) -> Steps[SharedArray[S]]:
+    """Encode the elements of an array of such messages that is marked as shared. They must not change any more."""
+    parts: list[Part] = []
+    for element in elements:
+        encoder_of_one = _stepwise_encoder(element.__class__, version, flexible_in(message, version))
+        yield from _joined(encoder_of_one, element, parts)
+    return SharedArray(elements, version, [b"".join(parts)])
+
+
+def _joined(encode_one: StepwiseEncoder, value: Struct, parts: list[Part]) -> Iterator[None]:
+    """Encode, and make one piece of many: one after the other takes longer to send."""
+    whole = len(parts)
+    for _ in encode_one(value, parts):
+        if len(parts) - whole > PIECES_MAX:
+            parts[whole:] = [b"".join(parts[whole:])]
+            whole += 1
+        yield
+    parts[whole:] = [b"".join(parts[whole:])]
+
+
+def _stepwise_encoder(struct: type[Struct], version: int, flexible: bool) -> StepwiseEncoder:
+    known = _stepwise_encoders.get((struct, version))
+    return known or _stepwise_encoders.setdefault((struct, version), _made_encoder(struct, version, flexible, True))
+
+
 def compiled_encoder(message: type[Message], version: int) -> Encoder:
     check_version(message, version)
-    writer = EncoderSource(message, version, flexible_in(message, version))
-    return cast(Encoder, made(writer.source(), writer.known, "encode", message, version))
+    return cast(Encoder, _made_encoder(message, version, flexible_in(message, version)))
+
+
+def _made_encoder(struct: type[Struct], version: int, flexible: bool, stepwise: bool = False) -> Any:
+    writer = EncoderSource(struct, version, flexible, stepwise=stepwise)
+    return made(writer.source(), writer.known, "encode", struct, version)
 
 
 def compiled_decoder(message: type[M], version: int, *, stepwise: bool = False) -> Decoder[M]:
@@ -67,7 +113,7 @@ def compiled_decoder(message: type[M], version: int, *, stepwise: bool = False) 
     return cast(Decoder[M], made(source, names, "decode", message, version))
 
 
-def made(source: str, names: dict[str, Any], function: str, message: type[Message], version: int) -> Any:
+def made(source: str, names: dict[str, Any], function: str, message: type[Struct], version: int) -> Any:
     code = compile(source, f"<{function} {message.__name__} {version}>", "exec")
     exec(code, names)
     return names[function]

@@ -6,6 +6,8 @@ list as they are.
 
 Values are ours, so nothing here looks for bad ones: a None where the version has no null, or a number too large for
 its field, raises whatever Python raises.
+
+An array that is marked as shared may be a SharedArray: what it was encoded to before goes into the list.
 """
 
 from struct import Struct as Layout
@@ -13,15 +15,18 @@ from typing import Any
 
 from odradek.protocol import primitives
 from odradek.protocol.fields import RECORDS, STRING, Array, Field, Fixed, Sized, Struct, WireType
+from odradek.protocol.shared_array import SharedArray
 
 
 class EncoderSource:
     """Collects the lines of one encoder and the names they use."""
 
-    def __init__(self, message: type[Struct], version: int, flexible: bool) -> None:
+    def __init__(self, message: type[Struct], version: int, flexible: bool, *, stepwise: bool = False) -> None:
+        """`stepwise`: make it a generator that yields behind each struct of an array."""
         self.message = message
         self.version = version
         self.flexible = flexible
+        self.stepwise = stepwise
         self.lines: list[str] = []
         self.depth = 1
         self.pending: list[tuple[str, str]] = []
@@ -35,7 +40,11 @@ class EncoderSource:
     def source(self) -> str:
         self.structure(self.message, "value", "parts")
         self.flush("parts")
-        return "\n".join(["def encode(value, parts):", *(self.lines or ["    pass"])])
+        if self.stepwise and not any(line.endswith("yield") for line in self.lines):
+            self.line("yield")
+        elif not self.lines:
+            self.line("pass")
+        return "\n".join(["def encode(value, parts):", *self.lines])
 
     # lines and names
 
@@ -197,6 +206,11 @@ class EncoderSource:
             self.line(f"if {count} <= {primitives.SHORT_ARRAY}: {parts}.append({writers}[{count}](*{items}))")
             self.line(f"else: {parts}.append(write_long_array({items}, {element.code!r}))")
             return
+        if wire.shared:
+            self.known["SharedArray"] = SharedArray
+            self.line(f"if {items}.__class__ is SharedArray and {items}.version == {self.version}:")
+            self.line(f"    {parts} += {items}.encoding")
+            self.line(f"    {items} = ()")
         self.line(f"for {item} in {items}:")
         self.depth += 1
         if isinstance(element, type):
@@ -204,4 +218,6 @@ class EncoderSource:
         else:
             self.value(element, item, False, parts)
         self.flush(parts)
+        if self.stepwise and isinstance(element, type):
+            self.line("yield")
         self.depth -= 1

@@ -71,6 +71,8 @@ class Array:
     """Elements of one type, preceded by their count."""
 
     element: "Fixed | Sized | type[Struct]"
+    shared: bool = False
+    """True if it may stand in many messages, as a SharedArray, whose encoding they share."""
 
 
 WireType: TypeAlias = "Fixed | Sized | Array | type[Struct]"

@@ -4,7 +4,7 @@ For each (API key, version) that has been asked for there is one route with ever
 the plain path costs one look into a dict and four calls.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from types import ModuleType
@@ -12,16 +12,19 @@ from typing import Any
 
 from odradek.broker.metrics.request_metrics import FETCH_CONSUMER, FETCH_FOLLOWER, ApiMetrics, RequestMetrics
 from odradek.broker.network.boundary import UnsupportedRequestError
-from odradek.broker.network.outcomes import Answer, Client, Outcome, Reply, RequestContext, Silent
+from odradek.broker.network.outcomes import Answer, Client, Outcome, Reply, RequestContext, Settled, Silent
 from odradek.broker.replication.fetch_sessions import replica_of
 from odradek.broker.requests import api_versions
-from odradek.protocol.codec import Encoder, decoder, encoder
+from odradek.protocol.codec import Encoder, decoder, encode_in_steps, encoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import message_classes, request_header_version, response_header_version
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import Part, read_unsigned_varint, skip_tagged_fields
+from odradek.protocol.steps import Steps
+from odradek.world.clock import Clock
+from odradek.world.time_slices import TimeSlice
 
 REQUEST_HEADER = Struct(">Iih")
 """API key and version as one number, correlation id, length of the client id (-1: null)."""
@@ -60,6 +63,19 @@ class Route:
             self.api.answered_with(response)
         parts: list[Part] = [b""]
         self.encode(response, parts)
+        return self._headed(correlation_id, parts)
+
+    def answer_in_steps(self, correlation_id: int, response: Message) -> Steps[list[Part]]:
+        """Do the same in steps, for an answer that may be about thousands of partitions."""
+        if not self.tells_errors:
+            return self.answer(correlation_id, response)
+        for _ in self.api.count_errors(response):
+            yield
+        parts: list[Part] = [b""]
+        yield from encode_in_steps(response, self.version, parts)
+        return self._headed(correlation_id, parts)
+
+    def _headed(self, correlation_id: int, parts: list[Part]) -> list[Part]:
         header = self.response_header
         parts[0] = header.pack(sum(map(len, parts)) + header.size - 4, correlation_id)
         return parts
@@ -71,17 +87,30 @@ class Route:
 
 
 class RoutedOutcome:
-    """An outcome that asks for more than sending an answer now, and how to make the answer when it is known."""
+    """An outcome that asks for more than sending an answer now, and how to make the answer when it is known.
 
-    __slots__ = ("_correlation_id", "_route", "outcome")
+    What a handler took its time for is encoded in slices of time too.
+    """
 
-    def __init__(self, outcome: Outcome, route: Route, correlation_id: int) -> None:
-        self.outcome = outcome
+    __slots__ = ("_correlation_id", "_frame", "_route", "outcome")
+
+    def __init__(self, outcome: Outcome, route: Route, correlation_id: int, clock: Clock) -> None:
+        self.outcome = self._encoded(outcome, clock) if isinstance(outcome, Coroutine) else outcome
         self._route = route
         self._correlation_id = correlation_id
+        self._frame: list[Part] | None = None
+
+    async def _encoded(self, outcome: Coroutine[Any, Any, Settled], clock: Clock) -> Settled:
+        settled = await outcome
+        if isinstance(settled, Reply):
+            steps = self._route.answer_in_steps(self._correlation_id, settled.response)
+            self._frame = await TimeSlice(clock).result(steps)
+        return settled
 
     def answer(self, response: Message | None) -> list[Part]:
-        """Encode the whole frame of the response, if there is one."""
+        """Return the whole frame of the response, if there is one."""
+        if self._frame is not None:
+            return self._frame
         return [] if response is None else self._route.answer(self._correlation_id, response)
 
 
@@ -92,6 +121,7 @@ class Dispatcher:
         self,
         broker: object,
         modules: Mapping[int, ModuleType],
+        clock: Clock,
         guarded: Callable[[Any, int], Any] = lambda handle, key: handle,
         metrics: RequestMetrics | None = None,
         noting: Callable[[Any], Any] = lambda decode: decode,
@@ -100,6 +130,7 @@ class Dispatcher:
         asked once, until `forget_routes`."""
         self._broker = broker
         self._modules = modules
+        self._clock = clock
         self._guarded = guarded
         self.metrics = RequestMetrics() if metrics is None else metrics
         self._noting = noting
@@ -143,7 +174,7 @@ class Dispatcher:
             return route.answer(correlation_id, outcome.response)
         if kind is Silent and not outcome.close and not outcome.throttle_ms:
             return None
-        return RoutedOutcome(outcome, route, correlation_id)
+        return RoutedOutcome(outcome, route, correlation_id, self._clock)
 
     def forget_routes(self) -> None:
         """Have `guarded` asked again, for each API with its next request."""

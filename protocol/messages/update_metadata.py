@@ -67,7 +67,7 @@ class UpdateMetadataRequest(Message):
     controller_epoch: int = field(INT32, "0+")
     broker_epoch: int = field(INT64, "5+", default=-1)
     ungrouped_partition_states: list[UpdateMetadataPartitionState] = field(Array(UpdateMetadataPartitionState), "0-4")
-    topic_states: list[UpdateMetadataTopicState] = field(Array(UpdateMetadataTopicState), "5+")
+    topic_states: list[UpdateMetadataTopicState] = field(Array(UpdateMetadataTopicState, shared=True), "5+")
     live_brokers: list[UpdateMetadataBroker] = field(Array(UpdateMetadataBroker), "0+")
 
 

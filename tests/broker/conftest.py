@@ -215,7 +215,7 @@ class Harness:
         self.purgatory = Purgatory(self.timers)
         self.handlers = Handlers()
         modules = self.handlers.modules()
-        dispatcher = Dispatcher(SimpleNamespace(served_versions=served_versions(modules)), modules)
+        dispatcher = Dispatcher(SimpleNamespace(served_versions=served_versions(modules)), modules, clock)
         self.server = SocketServer(
             network or self.network.host("broker"), clock, self.tasks, self.timers, self.purgatory, limits
         )

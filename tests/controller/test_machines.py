@@ -25,6 +25,7 @@ from odradek.protocol.messages.alter_partition import AlterPartitionRequest, Bro
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.protocol.shared_array import SharedArray
 from odradek.protocol.topic_names import TopicPartition
 from odradek.world import time_slices
 from odradek.world.clock import Clock
@@ -168,6 +169,20 @@ def test_of_a_topic_to_be_deleted_brokers_hear_the_end(state: ClusterState) -> N
     (told,) = metadata.topic_states[0].partition_states
     assert (told.leader, told.leader_epoch, told.zk_version) == (-2, 0, 0)
     assert stop.topic_states[0].partition_states[0].leader_epoch == -2
+
+
+def test_what_all_brokers_are_told_is_encoded_once_and_with_a_pause_after_each_partition(state: ClusterState) -> None:
+    """It was encoded for each broker, in one piece each: 13 ms for 10,000 partitions."""
+    state.leader_and_isr[T0] = LeaderAndIsr(1, 3, (1, 2), False, 5, 4)
+    state.leader_and_isr[T1] = LeaderAndIsr(2, 3, (2, 3), False, 5, 4)
+    batch = RequestBatch(state, "INTERNAL")
+    batch.update_all_metadata()
+    assert sum(1 for _ in batch.build()) >= 2 * len(state.leader_and_isr)
+    told = [message.topic_states for _, message in batch.messages() if isinstance(message, UpdateMetadataRequest)]
+    assert len(told) == len(state.brokers) > 1
+    assert isinstance(told[0], SharedArray)
+    assert all(one is told[0] for one in told)
+    assert sum(len(topic.partition_states) for topic in told[0]) == len(state.leader_and_isr) > 1
 
 
 def test_others_have_their_turn_between_two_partitions(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ The bytes are written by hand; kio judges all messages in test_messages_against_
 
 import pytest
 
-from odradek.protocol.codec import decode, decoder, encode, encoder, stepwise_decoder
+from odradek.protocol import codec
+from odradek.protocol.codec import decode, decoder, encode, encode_in_steps, encoder, share, stepwise_decoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Array, Message, Struct
 from odradek.protocol.headers import API_NAMES, message_classes
@@ -17,7 +18,14 @@ from odradek.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -187,6 +195,37 @@ def test_a_decoder_by_steps_reads_the_same_with_a_pause_after_each_struct(versio
     assert pauses == (4 if version < 5 else 5), "three partitions, their topic, a broker"
     with pytest.raises(MalformedMessage):
         at_once(stepwise_decoder(UpdateMetadataRequest, version)(data[:-1], 0))
+
+
+@pytest.mark.parametrize("pieces", [1, 1000])
+def test_a_message_encoded_in_steps_is_the_same(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "PIECES_MAX", pieces)
+    partitions = [MetadataResponsePartition(partition_index=index, isr_nodes=[1, 2]) for index in range(3)]
+    topics = [MetadataResponseTopic(name=name, partitions=partitions) for name in ("a", "b")]
+    message = MetadataResponse(brokers=[MetadataResponseBroker(node_id=1, host="h")], topics=topics)
+    for version in (0, 8, 12):
+        parts: list[Part] = [b"in front"]
+        pauses = sum(1 for _ in encode_in_steps(message, version, parts))
+        assert b"".join(parts) == b"in front" + encode(message, version)
+        assert pauses == 9, "six partitions, their topics, a broker"
+
+
+@pytest.mark.parametrize("version", [5, 8])
+def test_an_array_is_encoded_once_for_all_messages_that_share_it(version: int) -> None:
+    states = [UpdateMetadataPartitionState(partition_index=index, isr=[1, 2]) for index in range(3)]
+    topics = [UpdateMetadataTopicState(topic_name=name, partition_states=states) for name in ("a", "b")]
+    plain = UpdateMetadataRequest(broker_epoch=7, topic_states=topics)
+    assert sum(1 for _ in share(UpdateMetadataRequest, version, topics)) == 6
+    shared = UpdateMetadataRequest(broker_epoch=7, topic_states=at_once(share(UpdateMetadataRequest, version, topics)))
+    assert shared == plain
+    parts: list[Part] = []
+    encoder(UpdateMetadataRequest, version)(shared, parts)
+    assert b"".join(parts) == encode(plain, version)
+    assert len(parts) < 8, "nothing of the topics is encoded anew"
+    for other in (6, 7):
+        assert encode(shared, other) == encode(plain, other), "it was encoded for another version"
+    shared.topic_states = at_once(share(UpdateMetadataRequest, version, []))
+    assert encode(shared, version) == encode(UpdateMetadataRequest(broker_epoch=7), version)
 
 
 def annotated(struct: type[Struct], seen: dict[str, type[Struct]]) -> None:

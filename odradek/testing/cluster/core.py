@@ -203,7 +203,9 @@ class ClusterCore:
         """Put the dispatcher in that does what is asked for now, and nothing else."""
         server = broker.server
         assert server.dispatch is not None, f"{broker.host} does not serve"
-        faulty = Dispatcher(server.services, self.faults.modules()).dispatch if self.faults else None
+        faulty = (
+            Dispatcher(server.services, self.faults.modules(), self.embedded.clock).dispatch if self.faults else None
+        )
         dispatch = faulty or server.dispatch
         if self.conditions:
             dispatch = self._told(dispatch)

@@ -19,6 +19,7 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from odradek.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offset_delete import OffsetDeleteRequest
+from odradek.testing.virtual_clock import ManualClock
 
 SERVED = {0: (0, 11), 3: (0, 12), 18: (0, 4)}
 
@@ -67,7 +68,7 @@ class Recorder:
         self.requests: list[tuple[Message, RequestContext]] = []
         classes = (ApiVersionsRequest, MetadataRequest, ControlledShutdownRequest, OffsetDeleteRequest)
         self.modules = by_key([module_of(request, request.VERSIONS, self._handle) for request in classes])
-        self.dispatcher = Dispatcher(None, self.modules)
+        self.dispatcher = Dispatcher(None, self.modules, ManualClock())
         self.client = Client("host:1", "PLAINTEXT")
         self.outcome: Any = None
 

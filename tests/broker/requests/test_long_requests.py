@@ -1,7 +1,7 @@
 """Requests for very many partitions are served in slices of time: whoever asks for little is answered in between."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +9,8 @@ import pytest
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.replication import fetch_reading
 from odradek.broker.replication.partition import Partition
-from odradek.broker.requests import fetch, offset_commit, update_metadata
+from odradek.broker.requests import dispatch, fetch, offset_commit, update_metadata
+from odradek.protocol import codec
 from odradek.protocol.codec import encode
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.fields import Message
@@ -18,7 +19,7 @@ from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchT
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -39,6 +40,7 @@ from odradek.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from odradek.protocol.primitives import Part
 from odradek.protocol.records import encode_batch
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
@@ -242,6 +244,28 @@ def test_metadata_of_all_topics() -> None:
         assert not asked.done()
         deleted = asker.cluster.brokers[0].server.services.metadata.topics.pop("u")
         assert deleted and [topic.name for topic in (await asked).topics] == ["t"], "it is told as it is by then"
+
+    with_topic(scenario)
+
+
+def test_a_long_answer_is_encoded_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What had been told in slices was then encoded in one piece: 20 ms for 10,000 partitions."""
+    steps_at: list[float] = []
+    encode_all = codec.encode_in_steps
+
+    def noted(response: Message, version: int, parts: list[Part]) -> Iterator[None]:
+        for _ in encode_all(response, version, parts):
+            if isinstance(response, MetadataResponse):
+                steps_at.append(asyncio.get_running_loop().time())
+            yield
+
+    monkeypatch.setattr(dispatch, "encode_in_steps", noted)
+
+    async def scenario(asker: Asker) -> None:
+        (topic,) = (await asker.ask(MetadataRequest(topics=None), 12)).topics
+        assert len(topic.partitions) == PARTITIONS
+        assert len(steps_at) == PARTITIONS + 2, "each partition, their topic, a broker"
+        assert len(set(steps_at)) == len(steps_at), "the loop has gone on between any two"
 
     with_topic(scenario)
 

@@ -88,7 +88,9 @@ def run(make_harness: Any, scenario: Scenario, **changes: str) -> None:
         config = read_config([Given(*one, "test") for one in {**SETTINGS, **named}.items()])[0]
         harness = make_harness(clock, ConnectionSettings())
         modules = {**harness.handlers.modules(), 17: sasl_handshake, 36: sasl_authenticate}
-        harness.server.serve(Dispatcher(SimpleNamespace(served_versions=served_versions(modules)), modules).dispatch)
+        harness.server.serve(
+            Dispatcher(SimpleNamespace(served_versions=served_versions(modules)), modules, clock).dispatch
+        )
         security = BrokerSecurity(config, harness.network.host("broker"), clock, find_scram)
         harness.server.entrance = Entrance(clock, security.listener, 100)
         harness.secure_port = harness.server.listen("SASL_PLAINTEXT", "broker", 0)
