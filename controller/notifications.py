@@ -82,6 +82,7 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
     for topic in event.response.topics:
         name = active.state.topic_names.get(topic.topic_id)
         for answer in topic.partition_errors if name is not None else ():
+            await active.pause()
             partition = TopicPartition(str(name), answer.partition_index)
             if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
                 broken.add(partition)

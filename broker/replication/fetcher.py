@@ -34,6 +34,8 @@ FETCH_VERSION_BY_NAME = 12
 """The last one that names topics: asked with while a topic has no id, as those of an upgraded cluster may have none."""
 ADDED_AT_ONCE_MAX = 500
 """Partitions that one request may add to the session. Each costs some 30 µs here and at the leader, in one piece."""
+KNOWN_AT_ONCE_MAX = 1000
+"""Partitions of the session that are looked at for one request, and that it may name."""
 LOOK_AT_ALL_MS = 30_000
 """Time after which all partitions are looked at: the start of our own log may move without a fetch."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
@@ -156,7 +158,7 @@ class FetcherCore:
     def request(self, now_ms: float) -> FetchRequest | None:
         """Return the next Fetch, or None when no partition can be asked for at present.
 
-        One that cannot name all that are new is answered at once, so that the next one names more.
+        One for which not all were looked at is answered at once, so that the next one names more.
         """
         self._hold_back(now_ms)
         self._choose_version()
@@ -167,15 +169,15 @@ class FetcherCore:
             self._look_at_all_ms = now_ms + LOOK_AT_ALL_MS
         wanted: dict[PartitionKey, Asked | None] = {}
         waiting: dict[PartitionKey, None] = {}
-        added, complete = 0, True
+        added, old, complete = 0, 0, True
         for key in self._to_look_at:
             state = states.get(key)
             if state is None or not state.may_be_asked_for(now_ms):
                 wanted[key] = None
                 if state is not None:
                     waiting[key] = None
-            elif key in known or added < ADDED_AT_ONCE_MAX:
-                added += key not in known
+            elif (old < KNOWN_AT_ONCE_MAX) if key in known else (added < ADDED_AT_ONCE_MAX):
+                old, added = (old + 1, added) if key in known else (old, added + 1)
                 wanted[key] = self._asked(state.partition)
             else:
                 waiting[key] = None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.controller import channel_manager, controller_store, partition_machine, replica_machine
+from odradek.controller import channel_manager, controller_store, notifications, partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.channel_manager import RequestBatch
 from odradek.controller.cluster_state import (
@@ -20,9 +20,15 @@ from odradek.controller.cluster_state import (
     Replica,
     ReplicaPhase,
 )
+from odradek.controller.events import LeaderAndIsrAnswered
 from odradek.controller.partition_machine import Strategy
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
-from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.protocol.shared_array import SharedArray
@@ -223,6 +229,31 @@ def test_others_have_their_turn_between_two_partitions(play: Play, monkeypatch: 
     rules = ["NewPartition"] * 3 + ["AlterPartition"] * 3 + ["OfflineReplica 2"] * 3 + ["OfflinePartition"] * 3
     assert [rule for _, rule in changes] == rules
     assert len({turn for turn, _ in changes}) == len(changes)
+
+
+def test_others_have_their_turn_while_answers_about_thousands_of_partitions_are_read(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers of all brokers, of a thousand partitions each, were taken in one after the other without a pause."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        await cluster.create_topic("t", *[[1, 0]] * 3)
+        active, turns = cluster.active._active, 0
+
+        async def counted(turn: TimeSlice) -> bool:
+            nonlocal turns
+            turns += 1
+            return False
+
+        monkeypatch.setattr(TimeSlice, "pause_if_over", counted)
+        errors = [LeaderAndIsrPartitionError(partition_index=index) for index in range(3)]
+        topic = LeaderAndIsrTopicError(topic_id=active.state.topic_ids["t"], partition_errors=errors)
+        answered = LeaderAndIsrAnswered(1, LeaderAndIsrResponse(topics=[topic]))
+        await notifications.leader_and_isr_answered(active, answered)
+        assert turns == 3
+
+    play(scenario)
 
 
 def test_loops_of_a_controller_share_a_slice_of_time(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,22 @@ def test_thousands_of_new_ones_are_named_a_few_at_a_time(monkeypatch: pytest.Mon
     assert last is not None and named(last) == [4] and last.max_wait_ms == SETTINGS.replica_fetch_wait_max_ms
 
 
+def test_thousands_that_changed_are_looked_at_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower looked at all of 10,000 partitions in one piece, and named all that had another leader epoch."""
+    monkeypatch.setattr(fetcher, "KNOWN_AT_ONCE_MAX", 2)
+    core, partitions = following(5)
+    for partition in partitions:
+        partition.follow(PartitionView(0, 1, (0, 1), 1, (0, 1)))
+        core.follow(partition)
+    waits = []
+    for now_ms, indexes in enumerate(([0, 1], [2, 3], [4], [])):
+        request = core.request(float(now_ms))
+        assert request is not None and named(request) == indexes
+        waits.append(request.max_wait_ms)
+        answer(core)
+    assert waits == [0, 0, SETTINGS.replica_fetch_wait_max_ms, SETTINGS.replica_fetch_wait_max_ms]
+
+
 def test_a_log_start_that_moved_by_itself_is_told_within_a_second() -> None:
     core, partitions = following(3)
     answer(core, records(partitions[2], 0))
