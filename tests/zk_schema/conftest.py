@@ -23,13 +23,15 @@ from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import Store, StoreEvent
 
-START_MS = 10_000
+START_MS = PATIENCE_SECONDS * 1000
 
 
 class World(Protocol):
     """Clients of one server."""
 
-    async def connect(self) -> Store: ...
+    async def connect(self, *, to_expire: bool = False) -> Store:
+        """`to_expire`: with a short session, which the test will wait for the end of."""
+
     def cut(self, store: Store) -> None: ...
     def mend(self, store: Store) -> None: ...
     async def expire(self, store: Store) -> None: ...
@@ -43,7 +45,7 @@ class MemoryWorld:
         self._server = MemoryZooKeeper(clock, session_timeout_ms=100)
         self._stores: list[MemoryStore] = []
 
-    async def connect(self) -> Store:
+    async def connect(self, *, to_expire: bool = False) -> Store:
         store = self._server.connect()
         self._stores.append(store)
         await store.start(START_MS)
@@ -74,17 +76,19 @@ class MemoryWorld:
 class RealWorld:
     """Each test has a chroot of its own on one server."""
 
-    SESSION_TIMEOUT_MS = 2000
+    SESSION_TIMEOUT_MS, SHORT_SESSION_TIMEOUT_MS = 10_000, 4_000
+    """The longest that it grants, which no busy machine uses up; and one that can be waited for."""
 
     def __init__(self, server: EmbeddedZooKeeper, chroot: str) -> None:
         self._server = server
         self._chroot = chroot
         self._stores: list[KazooStore] = []
 
-    async def connect(self) -> Store:
+    async def connect(self, *, to_expire: bool = False) -> Store:
         clock = LoopClock(asyncio.get_running_loop())
         connect = self._server.connect + self._chroot
-        store = KazooStore(connect, clock, session_timeout_ms=self.SESSION_TIMEOUT_MS)
+        timeout_ms = self.SHORT_SESSION_TIMEOUT_MS if to_expire else self.SESSION_TIMEOUT_MS
+        store = KazooStore(connect, clock, session_timeout_ms=timeout_ms)
         self._stores.append(store)
         await store.start(START_MS)
         return store

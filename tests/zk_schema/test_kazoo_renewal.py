@@ -39,7 +39,7 @@ def test_a_session_is_renewed_though_the_first_attempt_fails() -> None:
         started = asyncio.Event()
         client = store._client = StuckClient(started)
         store._renew()
-        await asyncio.wait_for(started.wait(), 20)
+        await asyncio.wait_for(started.wait(), PATIENCE_SECONDS)
         assert client.stops == 2
         await store.close()
 

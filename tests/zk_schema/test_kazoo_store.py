@@ -18,8 +18,10 @@ from odradek.zk_schema.store import Connected, ConnectionLost, NoNode, Suspended
 
 pytestmark = pytest.mark.zookeeper
 
+START_MS = PATIENCE_SECONDS * 1000
 
-def store_at(connect: str, *, session_timeout_ms: int = 3000, make_chroot: bool = True) -> KazooStore:
+
+def store_at(connect: str, *, session_timeout_ms: int = 10_000, make_chroot: bool = True) -> KazooStore:
     clock = LoopClock(asyncio.get_running_loop())
     return KazooStore(connect, clock, session_timeout_ms=session_timeout_ms, make_chroot=make_chroot)
 
@@ -38,7 +40,7 @@ def test_nobody_there() -> None:
 def test_no_more_requests_at_once_than_allowed(zookeeper: EmbeddedZooKeeper) -> None:
     async def scenario() -> None:
         store = KazooStore(zookeeper.connect, LoopClock(asyncio.get_running_loop()), requests_at_once=3)
-        await store.start(5000)
+        await store.start(START_MS)
         under_way = most = 0
         answered = KazooStore._answered
 
@@ -71,8 +73,8 @@ def test_a_chroot_is_made_and_does_not_show(zookeeper: EmbeddedZooKeeper) -> Non
         plain, inside = store_at(zookeeper.connect), store_at(f"{zookeeper.connect}/deep/down")
         events: list[object] = []
         inside.subscribe(events.append)
-        await plain.start(5000)
-        await inside.start(5000)
+        await plain.start(START_MS)
+        await inside.start(START_MS)
         assert await inside.children("/") == []
         assert await inside.create("/a/n-", sequential=True, parents=True) == "/a/n-0000000000"
         assert await plain.children("/deep/down/a") == ["n-0000000000"]
@@ -100,7 +102,7 @@ def test_a_znode_without_content_has_null_as_kafkas_have(zookeeper: EmbeddedZooK
 
     async def scenario() -> None:
         store = store_at(zookeeper.connect)
-        await store.start(5000)
+        await store.start(START_MS)
         await store.create("/without-content")
         await store.create("/under/without-content", parents=True)
         assert (await store.get("/without-content"))[0] == b""
@@ -117,7 +119,7 @@ def test_a_znode_without_content_has_null_as_kafkas_have(zookeeper: EmbeddedZooK
 def test_a_chroot_that_is_not_to_be_made(zookeeper: EmbeddedZooKeeper) -> None:
     async def scenario() -> None:
         store = store_at(f"{zookeeper.connect}/never", make_chroot=False)
-        await store.start(5000)
+        await store.start(START_MS)
         with pytest.raises(NoNode):
             await store.children("/")
         await store.close()
@@ -129,7 +131,7 @@ def test_the_timeout_is_the_one_that_zookeeper_grants(zookeeper: EmbeddedZooKeep
     async def scenario() -> None:
         store = store_at(zookeeper.connect, session_timeout_ms=60_000)
         assert store.session_timeout_ms == 60_000
-        await store.start(5000)
+        await store.start(START_MS)
         assert store.session_timeout_ms == 10_000
         await store.close()
 
@@ -139,7 +141,7 @@ def test_the_timeout_is_the_one_that_zookeeper_grants(zookeeper: EmbeddedZooKeep
 def test_zookeeper_away_is_said_once(zookeeper: EmbeddedZooKeeper, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         store = store_at(zookeeper.connect)
-        await store.start(5000)
+        await store.start(START_MS)
         back = asyncio.Event()
         store.subscribe(lambda event: back.set() if isinstance(event, Connected) else None)
         store._client._connection._socket.shutdown(2)
@@ -158,7 +160,7 @@ def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_se
 
     async def scenario() -> None:
         store = store_at(zookeeper.connect)
-        await store.start(5000)
+        await store.start(START_MS)
         session_id, back = store.session_id, asyncio.Event()
         events: list[object] = []
         store.subscribe(events.append)

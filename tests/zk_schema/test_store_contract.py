@@ -347,7 +347,7 @@ def test_an_expired_session_is_replaced(run: Run, record: Any) -> None:
 
 def test_away_for_the_whole_session_is_expired(run: Run, record: Any) -> None:
     async def scenario(world: Any) -> None:
-        store, other = await world.connect(), await world.connect()
+        store, other = await world.connect(to_expire=True), await world.connect()
         seen, seen_by_other = record(store), record(other)
         old = store.session_id
         await store.create("/e", ephemeral=True)
@@ -366,7 +366,7 @@ def test_away_for_the_whole_session_is_expired(run: Run, record: Any) -> None:
 
 def test_after_expired_the_old_session_is_gone_even_if_zookeeper_kept_it(run: Run, record: Any) -> None:
     async def scenario(world: Any) -> None:
-        store = await world.connect()
+        store = await world.connect(to_expire=True)
         seen = record(store)
         old = store.session_id
         await store.create("/e", ephemeral=True)

@@ -36,7 +36,7 @@ from odradek.zk_schema.store import (
     Suspended,
 )
 
-START_MS = 20_000
+START_MS = PATIENCE_SECONDS * 1000
 LOGIN = 'org.apache.zookeeper.server.auth.DigestLoginModule required username="broker" password="secret";'
 
 
