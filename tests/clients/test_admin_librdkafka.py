@@ -54,7 +54,7 @@ def test_topics_and_partitions(admin: AdminClient) -> None:
     admin.create_partitions([NewPartitions(name, 5)])[name].result(LONG)
     fewer = NewPartitions(name, 4)
     assert _refusal(lambda: admin.create_partitions([fewer])[name].result(LONG)) == "INVALID_PARTITIONS"
-    wait_until(lambda: len(admin.list_topics(name, 10).topics[name].partitions) == 5, "five partitions")
+    wait_until(lambda: len(admin.list_topics(name, LONG).topics[name].partitions) == 5, "five partitions")
 
     def described() -> bool:
         """By whichever broker is asked."""
@@ -110,7 +110,7 @@ def test_topic_settings(admin: AdminClient, new_topic: Callable[..., str]) -> No
 
 def test_a_live_setting_holds_at_once(admin: AdminClient, cluster: Cluster, new_topic: Callable[..., str]) -> None:
     name = new_topic(max_message_bytes="1000")
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "message.timeout.ms": 20_000})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
     outcomes: list[Any] = []
     producer.produce(name, b"x" * 2000, on_delivery=lambda error, _: outcomes.append(error and error.name()))
     producer.produce(name, b"x" * 100, partition=0)

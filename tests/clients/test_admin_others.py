@@ -8,24 +8,13 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError
 
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing import Cluster
 from odradek.testing.foreign.driver import DriverClient
 from odradek.testing.foreign.interface import Client
-from odradek.testing.foreign.raw import RawConnection
-from odradek.testing.patience import wait_until
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
+from tests.clients.known_topics import known_everywhere
 
 pytestmark = pytest.mark.cluster
-
-
-def known_everywhere(bootstrap: str, topic: str, partitions: int) -> None:
-    """The brokers learn of a topic one after another; a client asks any of them. No partitions: it is gone."""
-    for address in bootstrap.split(","):
-        told = -1
-        while told != partitions:
-            with RawConnection(address) as connection:
-                asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-                told = len(connection.ask(asked, 4).topics[0].partitions)
 
 
 async def _aiokafka(bootstrap: str) -> None:
@@ -52,7 +41,7 @@ async def _aiokafka(bootstrap: str) -> None:
 
 
 def test_aiokafka(cluster: Cluster) -> None:
-    asyncio.run(asyncio.wait_for(_aiokafka(cluster.bootstrap), 60))
+    asyncio.run(asyncio.wait_for(_aiokafka(cluster.bootstrap), PATIENCE_SECONDS))
 
 
 async def _aiokafka_groups(bootstrap: str, group: str) -> None:
@@ -72,7 +61,7 @@ def test_aiokafka_groups(
     topic = new_topic()
     member = get_client("aiokafka").join(f"{topic}-group", topic)
     wait_until(lambda: member.assignment() == {0}, "a member")
-    asyncio.run(asyncio.wait_for(_aiokafka_groups(cluster.bootstrap, f"{topic}-group"), 60))
+    asyncio.run(asyncio.wait_for(_aiokafka_groups(cluster.bootstrap, f"{topic}-group"), PATIENCE_SECONDS))
     member.close()
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from odradek.testing import Cluster
 from odradek.testing.foreign.interface import Client, Record
 from odradek.testing.patience import wait_until
+from tests.clients.known_topics import known_everywhere
 
 pytestmark = pytest.mark.cluster
 
@@ -20,13 +22,14 @@ VERSIONS = "kafka.admin.BrokerApiVersionsCommand"
 Tool = Callable[..., str]
 
 
-def test_topics(tool: Tool) -> None:
+def test_topics(tool: Tool, cluster: Cluster) -> None:
     name = "java-tools-topics"
     settings = ("--config", "retention.ms=3600000")
     assert f"Created topic {name}" in tool(
         TOPICS, "--create", "--topic", name, "--partitions", "2", "--replication-factor", "3", *settings
     )
-    wait_until(lambda: name in tool(TOPICS, "--list").split(), "the topic in the list")
+    known_everywhere(cluster.bootstrap, name, 2)
+    assert name in tool(TOPICS, "--list").split()
     said = tool(TOPICS, "--describe", "--topic", name)
     assert "PartitionCount: 2" in said and "ReplicationFactor: 3" in said and "retention.ms=3600000" in said
     assert len(re.findall(r"Leader: [012]\b", said)) == 2 and re.search(r"TopicId: [\w-]{22}", said), said

@@ -13,7 +13,8 @@ import pytest
 
 from odradek.testing import Cluster
 from odradek.testing.foreign.interface import Client, Record
-from odradek.testing.patience import wait_until
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
+from tests.clients.known_topics import known_everywhere
 
 pytestmark = pytest.mark.cluster
 
@@ -29,6 +30,8 @@ TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 PRODUCER = "kafka.tools.ConsoleProducer"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
+WEEK_MS = 7 * 24 * 3_600_000
+LONG_MS = str(int(PATIENCE_SECONDS * 1000))
 Tool = Callable[..., str]
 Toolbox = Callable[..., tuple[int, str]]
 
@@ -115,7 +118,9 @@ def test_what_is_refused_is_said_as_kafka_says_it(toolbox: Toolbox, main: str, o
     assert code == 1 and said in found, found
 
 
-def test_topics_are_counted_again_and_told_apart(tool: Tool, toolbox: Toolbox, new_topic: Callable[..., str]) -> None:
+def test_topics_are_counted_again_and_told_apart(
+    tool: Tool, toolbox: Toolbox, cluster: Cluster, new_topic: Callable[..., str]
+) -> None:
     topic = new_topic(partitions=2, min_insync_replicas="3")
     alter = (TOPICS, "--alter", "--topic", topic, "--partitions")
     assert "Topic already has 2 partitions." in toolbox(*alter, "2")[1]
@@ -123,7 +128,8 @@ def test_topics_are_counted_again_and_told_apart(tool: Tool, toolbox: Toolbox, n
     assert "assignment: 7." in toolbox(*alter, "3", "--replica-assignment", "0:1:2,0:1:2,0:1:7")[1]
     tool(*alter, "3", "--replica-assignment", "0:1:2,0:1:2,2:1:0")
     described = (TOPICS, "--describe", "--topic", topic)
-    wait_until(lambda: "Partition: 2\tLeader: 2\tReplicas: 2,1,0\tIsr: 2,1,0" in tool(*described), "a third partition")
+    known_everywhere(cluster.bootstrap, topic, 3)
+    assert "Partition: 2\tLeader: 2\tReplicas: 2,1,0\tIsr: 2,1,0" in tool(*described)
     assert tool(*described, "--at-min-isr-partitions").count("Partition: ") == 3
     for filtered in ("--under-min-isr-partitions", "--under-replicated-partitions", "--unavailable-partitions"):
         assert tool(*described, filtered).strip() == ""
@@ -139,18 +145,23 @@ def test_settings_of_brokers(tool: Tool) -> None:
     def shown(*entry: str) -> Callable[[], bool]:
         return lambda: all(line in tool(*broker, "--describe") for line in entry)
 
-    tool(*default, "--alter", "--add-config", "log.retention.ms=7000")
-    tool(*broker, "--alter", "--add-config", "log.retention.ms=8000,listener.name.plaintext.max.connections=500")
-    sources = "DYNAMIC_BROKER_CONFIG:log.retention.ms=8000, DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=7000"
+    # What is told of the default is what the broker knows that happens to be asked.
+    every = [(*broker[:-1], str(number), "--describe", "--all") for number in range(3)]
+    kept = f"DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms={WEEK_MS}"
+    tool(*default, "--alter", "--add-config", f"log.retention.ms={WEEK_MS}")
+    wait_until(lambda: all(kept in tool(*one) for one in every), "the default at every broker")
+    tool(*broker, "--alter", "--add-config", "log.retention.ms=8640000,listener.name.plaintext.max.connections=500")
+    sources = f"DYNAMIC_BROKER_CONFIG:log.retention.ms=8640000, {kept}"
     listeners = "listener.name.plaintext.max.connections=500 sensitive=false"
     wait_until(shown(f"{{{sources}, DEFAULT_CONFIG:log.retention.hours=168}}", listeners), "both")
-    assert "log.retention.ms=7000" in tool(*default, "--describe")
+    assert f"log.retention.ms={WEEK_MS}" in tool(*default, "--describe")
     tool(*broker, "--alter", "--delete-config", "log.retention.ms,listener.name.plaintext.max.connections")
     tool(*default, "--alter", "--delete-config", "log.retention.ms")
     tool(*broker, "--alter", "--add-config", "my.own=5")
     wait_until(shown("my.own=null sensitive=true synonyms={DYNAMIC_BROKER_CONFIG:my.own=null}"), "what nobody knows")
     tool(*broker, "--alter", "--delete-config", "my.own")
     wait_until(lambda: "=" not in tool(*broker, "--describe"), "nothing is left")
+    wait_until(lambda: all("DYNAMIC_" not in tool(*one) for one in every), "nothing is left at any broker")
 
 
 def test_offsets_are_reset_in_all_ways(
@@ -263,7 +274,7 @@ def test_records_written_counted_and_deleted(
     lines = "".join(f"h:{number}\tk{number}:v{number}\n" for number in range(5))
     tool(PRODUCER, "--topic", topic, "--compression-codec", "zstd", *keyed, input=lines)
     show = [part for name in ("key", "headers", "offset") for part in ("--property", f"print.{name}=true")]
-    said = tool(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "5", "--timeout-ms", "20000", *show)
+    said = tool(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "5", "--timeout-ms", LONG_MS, *show)
     assert "Offset:4\th:4\tk4\tv4" in said and "Processed a total of 5 messages" in said
     until = [{"topic": name, "partition": 0, "offset": 2} for name in (topic, "__consumer_offsets")]
     said = tool(DELETE_RECORDS, "--offset-json-file", write_json({"version": 1, "partitions": until}))
@@ -284,7 +295,9 @@ def test_the_tools_of_kafkas_own_system_tests(tool: Tool, cluster: Cluster, new_
     load = ("--num-records", "100", "--record-size", "50", "--throughput", "-1", "--producer-props", server)
     said = tool("org.apache.kafka.tools.ProducerPerformance", "--topic", topic, *load, named=False)
     assert "100 records sent" in said
-    said = tool("org.apache.kafka.tools.ConsumerPerformance", "--topic", topic, "--messages", "103")
+    said = tool(
+        "org.apache.kafka.tools.ConsumerPerformance", "--topic", topic, "--messages", "103", "--timeout", LONG_MS
+    )
     assert "data.consumed.in.nMsg" in said and ", 103, " in said
     latency = (cluster.bootstrap, topic, "5", "all", "20")
     assert "Avg latency" in tool("org.apache.kafka.tools.EndToEndLatency", *latency, named=False)

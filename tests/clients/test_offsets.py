@@ -99,18 +99,33 @@ def test_offset_for_leader_epoch(version: int, written: tuple[str, list[Record]]
 
 
 def _coordinator(cluster: Cluster, group: str) -> str:
-    """Its address, from version 0; the first question of all makes the topic that keeps the offsets."""
-    found: list[Any] = []
+    """Its address, from version 0; the first question of all makes the topic that keeps the offsets.
+
+    Others may know of a coordinator before it does itself, and before all others do.
+    """
+    places: set[str] = set()
 
     def ask() -> bool:
-        with RawConnection(cluster.bootstrap.split(",")[0]) as connection:
-            answer = connection.ask(FindCoordinatorRequest(key=group), 0)
-        assert answer.error_code in (0, ErrorCode.COORDINATOR_NOT_AVAILABLE), answer
-        found.append(answer)
-        return bool(answer.error_code == 0)
+        places.clear()
+        for address in cluster.bootstrap.split(","):
+            with RawConnection(address) as connection:
+                answer = connection.ask(FindCoordinatorRequest(key=group), 0)
+            assert answer.error_code in (0, ErrorCode.COORDINATOR_NOT_AVAILABLE), answer
+            if answer.error_code:
+                return False
+            places.add(f"{answer.host}:{answer.port}")
+        return len(places) == 1
 
-    wait_until(ask, "a coordinator")
-    return f"{found[-1].host}:{found[-1].port}"
+    def serves() -> bool:
+        with RawConnection(place) as connection:
+            error = connection.ask(OffsetFetchRequest(group_id=group, topics=None), 2).error_code
+        assert error in (0, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), error
+        return bool(error == 0)
+
+    wait_until(ask, "a coordinator that all brokers know")
+    [place] = places
+    wait_until(serves, "a coordinator that serves")
+    return place
 
 
 @pytest.mark.parametrize("version", range(10))

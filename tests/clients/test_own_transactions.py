@@ -156,6 +156,7 @@ def test_offsets_of_a_generation_that_is_over_are_refused_and_the_producer_goes_
         write(producer, topic, ["kept"])
         producer.send_offsets_to_transaction({place: 1}, ConsumerGroupMetadata(group), PATIENCE_SECONDS)
         producer.commit_transaction(PATIENCE_SECONDS)
+    settle(cluster, topic)
     assert read(cluster, topic) == ["kept"]
     with KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id=group) as consumer:
         assert consumer.committed(place) == 1

@@ -33,7 +33,7 @@ class At:
     def produce(self, records: Any, version: int = 9, acks: int = -1, topic: str = "", at: Any = None) -> Any:
         """The one partition's answer."""
         data = TopicProduceData(name=topic or self.topic, partition_data=[PartitionProduceData(records=records)])
-        request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data])
+        request = ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=[data])
         return (at or self.leader).ask(request, version).responses[0].partition_responses[0]
 
     def fetch(self, version: int, offset: int = 0, at: Any = None, *, wait_ms: int = 0, **more: Any) -> Any:
