@@ -20,6 +20,7 @@ def main() -> None:
         auto_offset_reset="smallest",
         zookeeper_session_timeout_ms=6_000,
         rebalance_backoff_ms=500,
+        rebalance_max_retries=100,  # on a busy machine others are slow to give up what they own
         auto_commit_interval_ms=100,
     )
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=connector.shutdown).start())

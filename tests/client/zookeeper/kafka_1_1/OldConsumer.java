@@ -17,6 +17,7 @@ public class OldConsumer {
         settings.put("auto.offset.reset", "smallest");
         settings.put("zookeeper.session.timeout.ms", "6000");
         settings.put("rebalance.backoff.ms", "500");
+        settings.put("rebalance.max.retries", "100"); // on a busy machine others are slow to give up what they own
         settings.put("auto.commit.interval.ms", "100");
         ConsumerConnector connector = Consumer.createJavaConsumerConnector(new ConsumerConfig(settings));
         Runtime.getRuntime().addShutdownHook(new Thread(connector::shutdown));
