@@ -20,7 +20,7 @@ from odradek.local.ports import check_port_free
 from odradek.local.processes import Child, read_pid
 from odradek.local.relay import Relay
 from odradek.local.view import NO_CONTROLLER, ClusterView, Watcher, look
-from odradek.local.zookeeper import NAME, EmbeddedZooKeeper
+from odradek.local.zookeeper import NAME, SESSION_TIMEOUT_MAX_MS, EmbeddedZooKeeper
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.world.clock import Clock, LoopClock
@@ -81,6 +81,12 @@ class ClusterPlan:
     @property
     def bootstrap(self) -> str:
         return ",".join(broker.address for broker in self.broker_files())
+
+    def zookeeper_settings(self) -> dict[str, str]:
+        """Settings of the embedded ZooKeeper: it grants brokers sessions as long as they are told to ask for."""
+        asked = self.overrides.get("zookeeper.session.timeout.ms", "")
+        longer = asked.isdecimal() and int(asked) > SESSION_TIMEOUT_MAX_MS
+        return {"maxSessionTimeout": asked} if longer else {}
 
     def remarks(self) -> list[str]:
         """Lines for people about settings that are unknown or have no effect.
@@ -171,7 +177,9 @@ class LocalCluster:
 
     async def _start_with_embedded(self) -> None:
         """Brokers wait for ZooKeeper by themselves, so all are started at once."""
-        self.zookeeper = EmbeddedZooKeeper(self.directory, self.plan.zookeeper_port, HOST)
+        self.zookeeper = EmbeddedZooKeeper(
+            self.directory, self.plan.zookeeper_port, HOST, settings=self.plan.zookeeper_settings()
+        )
         await self.zookeeper.launch()
         if self.plan.secure is None:
             await self._launch_brokers()

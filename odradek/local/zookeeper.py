@@ -12,7 +12,8 @@ from odradek.local.zookeeper_probe import Readiness, ask_for_session
 NAME = "zookeeper"
 HEAP_MB = 96
 TICK_TIME_MS = 500
-"""Sessions may last 2 to 20 ticks: 1 to 10 seconds."""
+"""Sessions may last 2 to 20 ticks, unless its settings say otherwise: 1 to 10 seconds."""
+SESSION_TIMEOUT_MAX_MS = 20 * TICK_TIME_MS
 READY_TIMEOUT_SECONDS = 150.0
 SILENCE_SECONDS = 20.0
 """A ZooKeeper that accepts connections for so long without a word is started again: 3.9 can stumble over a client that

@@ -74,6 +74,18 @@ def test_a_plan(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "settings"),
+    [("10001", {"maxSessionTimeout": "10001"}), ("10000", {}), ("no number", {}), (None, {})],
+)
+def test_its_zookeeper_grants_sessions_as_long_as_brokers_ask_for(
+    asked: str | None, settings: dict[str, str], tmp_path: Path
+) -> None:
+    """It granted ten seconds at most, and nobody said so."""
+    overrides = {"zookeeper.session.timeout.ms": asked} if asked else {}
+    assert ClusterPlan(tmp_path, overrides=overrides).zookeeper_settings() == settings
+
+
+@pytest.mark.parametrize(
     ("state", "style"),
     [
         ("registered", "green"),
