@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -58,7 +59,8 @@ def _stop_together(pid_files: list[Path]) -> int:
 
     pids = {path: pid for path in pid_files if (pid := read_pid(path)) is not None}
     for pid in pids.values():
-        os.kill(pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it has ended just now
+            os.kill(pid, signal.SIGTERM)
     give_up_at = time.monotonic() + TIMEOUT_SECONDS
     while any(read_pid(path) == pid for path, pid in pids.items()):
         if time.monotonic() > give_up_at:

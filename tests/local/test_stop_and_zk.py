@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -48,7 +50,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     async def fill() -> None:
         await embedded.start()
         store = KazooStore(embedded.connect, LoopClock(asyncio.get_running_loop()))
-        await store.start(5000)
+        await store.start(PATIENCE_SECONDS * 1000)
         await store.create("/brokers/ids", parents=True)
         for number in (10, 2, 1):
             await store.create(f"/brokers/ids/{number}")
@@ -114,6 +116,20 @@ def test_stop_of_one_broker_leaves_the_others(tmp_path: Path) -> None:
         other.kill()
         reap([other])
         reaping.join()
+
+
+def test_what_ends_by_itself_before_it_is_told_has_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = sleeper(tmp_path, "broker-0")
+    kill = os.kill
+
+    def come_too_late(pid: int, number: int) -> None:
+        if number == signal.SIGTERM:
+            kill(pid, signal.SIGKILL)
+            reap([child])
+        kill(pid, number)
+
+    monkeypatch.setattr(os, "kill", come_too_late)
+    assert run(["stop", "--data", str(tmp_path)]) == 0
 
 
 @pytest.mark.cluster
