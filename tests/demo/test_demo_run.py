@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.testing.foreign.spark_home import SPARK_JVM_FLAGS
+from odradek.testing.foreign.spark_home import spark_environment
 
 RECORDS, RATE = 15_000, 5_000
 PATIENCE_SECONDS = 1_500
@@ -19,11 +19,12 @@ PATIENCE_SECONDS = 1_500
 def test_the_demo_runs_counts_and_leaves_nothing(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
+    (tmp_path / "spark").mkdir()
     command = [sys.executable, "-m", "odradek.demo", "--records", str(RECORDS), "--rate", str(RATE)]
     command += ["--chart", "chart.png"]
     done = subprocess.run(
         [*command, "--svg", str(tmp_path / "demo.svg")],
-        env=os.environ | SPARK_JVM_FLAGS | {"TMPDIR": str(scratch)},
+        env=os.environ | spark_environment(tmp_path / "spark") | {"TMPDIR": str(scratch)},
         cwd=tmp_path,
         capture_output=True,
         text=True,

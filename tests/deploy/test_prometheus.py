@@ -61,7 +61,8 @@ class Prometheus(NamedTuple):
 
     def ask(self, path: str, **parameters: str) -> Any:
         """Return the data of an answer of its API. Raises URLError while it does not answer."""
-        with urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}?{urlencode(parameters)}", timeout=30) as answer:
+        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urlencode(parameters)}"
+        with urlopen(url, timeout=PATIENCE_SECONDS) as answer:
             return json.load(answer)["data"]
 
     def has(self, query: str) -> bool:
@@ -71,7 +72,7 @@ class Prometheus(NamedTuple):
         """Return how many brokers it has scraped; 0 while it does not answer."""
         try:
             targets = self.ask("targets")["activeTargets"]
-        except URLError:
+        except (URLError, ConnectionError):
             return 0
         return sum(one["health"] == "up" for one in targets)
 
@@ -116,7 +117,8 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     need("prometheus")
     folder = tmp_path_factory.mktemp("scraped")
     with ExitStack() as stack:
-        cluster = stack.enter_context(UpCluster(folder / "cluster", metrics=True))
+        overrides = ["zookeeper.session.timeout.ms=10000"]  # one that expires on a busy machine is an alert
+        cluster = stack.enter_context(UpCluster(folder / "cluster", overrides=overrides, metrics=True))
         admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
         topic = NewTopic(TOPIC, PARTITIONS, 3)
         admin.create_topics([topic])[TOPIC].result(PATIENCE_SECONDS)

@@ -25,7 +25,7 @@ def test_a_broker_is_killed(cluster: ComposeCluster, observer: Observer, choose:
         wait_until(lambda: load.in_flight > 0, "requests in flight")
         cluster.kill(BROKERS[victim])
         wait_until(load.goes_on(), f"writes to every partition after broker {victim} was killed")
-        assert victim not in observer.leaders().values()
+        wait_until(lambda: victim not in observer.leaders().values(), "whoever is asked knows the new leaders")
         assert cluster.container(BROKERS[victim]).status == "exited", "a killed broker stays dead"
         cluster.start(BROKERS[victim])
         wait_until(observer.in_sync, "all replicas in sync")
@@ -61,7 +61,7 @@ def test_a_leader_is_cut_off_and_returns(cluster: ComposeCluster, observer: Obse
         wait_until(lambda: load.in_flight > 0, "requests in flight")
         cluster.disconnect(BROKERS[victim])
         wait_until(load.goes_on(), f"writes to every partition after broker {victim} was cut off")
-        assert victim not in observer.leaders().values()
+        wait_until(lambda: victim not in observer.leaders().values(), "whoever is asked knows the new leaders")
         cluster.connect(BROKERS[victim])
         wait_until(observer.in_sync, "all replicas in sync")
     check_nothing_lost(load, cluster.bootstrap)

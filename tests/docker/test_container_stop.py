@@ -7,11 +7,11 @@ import pytest
 from docker.models.containers import Container
 
 from odradek.testing.container import NOT_OF_COMPOSE
-from odradek.testing.patience import wait_until
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("image")]
 
-NEVER_MS, STOP_SECONDS = 600_000, 30
+NEVER_MS, STOP_SECONDS = 600_000, int(PATIENCE_SECONDS)
 
 
 @pytest.fixture

@@ -19,7 +19,9 @@ SIGNS_OF_A_BUG = ("Traceback (most recent call last)", "after an error of ours",
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
     """A cluster of one, with topics for the good client and for the bad ones. It may not write of a bug of ours."""
-    with UpCluster(tmp_path_factory.mktemp("robustness") / "cluster", brokers=1) as up:
+    # Its session outlasts what a busy machine keeps it waiting: it is not to lose its id to a test's broker.
+    overrides = ["zookeeper.session.timeout.ms=10000"]
+    with UpCluster(tmp_path_factory.mktemp("robustness") / "cluster", brokers=1, overrides=overrides) as up:
         admin = AdminClient({"bootstrap.servers": up.bootstrap})
         topics = [NewTopic(TOPIC, PARTITIONS, 1)]
         topics += [NewTopic(name, 3, 1, config=config) for name, config in BAD_TOPICS.items()]
