@@ -49,7 +49,13 @@ async def within(
     timeout_ms: float | None,
     too_late: Callable[[], ClientTimeout],
 ) -> Result:
-    """Wait for `work` as long as a method has (None: however long) by the client's clock; then raise `too_late()`."""
+    """Wait for `work` as long as a method has (None: however long) by the client's clock; then raise `too_late()`.
+
+    Whoever stops waiting ends `work`; who is cancelled while the time runs out is cancelled nevertheless.
+    """
+    caller = asyncio.current_task()
+    assert caller is not None
+    cancelled_before = caller.cancelling()
     task = cluster.tasks.result_of(name, lambda: work)
     expired = False
 
@@ -62,11 +68,11 @@ async def within(
     try:
         return await task
     except asyncio.CancelledError:
-        if not expired:
-            task.cancel()
+        if not expired or caller.cancelling() > cancelled_before:
             raise
         raise too_late() from None
     finally:
+        task.cancel()
         if timer is not None:
             timer.cancel()
 

@@ -105,12 +105,31 @@ class RecordTooLarge(ClientError):
     """A record is larger than max.request.size or buffer.memory."""
 
 
-class DeserializationError(ClientError):
-    """A deserializer failed; names topic, partition and offset. `seek` beyond it to go on."""
+class UnreadableRecords(ClientError):
+    """Records cannot be handed out; `topic`, `partition` and `offset` say which.
+
+    Each poll raises it again. To go on without them, `seek` to `next_offset`.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        topic_partition: TopicPartition | None = None,
+        offset: int | None = None,
+        next_offset: int | None = None,
+    ) -> None:
+        super().__init__(message, topic_partition=topic_partition, offset=offset)
+        self.next_offset = next_offset
+        """Offset behind them; None where it is not known."""
 
 
-class CorruptRecords(ClientError):
-    """A broker sent records that are damaged; names topic, partition and offset."""
+class DeserializationError(UnreadableRecords):
+    """A deserializer failed. The next poll asks it again: what it needs may be back by then."""
+
+
+class CorruptRecords(UnreadableRecords):
+    """A broker sent records that are damaged. Each poll raises it, as with Java's consumer, until the log is mended."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         ClientError,
         ClientTimeout,
         CommitFailed,
+        CorruptRecords,
+        DeserializationError,
         RebalanceInProgress,
     )
     from odradek.client.original.messages import FetchRequest, KeyedMessage
@@ -79,6 +81,8 @@ _HOMES = {
     "ConsumerGroupMetadata": "odradek.client.records",
     "ConsumerRecord": "odradek.client.records",
     "ConsumerTimeout": "odradek.client.zookeeper.streams",
+    "CorruptRecords": "odradek.client.errors",
+    "DeserializationError": "odradek.client.errors",
     "ErrorCode": "odradek.protocol.errors",
     "FetchRequest": "odradek.client.original.messages",
     "KafkaAdminClient": "odradek.client.admin.client",
@@ -130,6 +134,8 @@ __all__ = [
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "ConsumerTimeout",
+    "CorruptRecords",
+    "DeserializationError",
     "ErrorCode",
     "FetchRequest",
     "KafkaAdminClient",

@@ -139,6 +139,7 @@ class Consumer(ConsumerBase):
 
         Raises KafkaError for what went wrong meanwhile, and what callbacks raise.
         """
+        self._check_loop()
         if not self.reads:
             raise ConfigError("nothing to read: subscribe to topics or assign partitions first")
         end_ms = self._now_ms + timeout_ms

@@ -99,6 +99,7 @@ class ConsumerBase(AsyncClient):
         if self._engine is None:
             raise ClientError("the consumer is not started: use `async with`, or `await consumer.start()`")
         self._engine.shared.check_open()
+        self._check_loop()
         return self._engine
 
     async def __aexit__(
@@ -116,6 +117,7 @@ class ConsumerBase(AsyncClient):
         engine, timeout_ms = self._engine, arguments.duration(timeout_ms)
         if engine is None or self._closing:
             return
+        self._check_loop()
         self._closing = True
         clock = engine.cluster.clock
         end_ms = clock.monotonic_ms() + timeout_ms

@@ -20,6 +20,7 @@ class AsyncClient:
         """Take the world that it is for."""
         self._world = world
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._from_other_threads = False
         self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
 
     async def start(self) -> Self:
@@ -33,11 +34,23 @@ class AsyncClient:
             return
         self._loop = loop
         if from_other_threads:
+            self._from_other_threads = True
             self._call_on_loop = loop.call_soon_threadsafe
         self._begin(self._world.cluster(self.config))
 
     def _begin(self, cluster: Cluster) -> None:
         raise NotImplementedError
+
+    def _check_loop(self) -> None:
+        """Raise ClientError on another loop than its own, where a call would wait for ever."""
+        running = asyncio._get_running_loop()
+        if running is self._loop or running is None or self._loop is None or self._from_other_threads:
+            return
+        state = "is closed" if self._loop.is_closed() else "is another one"
+        raise ClientError(
+            f"{type(self).__name__} {self.config.client_id}: the event loop on which it was started {state}: "
+            "make, use and close a client on the same loop"
+        )
 
     async def close(self) -> None:
         """End. Harmless twice."""
@@ -81,6 +94,7 @@ class QuestionsClient(AsyncClient):
             raise ClientClosed(f"the {self._kind} is closed")
         if self._cluster is None:
             raise ClientError(f"the {self._kind} is not started: use `async with`, or `await start()`")
+        self._check_loop()
         return self._cluster
 
     async def close(self) -> None:

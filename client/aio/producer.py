@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from odradek.client.producer.interceptors import ProducerInterceptors, ProducerR
 from odradek.client.producer.partitioners import partitioner
 from odradek.client.producer.transaction_driver import TransactionDriver
 from odradek.client.records import ConsumerGroupMetadata
+from odradek.protocol.errors import KafkaError
 from odradek.world.clock import Clock
 from odradek.world.network import Network
 
@@ -78,6 +79,7 @@ class Producer(AsyncClient):
         """The machinery below. Raises ClientError before `start`."""
         if self._engine is None:
             raise ClientError(NOT_STARTED)
+        self._check_loop()
         return self._engine
 
     @property
@@ -96,6 +98,7 @@ class Producer(AsyncClient):
         engine, timeout = self._engine, None if timeout is None else arguments.duration(timeout)
         if engine is None or self._closing:
             return
+        self._check_loop()
         self._closing = True
         clock = engine.cluster.clock
         end_ms = None if timeout is None else clock.monotonic_ms() + timeout * 1000
@@ -130,7 +133,7 @@ class Producer(AsyncClient):
     @property
     def undelivered(self) -> int:
         """Records that were sent and are not acknowledged."""
-        return sum(len(batch) for batch in list(self.engine.accumulator.unfinished))
+        return 0 if self._engine is None else sum(len(batch) for batch in list(self._engine.accumulator.unfinished))
 
     async def _within(self, work: Any, timeout: float | None) -> None:
         """Wait for `work`. Raises ClientTimeout after `timeout` seconds of the client's clock."""
@@ -168,6 +171,7 @@ class Producer(AsyncClient):
         out of its range, TypeError for what is no bytes, text or number. With transactional.id also AbortRequired, and
         ClientError outside of a transaction.
         """
+        self._check_loop()
         if self.intercepts:
             topic, value, key, headers, partition, timestamp_ms, callback = self.interceptors.on_send(
                 ProducerRecord(topic, value, key, headers, partition, timestamp_ms), callback
@@ -279,8 +283,12 @@ class Producer(AsyncClient):
         await self.begin_block()
         try:
             yield self
-        except BaseException:
+        except Exception:
             await self.abort_transaction()
+            raise
+        except BaseException:  # of the task, not of the transaction: it stays what it is, whatever the abort brings
+            with suppress(KafkaError):
+                await self.abort_transaction()
             raise
         try:
             await self.commit_transaction()

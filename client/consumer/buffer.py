@@ -8,7 +8,7 @@ nobody else takes a chunk away, or moves a partition that has chunks.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from odradek.client.consumer.chunks import Chunk, Reader
 from odradek.client.consumer.config import ConsumerSettings, Deserializer
@@ -213,23 +213,37 @@ class RecordBuffer:
             waiting += [tp for tp in chunks if tp not in self._turn]
         self._turn = deque(waiting)
         taken: Records = {}
-        for topic_partition in waiting:
-            if limit <= 0 or len(taken) == most_partitions:
-                break
-            if self._shared.positions.partitions[topic_partition].paused:
-                continue
-            self._turn.remove(topic_partition)  # it goes last: paused ones keep their place
-            self._turn.append(topic_partition)
-            try:
-                records = self._take_from(topic_partition, limit)
-            except ClientError:
-                if taken:  # first what is good; the error is raised again by the next poll
+        before: dict[TopicPartition, tuple[PartitionPosition, int, int]] = {}
+        try:
+            for topic_partition in waiting:
+                state = self._shared.positions.partitions[topic_partition]
+                if limit <= 0 or len(taken) == most_partitions:
                     break
+                if state.paused:
+                    continue
+                before[topic_partition] = (state, state.position, state.leader_epoch)
+                self._turn.remove(topic_partition)  # it goes last: paused ones keep their place
+                self._turn.append(topic_partition)
+                records = self._take_from(topic_partition, limit)
+                if records:
+                    taken[topic_partition] = records
+                    limit -= len(records)
+        except ClientError:
+            if not taken:
                 raise
-            if records:
-                taken[topic_partition] = records
-                limit -= len(records)
+            # First what is good; the error is raised again by the next poll.
+        except BaseException:
+            self._undo(before)
+            raise
         return taken
+
+    def _undo(self, before: Mapping[TopicPartition, tuple[PartitionPosition, int, int]]) -> None:
+        """Go back to these positions: an interrupt has struck, and what was taken is handed out to nobody."""
+        with self._shared.lock:
+            for topic_partition, (state, position, leader_epoch) in before.items():
+                if self._shared.positions.partitions.get(topic_partition) is state:
+                    state.position, state.leader_epoch = position, leader_epoch
+                    self._shared.positions.go_back(topic_partition)
 
     def _drop_stale(self) -> None:
         """Forget what partitions that were given up, or have jumped, still have here."""

@@ -153,8 +153,14 @@ class Chunk:
 
     def damaged(self, header: BatchHeader, error: MalformedMessage) -> CorruptRecords:
         """Return what to raise for a batch that does not decode."""
-        where = f"{self.topic_partition} at offset {header.base_offset}"
-        said = CorruptRecords(f"{where}: damaged records: {error}; seek beyond it to go on (CORRUPT_MESSAGE)")
+        first, beyond = header.base_offset, header.base_offset + max(0, header.last_offset_delta) + 1
+        where = f"{self.topic_partition} at offset {first}"
+        said = CorruptRecords(
+            f"{where}: damaged records: {error}; seek to {beyond} to go on behind them (CORRUPT_MESSAGE)",
+            topic_partition=self.topic_partition,
+            offset=first,
+            next_offset=beyond,
+        )
         said.__cause__ = error  # mypyc passes over the `from` of a raise
         return said
 
@@ -188,24 +194,35 @@ class Reader:
         self.chunk = chunk
         self._key = key
         self._value = value
-        self._batches = chunk.batches(check_crcs)
+        self._check_crcs = check_crcs
+        self._error: CorruptRecords | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._batches = self.chunk.batches(self._check_crcs)
         self._header: BatchHeader | None = None
         self._columns: Columns | None = None
         self._index = 0
-        self._error: ClientError | None = None
         self.finished = False
 
     def take(self, position: int, limit: int) -> list[ConsumerRecord]:
         """Take at most `limit` records from offset `position` on; sets `finished` when there are no more.
 
-        An error is raised once the records before it are handed out, and again until the application seeks.
+        An error is raised once the records before it are handed out, and again until the application seeks; but a
+        deserializer that has failed is asked again each time, as by Java's consumer: what it needs may be back.
         """
         taken: list[ConsumerRecord] = []
         if self._error is None:
             try:
                 self._take(taken, position, limit)
-            except ClientError as error:
+            except DeserializationError:
+                if not taken:
+                    raise
+            except CorruptRecords as error:
                 self._error = error
+            except BaseException:  # an interrupt, or no memory: the next time it goes on where it is asked to
+                self._begin()
+                raise
         if self._error is not None and not taken:
             raise self._error
         return taken
@@ -268,9 +285,16 @@ class Reader:
             try:
                 key_made = key if key_of is None else key_of(topic, header, key)
                 value_made = value if value_of is None else value_of(topic, header, value)
+            except MemoryError:  # says nothing of the record
+                raise
             except Exception as error:  # noqa: BLE001 - raised when the records before it are handed out
-                where = f"{self.chunk.topic_partition} at offset {offset}"
-                failure = DeserializationError(f"{where}: cannot be deserialized: {error}; seek beyond it to go on")
+                partition = self.chunk.topic_partition
+                failure = DeserializationError(
+                    f"{partition} at offset {offset}: cannot be deserialized: {error}; seek to {offset + 1} to go on",
+                    topic_partition=partition,
+                    offset=offset,
+                    next_offset=offset + 1,
+                )
                 failure.__cause__ = error
                 return keys_made, values_made, failure
             keys_made.append(key_made)

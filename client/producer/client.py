@@ -1,7 +1,7 @@
 """KafkaProducer: the blocking form of the producer."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Self
 
 from odradek.client.aio.producer import Producer
@@ -14,6 +14,7 @@ from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.intake import Encoded
 from odradek.client.producer.interceptors import ProducerRecord
 from odradek.client.records import ConsumerGroupMetadata
+from odradek.protocol.errors import KafkaError
 
 __all__ = ["KafkaProducer", "ProducerRecord"]
 
@@ -146,8 +147,12 @@ class KafkaProducer(Blocking[Producer]):
         self._run(self._core.begin_block())
         try:
             yield self
-        except BaseException:
+        except Exception:
             self.abort_transaction()
+            raise
+        except BaseException:  # Ctrl-C, say: it stays what it is, whatever the abort brings
+            with suppress(KafkaError):
+                self.abort_transaction()
             raise
         try:
             self.commit_transaction()

@@ -41,7 +41,8 @@ class SendWaits:
     def __init__(self, engine: Engine) -> None:
         """Take the engine that they are for."""
         self._engine = engine
-        self._memory_waiters: list[asyncio.Future[None]] = []
+        self._memory_waiters: dict[asyncio.Future[None], None] = {}
+        """In the order in which they came."""
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
@@ -49,7 +50,6 @@ class SendWaits:
         """Let those who wait for memory try again."""
         for waiter in self._memory_waiters:
             _end(waiter)
-        self._memory_waiters.clear()
 
     async def until_queued(self, queue: Callable[[], Queued | None], place: TopicPartition, wait_ms: float) -> Queued:
         """Return what `queue` gives as soon as there is memory for it. Raises BufferExhausted, and what it raises."""
@@ -74,12 +74,13 @@ class SendWaits:
 
     async def _until_memory_is_freed(self, longest_ms: float) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._memory_waiters.append(waiter)
+        self._memory_waiters[waiter] = None
         timer = self._engine.cluster.clock.call_later(longest_ms, partial(_end, waiter))
         try:
             await waiter
         finally:
             timer.cancel()
+            del self._memory_waiters[waiter]
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from odradek.client.aio.admin import Admin
 from odradek.client.aio.consumer import Consumer
 from odradek.client.aio.producer import Producer
-from odradek.client.errors import ClientClosed, ClientTimeout, ConfigError
+from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.end_txn import EndTxnRequest
@@ -160,3 +161,66 @@ def test_a_new_block_waits_for_the_end_of_the_last_one(scripted_broker: Any, abo
 
     bench = transaction_bench.run(scripted_broker, work)
     assert bench.model.committed[0] == ([b"y"] if aborted else [b"x", b"y"])
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_call_on_another_loop_is_refused_in_one_line(closed: bool) -> None:
+    """A send was queued and never sent; the others raised RuntimeError, and broke the consumer."""
+    clients: list[Any] = []
+
+    async def begin() -> None:
+        settings = {"bootstrap_servers": "127.0.0.1:1"}
+        clients.extend([Producer(**settings), Consumer("t", **settings, group_id="g"), Admin(**settings)])
+        for client in clients:
+            await client.start()
+
+    async def use() -> None:
+        producer, consumer, admin = clients
+        calls = [
+            producer.send("t", b""), producer.flush(), producer.partitions_for("t"), producer.close(),
+            consumer.getmany(1_000), consumer.getone(), consumer.commit(), consumer.topics(), consumer.close(),
+            admin.list_topics(),
+        ]  # fmt: skip
+        for call in calls:
+            with pytest.raises(ClientError, match="the event loop on which it was started is"):
+                await call
+
+    async def end() -> None:
+        for client in clients:
+            await client.close()
+
+    if closed:
+        asyncio.run(begin())
+        asyncio.run(use())
+        for client in clients:
+            client._closing = client._closed = True  # else they would complain that nobody has closed them
+        return
+    with asyncio.Runner() as theirs:
+        theirs.run(begin())
+        asyncio.run(use())
+        theirs.run(end())
+
+
+def test_a_cancelled_block_is_cancelled_also_when_its_abort_is_not_answered(scripted_broker: Any) -> None:
+    """It was the ClientTimeout of the abort: the task that was to end went on."""
+
+    async def work(bench: transaction_bench.Bench) -> None:
+        network = bench.network.host("another client")
+        settings = {"transactional_id": "id", "max_block_ms": 2_000, "request_timeout_ms": 1_000}
+        async with Producer(settings, bootstrap_servers="broker:9092", network=network, clock=bench.clock) as producer:
+            await producer.init_transactions()
+            bench.silent.add(EndTxnRequest)
+
+            async def block() -> None:
+                async with producer.transaction():
+                    await (await producer.send("t", b"x", partition=0))
+                    await asyncio.sleep(3_600)
+
+            task = asyncio.ensure_future(block())
+            await asyncio.sleep(1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            bench.silent.clear()
+
+    transaction_bench.run(scripted_broker, work)

@@ -8,6 +8,7 @@ import pytest
 
 from odradek.client.aio.consumer import Consumer
 from odradek.client.aio.producer import Producer
+from odradek.client.calls import GRACE_MS
 from odradek.client.errors import ClientTimeout
 from odradek.client.records import TopicPartition
 from odradek.testing import run
@@ -103,5 +104,22 @@ def test_a_producer_waits_for_metadata_no_longer_than_max_block_ms() -> None:
         assert await _seconds(_too_late(producer.send("unheard-of", b""))) < SOON_S
         assert await _seconds(_too_late(producer.partitions_for("unheard-of"))) < SOON_S
         producer.stop()
+
+    run(main, brokers=1)
+
+
+def test_who_is_cancelled_just_when_the_time_is_over_is_cancelled() -> None:
+    """It was a ClientTimeout, and the task that was to end went on."""
+
+    async def main(cluster: Any) -> None:
+        await _with_a_record(cluster)
+        consumer = await _reader(cluster)
+        await cluster.suspend(0)
+        asking = asyncio.ensure_future(consumer.committed(PLACE, timeout_ms=500))
+        loop: Any = asyncio.get_running_loop()
+        loop.call_later((500 + GRACE_MS) / 1_000, lambda: loop.call_soon(asking.cancel))
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        consumer.stop()
 
     run(main, brokers=1)

@@ -1,10 +1,12 @@
 """From fetched bytes to records: chunks, positions, and what `poll` hands out."""
 
 from collections import deque
+from typing import Any
 
 import pytest
 
 from odradek.client.config import load
+from odradek.client.consumer import chunks
 from odradek.client.consumer.buffer import RecordBuffer, Shared
 from odradek.client.consumer.chunks import HEADERS_KEPT, Chunk
 from odradek.client.consumer.config import ConsumerSettings, Deserializer
@@ -213,6 +215,67 @@ def test_a_deserializer_that_fails_is_told_with_its_offset_and_loses_no_record()
     assert bench.values() == [b"C"]
 
 
+def test_a_deserializer_is_asked_again_for_what_it_needs_may_be_back() -> None:
+    """It was not: whose schema registry had been away for a moment had to seek to the record it was at."""
+    away = True
+
+    def registry(topic: str, headers: object, data: bytes | None) -> bytes | None:
+        if data == b"b" and away:
+            raise OSError("the registry is away")
+        return data
+
+    bench = Bench(registry)
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a", b"b", b"c"))
+    assert bench.values() == [b"a"]
+    for _ in range(2):
+        with pytest.raises(DeserializationError) as told:
+            bench.values()
+        assert (told.value.topic, told.value.partition, told.value.offset, told.value.next_offset) == ("t", 0, 1, 2)
+    away = False
+    assert bench.values() == [b"b", b"c"]
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, MemoryError])
+def test_what_was_being_read_when_an_interrupt_struck_is_read_again(interrupt: type[BaseException]) -> None:
+    """All that the answer still had was passed over in silence."""
+    struck = []
+
+    def strike_once(topic: str, headers: object, data: bytes | None) -> bytes | None:
+        if data == b"c" and not struck:
+            struck.append(data)
+            raise interrupt
+        return data
+
+    bench = Bench(strike_once)
+    bench.start(T0)
+    data = batch(0, b"a", b"b") + batch(2, b"c", b"d") + batch(4, b"e")
+    bench.arrive(T0, data)
+    with pytest.raises(interrupt):
+        bench.values()
+    bench.arrive(T0, data)
+    assert bench.values() == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_an_interrupt_between_two_batches_takes_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer seemed to be at its end, and the position went there."""
+    decode = chunks.decode_records
+
+    def interrupted(data: Any, at: int, **keywords: Any) -> Any:
+        if at:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+        return decode(data, at, **keywords)
+
+    chunk = Chunk(T0, memoryview(batch(0, b"a") + batch(1, b"b")), 0, 0, None)
+    reader = chunks.Reader(chunk, None, None, check_crcs=True)
+    monkeypatch.setattr(chunks, "decode_records", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reader.take(0, 10)
+    assert [record.value for record in reader.take(0, 1)] == [b"a"]
+    assert [record.value for record in reader.take(1, 10)] == [b"b"]
+
+
 def view(topic_id: bytes = bytes(16)) -> ClusterView:
     partitions = tuple(
         PartitionInfo("t", number, leader, 3, (leader,), (leader,), (), ErrorCode.NONE)
@@ -303,8 +366,11 @@ def test_batches_whose_offsets_rot_are_refused() -> None:
     lower[7] ^= 4
     bench.arrive(T0, batch(0, b"a", b"b") + lower)
     assert bench.values() == [b"a", b"b"]
-    with pytest.raises(CorruptRecords, match=r"t-0 at offset 1: damaged records: .*CORRUPT_MESSAGE"):
+    with pytest.raises(
+        CorruptRecords, match=r"t-0 at offset 1: damaged records: .*seek to 2 .*CORRUPT_MESSAGE"
+    ) as told:
         bench.values()
+    assert (told.value.topic, told.value.partition, told.value.offset, told.value.next_offset) == ("t", 0, 1, 2)
     assert bench.positions.partitions[T0].position == 2
     higher = bytearray(batch(0, b"a"))
     higher[3] ^= 1
