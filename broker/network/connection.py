@@ -13,45 +13,22 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
-from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, MEASURE_PAUSE_S, RequestWatch, Sampling, all_sent
+from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, MEASURE_PAUSE_S, RequestWatch, all_sent
 from odradek.broker.network.boundary import Boundary
 from odradek.broker.network.buffers import Output, ReceiveBuffer
 from odradek.broker.network.guarded import Forgettable, Guarded
+from odradek.broker.network.host import Host
 from odradek.broker.network.limits import LONG_WAIT_MS, READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX, UNSENT_BYTES_MAX
 from odradek.broker.network.outcomes import Client, Deferred, Dispatch, Reply, Settled, Wait
-from odradek.broker.purgatory.purgatory import Purgatory
-from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
+from odradek.broker.purgatory.timing_wheel import WheelTimer
 from odradek.protocol.fields import Message
 from odradek.protocol.primitives import Part
 from odradek.security.errors import AuthenticationFailed
-from odradek.world.clock import Clock
 from odradek.world.network import Endpoint
 
 logger = logging.getLogger(__name__)
-
-
-class Host(Protocol):
-    """Interface of the server that a connection belongs to."""
-
-    clock: Clock
-    timers: TimingWheel
-    purgatory: Purgatory
-    dispatch: Dispatch
-    idle_ms_max: int
-    refusal_delay_ms: int
-    """Delay of the answer to a failed authentication (`connection.failed.authentication.delay.ms`)."""
-    sampling: Sampling
-
-    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Start a coroutine as a task."""
-
-    def connection_closed(self, connection: "Connection") -> None:
-        """Forget a connection, which is closed."""
-
-    def buffer_taken(self, connection: "Connection") -> None:
-        """Call `review_buffer` of a connection from time to time: it has taken a receive buffer of its own."""
 
 
 class Slot:
@@ -163,6 +140,8 @@ class Connection:
         self._continuing = False
         self._closing = False
         """Close when all that was promised is sent."""
+        self._ended = False
+        """The client sends nothing any more: close when all that it asked for is handled and sent."""
         self._closed = False
         self._throttle: WheelTimer | None = None
         self._idle_timer = host.timers.call_later(host.idle_ms_max, self._check_idle) if host.idle_ms_max >= 0 else None
@@ -180,14 +159,29 @@ class Connection:
             self._refuse(error)
             return
         except OSError:
-            received = 0
-        if not received:
             self.close()
+            return
+        if not received:
+            self._end()
             return
         buffer.end += received
         self.last_active_s = self._perf_counter()
         with self._boundary:
             self._proceed()
+
+    def _end(self) -> None:
+        """Handle and answer what has come; nothing more will. The client may have closed its half alone.
+
+        Whether it still reads is seen when an answer is sent: it is not waited for any longer than LONG_WAIT_MS.
+        """
+        self._ended = True
+        self.last_active_s = self._perf_counter()
+        self._endpoint.on_readable(None)
+        self._reading = False
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = self._host.timers.call_later(LONG_WAIT_MS, self._check_idle)
+        self._flush()
 
     def _refuse(self, reason: AuthenticationFailed) -> None:
         """Close it after a while: whoever tries again and again is slowed down (KIP-306)."""
@@ -206,9 +200,9 @@ class Connection:
 
     def _check_idle(self) -> None:
         """Look again when the limit can next be reached; what waits for us is not idle."""
-        limit_ms = self._host.idle_ms_max
+        limit_ms = LONG_WAIT_MS if self._ended else self._host.idle_ms_max
         idle_ms = (self._perf_counter() - self.last_active_s) * 1000.0
-        if idle_ms >= limit_ms and not self._slots:
+        if idle_ms >= limit_ms and (self._ended or not self._slots):
             self.close()
         else:
             delay_ms = limit_ms - idle_ms if idle_ms < limit_ms else limit_ms
@@ -352,7 +346,7 @@ class Connection:
     def _read_or_pause(self) -> None:
         buffer = self._buffer
         ahead = buffer.has_room and buffer.end - buffer.start < READ_AHEAD_BYTES
-        readable = not self._held or (ahead and not self._closing)
+        readable = not self._ended and (not self._held or (ahead and not self._closing))
         if readable != self._reading:
             self._reading = readable
             self._endpoint.on_readable(self._on_readable if readable else None)
@@ -373,7 +367,8 @@ class Connection:
                 return
         if self._sending and not self._output.unsent_bytes:
             all_sent(self._sending, self._perf_counter())
-        if self._closing and not self._slots and not self._output.unsent_bytes:
+        over = self._closing or (self._ended and not self._held)
+        if over and not self._slots and not self._output.unsent_bytes:
             self.close()
 
     def _push(self, parts: list[Part], watch: RequestWatch | None) -> None:

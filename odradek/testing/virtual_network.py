@@ -152,6 +152,10 @@ class VirtualEndpoint:
         self._writable = None if callback is None else in_own_context(callback)
         self.wake()
 
+    def end(self) -> None:
+        """Send nothing any more, as `shutdown(SHUT_WR)`; what comes is still received."""
+        self._outgoing.put(b"")
+
     def close(self, *, silently: bool = False) -> None:
         if self.closed:
             return

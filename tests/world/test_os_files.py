@@ -51,6 +51,18 @@ def test_write_atomically_replaces(files: OsFiles, tmp_path: Path, sync: bool) -
     assert files.list_directory(str(tmp_path)) == ["a"]
 
 
+def test_of_a_directory_behind_a_link_the_link_is_removed(files: OsFiles, tmp_path: Path) -> None:
+    """As by Apache Kafka, of a partition that somebody has put on another disk."""
+    partition, link = tmp_path / "elsewhere", tmp_path / "link"
+    partition.mkdir()
+    (partition / "00000000000000000000.log").write_bytes(b"batch")
+    link.symlink_to(partition)
+    files.remove_directory(str(link))
+    assert os.listdir(tmp_path) == ["elsewhere"] and len(os.listdir(partition)) == 1
+    files.remove_directory(str(partition))
+    assert not os.listdir(tmp_path)
+
+
 def test_a_lock_is_held_once(files: OsFiles, tmp_path: Path) -> None:
     lock = files.lock(f"{tmp_path}/.lock")
     with pytest.raises(BlockingIOError):

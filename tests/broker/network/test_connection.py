@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.network.limits import READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX
+from odradek.broker.network.limits import LONG_WAIT_MS, READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX
 from odradek.broker.network.outcomes import Reply
 from odradek.protocol.headers import decode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -343,11 +343,59 @@ def test_a_client_that_leaves_while_its_request_waits(play: Any) -> None:
         await harness.settle()
         client.endpoint.close()
         await harness.settle()
-        assert harness.server.connections == 0
-        assert len(harness.purgatory) == 1, "an operation outlives its connection"
+        assert len(harness.purgatory) == 1
+        await harness.settle(2000)
+        assert harness.handlers.held[1].expired and harness.handlers.held[2].expired
+        assert len(harness.purgatory) == 0 and harness.server.connections == 0
+
+    play(scenario)
+
+
+def test_a_client_that_has_closed_its_half_gets_all_its_answers(play: Any) -> None:
+    async def scenario(harness: Any) -> None:
+        client = await harness.connect()
+        words = ["wait", "", "throttle 700", "", "overtaken", "", "later 50", ""]
+        await client.send(b"".join(client.heartbeat(word, number) for number, word in enumerate(words)))
+        client.endpoint.end()
+        await harness.settle()
+        assert harness.handlers.handled == [0]
+        harness.finish(0)
         await harness.settle(1000)
-        assert harness.handlers.held[1].expired
-        assert len(harness.purgatory) == 0
+        harness.finish(4)
+        assert [await client.number() for _ in words] == list(range(len(words)))
+        assert await client.end() == b""
+        assert harness.server.connections == 0
+
+    play(scenario)
+
+
+def test_what_a_client_wants_no_answer_to_is_done_when_it_has_left(play: Any) -> None:
+    """An acks=0 producer that is throttled, say, and closes."""
+
+    async def scenario(harness: Any) -> None:
+        client = await harness.connect()
+        await client.send(client.heartbeat("throttle 700", 0))
+        assert await client.number() == 0
+        await client.send(b"".join(client.heartbeat("silent", number) for number in range(1, 9)))
+        await harness.settle()
+        assert harness.handlers.handled == [0]
+        client.endpoint.close()
+        await harness.settle(1000)
+        assert harness.handlers.handled == list(range(9))
+        assert harness.server.connections == 0
+
+    play(scenario)
+
+
+def test_who_has_left_is_not_waited_for_long(play: Any) -> None:
+    async def scenario(harness: Any) -> None:
+        client = await harness.connect()
+        await client.send(client.heartbeat("wait 3600000", 1))
+        client.endpoint.end()
+        await harness.settle(LONG_WAIT_MS - 100)
+        assert harness.server.connections == 1
+        await harness.settle(200)
+        assert harness.server.connections == 0
 
     play(scenario)
 
