@@ -86,6 +86,15 @@ class Registrar:
             except SessionExpired:
                 continue
 
+    async def is_registered(self) -> bool:
+        """Tell whether this session has its znode; the next WatchFired for its path says when to ask again."""
+        path = self.registration.path
+        try:
+            stat = await repeated(self._store, lambda: self._store.exists(path, watch=True))
+        except SessionExpired:
+            return False
+        return stat is not None and stat.ephemeral_owner == self._store.session_id
+
     def tell(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Have other endpoints from now on; `update` writes them, or else the next `register`."""
         self.registration = replace(self.registration, endpoints=endpoints)

@@ -1,4 +1,8 @@
-"""The broker's ZooKeeper session: registers, and when it expires stops leading and registers again."""
+"""The broker's ZooKeeper session: registers, and when it expires stops leading and registers again.
+
+So it does when somebody has deleted its registration: to the controller it is dead, others lead what it led, and to
+clients that know it alone it would say for ever that it still does. Apache Kafka does not notice.
+"""
 
 import asyncio
 import logging
@@ -8,7 +12,7 @@ from odradek.broker.cluster.identity import Identity
 from odradek.broker.metrics.journal import Journal
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
-from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspended
+from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspended, WatchFired
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +53,29 @@ class BrokerSession:
             self._rejoining.cancel()
 
     async def _register(self) -> None:
-        while self._session_id == 0 or self._session_id != self._store.session_id:
+        """Register unless the present session has done so, and its znode is there; from then on that is watched."""
+        while not await self._is_registered():
             self._identity.broker_epoch = await self._registrar.register()
             self._session_id = self._store.session_id
             self._identity.session_over = self._session_id == 0  # it may have ended while the answer was on its way
-        log.info("broker %d is registered, epoch %d", self._identity.broker_id, self._identity.broker_epoch)
-        self._note("registered", epoch=self._identity.broker_epoch)
+            log.info("broker %d is registered, epoch %d", self._identity.broker_id, self._identity.broker_epoch)
+            self._note("registered", epoch=self._identity.broker_epoch)
+
+    async def _is_registered(self) -> bool:
+        if self._session_id == 0 or self._session_id != self._store.session_id:
+            return False
+        if await self._registrar.is_registered():
+            return True
+        if not self._identity.session_over:
+            self._over("deleted", "the registration of this broker is not in ZooKeeper any more")
+        return False
+
+    def _over(self, change: str, what: str) -> None:
+        """Lead nothing: the last registration does not count any more."""
+        self._identity.session_over = True
+        led = len(self._stop_leading())
+        self._note(change, led=led)
+        log.warning("%s: %d partitions are not led here any more", what, led)
 
     def _note(self, change: str, **facts: int) -> None:
         self._journal.note("session", str(self._identity.broker_id), change=change, session=self._session_id, **facts)
@@ -66,16 +87,19 @@ class BrokerSession:
             log.warning("ZooKeeper is away: serving what can be served without it")
             self._note("away")
         elif isinstance(event, Expired):
-            self._identity.session_over = True
-            led = self._stop_leading()
-            self._note("expired", led=len(led))
-            log.warning("the ZooKeeper session has expired: %d partitions are not led here any more", len(led))
+            self._over("expired", "the ZooKeeper session has expired")
         elif isinstance(event, Connected):
             if event.session_id == self._session_id:
                 log.warning("ZooKeeper is back, in the same session")
                 self._note("back")
-            elif self._rejoining is None or self._rejoining.done():
-                self._rejoining = self._tasks.spawn("register again", self._rejoin, OnDeath.RESTART)
+            else:
+                self._register_again()
+        elif isinstance(event, WatchFired) and event.path == self._registrar.registration.path:
+            self._register_again()
+
+    def _register_again(self) -> None:
+        if self._rejoining is None or self._rejoining.done():
+            self._rejoining = self._tasks.spawn("register again", self._rejoin, OnDeath.RESTART)
 
     async def _rejoin(self) -> None:
         try:

@@ -54,6 +54,10 @@ TABLE: Final[Mapping[str, Sentence]] = {
         "session", "broker {subject} has lost its ZooKeeper session", "it led {led} partitions and leads none now",
         "session {session:#x}",
     ),
+    "session deleted": Sentence(
+        "session", "somebody has deleted the registration of broker {subject}",
+        "it led {led} partitions and leads none until it has registered again", "session {session:#x}",
+    ),
     "session back": Sentence(
         "session", "broker {subject} reaches ZooKeeper again", "in the same session: nothing is lost",
         "session {session:#x}",

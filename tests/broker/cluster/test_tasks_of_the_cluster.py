@@ -10,6 +10,9 @@ from odradek.broker.metrics.journal import Journal
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.store import Connected, Expired, NotAuthorized
+from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
+
+OURS = BrokerRegistration(1, (Endpoint("PLAINTEXT", "here", 9092),))
 
 
 class Store:
@@ -19,6 +22,7 @@ class Store:
         self.errors = list(errors)
         self.created: list[str] = []
         self.session_id = 1
+        self.registration = OURS
         self.tell: Any = None
 
     def subscribe(self, callback: Any) -> None:
@@ -35,6 +39,9 @@ class Store:
     async def register(self) -> int:
         await self.until_connected()
         return 40 + self.session_id
+
+    async def is_registered(self) -> bool:
+        return True
 
 
 def test_a_broker_registers_again_whatever_the_first_attempt_ran_into() -> None:

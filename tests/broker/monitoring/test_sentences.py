@@ -58,6 +58,11 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
         SESSION | {"change": "expired", "led": 3},
         "broker 1 has lost its ZooKeeper session, session 0xff: it led 3 partitions and leads none now",
     ),
+    "session deleted": (
+        SESSION | {"change": "deleted", "led": 3},
+        "somebody has deleted the registration of broker 1, session 0xff: it led 3 partitions and leads none until it "
+        "has registered again",
+    ),
     "session back": (
         SESSION | {"change": "back"},
         "broker 1 reaches ZooKeeper again, session 0xff: in the same session: nothing is lost",
