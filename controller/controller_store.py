@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 from odradek.broker.metrics.journal import Journal
 from odradek.controller.cluster_state import Assignment, Broker, LeaderAndIsr
 from odradek.protocol.topic_names import TopicPartition
+from odradek.zk_schema.lost_answers import create_if_missing
 from odradek.zk_schema.store import (
     ANY_VERSION,
     BadVersion,
@@ -59,8 +60,6 @@ READS_PER_CALL = 100
 DECODED_AT_ONCE = 500
 """Partitions whose assignments are decoded before others have their turn: some milliseconds."""
 DELETE_ATTEMPTS_MAX = 10
-
-
 PATHS_NOTED_MAX: Final = 5
 """Most paths of one transaction in the journal."""
 
@@ -179,8 +178,7 @@ class ControllerStore:
 
     async def allows_unclean_election(self, topics: Sequence[str], *, default: bool) -> set[str]:
         """Return the topics whose settings, or the broker's default, allow a leader from outside the ISR."""
-        paths = [topic_config_path(topic) for topic in topics]
-        allowed = set()
+        paths, allowed = [topic_config_path(topic) for topic in topics], set()
         for topic, path, znode in zip(topics, paths, await self.get_all(paths), strict=True):
             try:
                 settings = {} if znode is None else decode_config(path, znode[0])
@@ -297,11 +295,14 @@ class ControllerStore:
         return await self._answered(lambda: self._store.get_each(paths))
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
-        """Read the names below; none when there is no such znode, and then no watch is left."""
-        try:
-            return await self._answered(lambda: self._store.children(path, watch=watch))
-        except NoNode:
-            return []
+        """Read the names below; none when there is no such znode, which is made if it is to be watched."""
+        while True:
+            try:
+                return await self._answered(lambda: self._store.children(path, watch=watch))
+            except NoNode:
+                if not watch:
+                    return []
+            await self._answered(lambda: create_if_missing(self._store, path))
 
     async def exists(self, path: str, *, watch: bool = False) -> bool:
         return await self._answered(lambda: self._store.exists(path, watch=watch)) is not None

@@ -63,7 +63,10 @@ class ChangeNodes:
         except NoNode:
             await create_if_missing(self._store, self.path)
             names = await self._store.children(self.path, watch=True)
-        return [name for name in names if has_sequence_number(name)]
+        names = [name for name in names if has_sequence_number(name)]
+        if max(map(sequence_number, names), default=-1) < self._seen:
+            self._seen = -1  # somebody has deleted the path: its numbers begin anew
+        return names
 
     async def _delete_old(self, names: Iterable[str]) -> None:
         """Delete changes that even slow brokers have read by now."""

@@ -45,6 +45,7 @@ class BrokerSession:
         """Register for the first time. Raises BrokerIdInUse."""
         await self._register()
         self._store.subscribe(self._on_event)
+        self._look_after_registration()
 
     def leave(self) -> None:
         """Do not register again: the broker is stopping."""
@@ -53,21 +54,22 @@ class BrokerSession:
             self._rejoining.cancel()
 
     async def _register(self) -> None:
-        """Register unless the present session has done so, and its znode is there; from then on that is watched."""
-        while not await self._is_registered():
+        while self._session_id == 0 or self._session_id != self._store.session_id:
             self._identity.broker_epoch = await self._registrar.register()
             self._session_id = self._store.session_id
             self._identity.session_over = self._session_id == 0  # it may have ended while the answer was on its way
-            log.info("broker %d is registered, epoch %d", self._identity.broker_id, self._identity.broker_epoch)
-            self._note("registered", epoch=self._identity.broker_epoch)
+        log.info("broker %d is registered, epoch %d", self._identity.broker_id, self._identity.broker_epoch)
+        self._note("registered", epoch=self._identity.broker_epoch)
 
     async def _is_registered(self) -> bool:
+        """Tell whether the present session has registered us and our znode is there, which is watched from now on."""
         if self._session_id == 0 or self._session_id != self._store.session_id:
             return False
         if await self._registrar.is_registered():
             return True
         if not self._identity.session_over:
             self._over("deleted", "the registration of this broker is not in ZooKeeper any more")
+            self._session_id = 0
         return False
 
     def _over(self, change: str, what: str) -> None:
@@ -93,16 +95,17 @@ class BrokerSession:
                 log.warning("ZooKeeper is back, in the same session")
                 self._note("back")
             else:
-                self._register_again()
+                self._look_after_registration()
         elif isinstance(event, WatchFired) and event.path == self._registrar.registration.path:
-            self._register_again()
+            self._look_after_registration()
 
-    def _register_again(self) -> None:
+    def _look_after_registration(self) -> None:
         if self._rejoining is None or self._rejoining.done():
             self._rejoining = self._tasks.spawn("register again", self._rejoin, OnDeath.RESTART)
 
     async def _rejoin(self) -> None:
         try:
-            await self._register()
+            while not await self._is_registered():
+                await self._register()
         except BrokerIdInUse as taken:
             self._lost(taken)

@@ -1,16 +1,13 @@
 """What a connection needs of the server that it belongs to."""
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from odradek.broker.metrics.request_metrics import Sampling
 from odradek.broker.network.outcomes import Dispatch
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.world.clock import Clock
-
-if TYPE_CHECKING:
-    from odradek.broker.network.connection import Connection
 
 
 class Host(Protocol):
@@ -28,8 +25,8 @@ class Host(Protocol):
     def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Start a coroutine as a task."""
 
-    def connection_closed(self, connection: "Connection") -> None:
+    def connection_closed(self, connection: Any) -> None:
         """Forget a connection, which is closed."""
 
-    def buffer_taken(self, connection: "Connection") -> None:
+    def buffer_taken(self, connection: Any) -> None:
         """Call `review_buffer` of a connection from time to time: it has taken a receive buffer of its own."""

@@ -40,6 +40,21 @@ def test_deletion_stops_everything_then_removes_the_znodes(play: Play) -> None:
     play(scenario)
 
 
+def test_a_topic_is_deleted_after_somebody_has_deleted_the_place_of_the_marks(play: Play) -> None:
+    """In Kafka none is before another controller is elected: a znode that is not there has no watch on its children."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        await cluster.create_topic("t", [1])
+        await cluster.admin.delete(DELETE_TOPICS_PATH)
+        await cluster.settle()
+        assert cluster.exists(DELETE_TOPICS_PATH)
+        await cluster.delete_topic("t")
+        assert not cluster.exists(topic_path("t"))
+
+    play(scenario)
+
+
 def test_an_answer_about_one_of_many_topics_to_be_deleted_looks_at_no_other(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:

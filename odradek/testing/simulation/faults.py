@@ -5,6 +5,7 @@ import contextlib
 import random
 from collections.abc import Awaitable, Callable
 
+from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.server import StartFailure
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
@@ -13,6 +14,7 @@ from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_process import ProcessKilled
 from odradek.zk_schema.store import StoreError
 
+CANNOT_START = (StartFailure, StoreError, UnusableDirectory)
 RESTART_PAUSE_S = 0.5
 START_ATTEMPTS = 3
 STOP_PATIENCE_S = 20.0
@@ -89,7 +91,7 @@ class Faults:
         while True:
             try:
                 await broker.start()
-            except (StartFailure, StoreError) as failure:
+            except CANNOT_START as failure:
                 self.history.note(f"broker-{broker.broker_id} cannot start: {failure}")
                 await asyncio.sleep(RESTART_PAUSE_S)
             else:
@@ -101,7 +103,7 @@ class Faults:
         for _ in range(START_ATTEMPTS):
             try:
                 await broker.start()
-            except (StartFailure, StoreError) as failure:
+            except CANNOT_START as failure:
                 self.history.note(f"broker-{broker.broker_id} cannot start: {failure}")
                 await asyncio.sleep(RESTART_PAUSE_S)
             else:
