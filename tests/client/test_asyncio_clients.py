@@ -169,7 +169,7 @@ def test_a_call_on_another_loop_is_refused_in_one_line(closed: bool) -> None:
     clients: list[Any] = []
 
     async def begin() -> None:
-        settings = {"bootstrap_servers": "127.0.0.1:1"}
+        settings: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1"}
         clients.extend([Producer(**settings), Consumer("t", **settings, group_id="g"), Admin(**settings)])
         for client in clients:
             await client.start()

@@ -17,7 +17,7 @@ from odradek.client.metadata import ClusterView, Node, PartitionInfo, TopicInfo
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.record_batch import CorruptBatch, read_header
-from odradek.protocol.records import assemble, encode_batch
+from odradek.protocol.records import assemble, decode_records, encode_batch
 from odradek.testing import old_segments
 from odradek.testing.old_segments import golden_bytes
 
@@ -239,7 +239,7 @@ def test_a_deserializer_is_asked_again_for_what_it_needs_may_be_back() -> None:
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, MemoryError])
 def test_what_was_being_read_when_an_interrupt_struck_is_read_again(interrupt: type[BaseException]) -> None:
     """All that the answer still had was passed over in silence."""
-    struck = []
+    struck: list[bytes] = []
 
     def strike_once(topic: str, headers: object, data: bytes | None) -> bytes | None:
         if data == b"c" and not struck:
@@ -259,7 +259,7 @@ def test_what_was_being_read_when_an_interrupt_struck_is_read_again(interrupt: t
 
 def test_an_interrupt_between_two_batches_takes_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer seemed to be at its end, and the position went there."""
-    decode = chunks.decode_records
+    decode = decode_records
 
     def interrupted(data: Any, at: int, **keywords: Any) -> Any:
         if at:
