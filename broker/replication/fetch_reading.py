@@ -45,8 +45,12 @@ NO_FAILURES_OF_BROKER = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.KAFK
 """Refusals of a read that Kafka does not count as failed requests. Source: ReplicaManager.readFromLog."""
 
 
+MayRead: TypeAlias = Callable[[CachedPartition], bool] | None
+"""Tells whether the one who asks may have a partition; None: any."""
+
+
 class FetchParameters(NamedTuple):
-    """Identity and limits of a Fetch."""
+    """Identity, rights and limits of a Fetch."""
 
     version: int
     replica_id: int
@@ -56,6 +60,7 @@ class FetchParameters(NamedTuple):
     max_bytes: int
     committed: bool = False
     """Isolation level read_committed: nothing of open transactions, and told which were aborted (KIP-98)."""
+    may_read: MayRead = None
     rack: str = ""
     """Rack of the consumer, if it is to be sent to the nearest replica (KIP-392)."""
     listener: str = ""
@@ -92,15 +97,10 @@ class PartitionsRead(NamedTuple):
         }
 
 
-MayRead: TypeAlias = Callable[[CachedPartition], bool] | None
-"""Tells whether the one who asks may have a partition; None: any."""
-
-
 def read_partitions(
     replicas: ReplicaManager,
     opened: OpenedFetch,
     parameters: FetchParameters,
-    may_read: MayRead = None,
     *,
     arrived: bool,
     partitions: Iterable[CachedPartition] | None = None,
@@ -113,15 +113,13 @@ def read_partitions(
     that were read `before`; None for all.
     """
     answers = []
-    as_follower = parameters.as_follower
+    as_follower, may_read = parameters.as_follower, parameters.may_read
     total, left, urgent, failed, unconverted = 0, parameters.max_bytes, False, False, False
     first = True
     if before is not None:
         total, urgent, failed, unconverted = before[1:]
-        left = max(left - total, 0)
         first = not total or parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
-        if unconverted and not first:
-            left = min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0))
+        left = _bytes_left(max(left - total, 0), total, bounded=unconverted and not first)
     for wanted in opened.partitions if partitions is None else partitions:
         if may_read is None or may_read(wanted):
             answer = _read_one(replicas, wanted, parameters, left, first)
@@ -143,8 +141,7 @@ def read_partitions(
             left = max(left - size, 0)
             if isinstance(records, Unconverted):
                 unconverted = True
-                if not first:
-                    left = min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0))
+                left = _bytes_left(left, total, bounded=not first)
         elif parameters.rack:
             urgent = urgent or answer.preferred_read_replica != LEADER
         if as_follower:
@@ -161,12 +158,13 @@ def read_partitions(
     return PartitionsRead(answers, total, urgent, failed, unconverted)
 
 
+def _bytes_left(left: int, total: int, *, bounded: bool) -> int:
+    """Return how many more bytes may be read; `bounded`: no more than are converted for one answer."""
+    return min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0)) if bounded else left
+
+
 def read_in_steps(
-    replicas: ReplicaManager,
-    opened: OpenedFetch,
-    parameters: FetchParameters,
-    may_read: MayRead,
-    partitions: Sequence[CachedPartition],
+    replicas: ReplicaManager, opened: OpenedFetch, parameters: FetchParameters, partitions: Sequence[CachedPartition]
 ) -> Steps[PartitionsRead]:
     """Read the partitions of a request that has just come, as many in a step as are read `AT_ONCE`.
 
@@ -177,7 +175,7 @@ def read_in_steps(
         some = partitions[first : first + AT_ONCE]
         replicas.purgatory.hold_touches()
         try:
-            read = read_partitions(replicas, opened, parameters, may_read, arrived=True, partitions=some, before=read)
+            read = read_partitions(replicas, opened, parameters, arrived=True, partitions=some, before=read)
         finally:
             replicas.purgatory.release_touches()
         yield

@@ -51,12 +51,7 @@ REQUEST = FetchRequest
 VERSIONS = (0, 17)
 
 
-def handle(
-    broker: Services,
-    request: FetchRequest,
-    context: RequestContext,
-    may_read: MayRead = None,
-) -> Outcome:
+def handle(broker: Services, request: FetchRequest, context: RequestContext, may_read: MayRead = None) -> Outcome:
     """Answer a Fetch; partitions that `may_read` denies with TOPIC_AUTHORIZATION_FAILED."""
     version = context.api_version
     opened = broker.fetch_sessions.open(request, version, broker.metadata.names, broker.clock.monotonic_ms())
@@ -64,135 +59,124 @@ def handle(
         refusal = FetchResponse(error_code=opened.error)
         broker.request_metrics.failed(FETCH_FOLLOWER if replica_of(request)[0] >= 0 else FETCH_CONSUMER, refusal)
         return Reply(refusal)
-    parameters = _parameters(broker, request, version)
+    parameters = _parameters(broker, request, version, may_read)
     if request.rack_id and broker.replicas.selector is not None:
         parameters = parameters._replace(rack=request.rack_id, listener=context.listener)
-    partitions = opened.partitions
-    if len(partitions) > AT_ONCE:
-        return _read_many(broker, opened, parameters, context, may_read, partitions)
-    read = read_partitions(broker.replicas, opened, parameters, may_read, arrived=True, partitions=partitions)
-    if not _is_enough(opened, parameters, read):
-        return _wait(broker, opened, parameters, context, may_read)
-    if read.unconverted:
-        return _convert(broker, opened, parameters, read, context, may_read)
-    return Reply(_response(broker, opened, parameters, read, context))
+    return _Fetch(broker, opened, parameters, context).answer()
 
 
-def _is_enough(opened: OpenedFetch, parameters: FetchParameters, read: PartitionsRead) -> bool:
-    """Tell whether what was read is to be answered now."""
-    if read.urgent or read.total_bytes >= parameters.min_bytes or parameters.max_wait_ms <= 0:
-        return True
-    nothing_asked = not read.answers and not opened.incremental
-    begins = parameters.as_follower and opened.session is not None and not opened.incremental
-    return nothing_asked or begins
+class _Fetch:
+    """One Fetch on the way to its answer: read at once, in slices of time, or again and again while it waits."""
+
+    __slots__ = ("broker", "context", "opened", "parameters")
+
+    def __init__(
+        self, broker: Services, opened: OpenedFetch, parameters: FetchParameters, context: RequestContext
+    ) -> None:
+        self.broker, self.opened, self.parameters, self.context = broker, opened, parameters, context
+
+    def answer(self) -> Outcome:
+        partitions = self.opened.partitions
+        if len(partitions) > AT_ONCE:
+            return self._read_many(partitions)
+        read = read_partitions(self.broker.replicas, self.opened, self.parameters, arrived=True, partitions=partitions)
+        if not self._is_enough(read):
+            return self._wait()
+        if read.unconverted:
+            return self._convert(read)
+        return Reply(self._response(read))
+
+    async def _read_many(self, partitions: Sequence[CachedPartition]) -> Reply | Wait:
+        """Do as `answer` does with a few partitions."""
+        turn = TimeSlice(self.broker.clock)
+        read = await turn.result(read_in_steps(self.broker.replicas, self.opened, self.parameters, partitions))
+        if not self._is_enough(read):
+            return self._wait(tried=False)
+        if read.unconverted:
+            return await self._convert(read)
+        await turn.pause_if_over()
+        return Reply(self._response(read))
+
+    def _is_enough(self, read: PartitionsRead) -> bool:
+        """Tell whether what was read is to be answered now."""
+        opened, parameters = self.opened, self.parameters
+        if read.urgent or read.total_bytes >= parameters.min_bytes or parameters.max_wait_ms <= 0:
+            return True
+        nothing_asked = not read.answers and not opened.incremental
+        begins = parameters.as_follower and opened.session is not None and not opened.incremental
+        return nothing_asked or begins
+
+    def _wait(self, passed: PartitionsRead | None = None, *, tried: bool = True) -> Wait:
+        """Wait for enough. `passed`: what was read in vain, since nothing in it can be given to the reader.
+
+        `tried`: nothing can have changed since all was read.
+        """
+        ends = None if passed is None else passed.ends()
+
+        def read() -> PartitionsRead:
+            found = read_partitions(self.broker.replicas, self.opened, self.parameters, arrived=False)
+            return found if ends is None or found.ends() != ends else found._replace(total_bytes=0)
+
+        def start(respond: Respond) -> DelayedFetch:
+            def done(read: PartitionsRead) -> None:
+                if read.unconverted:
+                    run_in_slices(self.broker.clock, convert(read), lambda: True, at_once=True)
+                else:
+                    respond(self._response(read))
+
+            def convert(read: PartitionsRead) -> Iterator[None]:
+                known = yield from converted(read, self.broker.replicas, self.parameters)
+                respond(self._response(known))
+
+            return DelayedFetch(read, self.parameters.min_bytes, done)
+
+        return Wait(start, self._keys(), self.parameters.max_wait_ms, tried=tried, reads=True)
+
+    async def _convert(self, read: PartitionsRead) -> Reply | Wait:
+        """Answer with what was read, in a format that the reader knows; wait when nothing is left, as of markers."""
+        parameters = self.parameters
+        known = await TimeSlice(self.broker.clock).result(converted(read, self.broker.replicas, parameters))
+        if known.urgent or known.total_bytes >= parameters.min_bytes or parameters.max_wait_ms <= 0:
+            return Reply(self._response(known))
+        return self._wait(known, tried=False)
+
+    def _keys(self) -> list[object]:
+        """Return the keys to wait for: a follower waits for the log to grow, a consumer for the high watermark to move.
+
+        A session is touched when something else becomes dirty in it.
+        """
+        replicas, opened, as_follower = self.broker.replicas, self.opened, self.parameters.as_follower
+        found = [p for w in opened.partitions if (p := replicas.partitions.get((w.topic, w.index))) is not None]
+        keys: list[object] = [p.appended for p in found] if as_follower else [p.advanced for p in found]
+        if as_follower and replicas.selector is not None:
+            keys += [p.advanced for p in found]
+        return [opened.session, *keys] if opened.session is not None else keys
+
+    def _response(self, read: PartitionsRead) -> FetchResponse:
+        broker, as_follower, session = self.broker, self.parameters.as_follower, self.opened.session
+        answers = read.answers if session is None else _told(broker, session, read, self.opened.incremental)
+        if as_follower:
+            broker.replicas.sent_to_follower(answers)
+        else:
+            broker.replicas.sent_to_consumer(answers)
+        response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))
+        if read.failed:
+            broker.request_metrics.failed(FETCH_FOLLOWER if as_follower else FETCH_CONSUMER, response)
+        if read.failed and self.context.api_version >= FIRST_VERSION_WITH_LEADER_HINT:
+            response.node_endpoints = _leaders_named(broker, answers, self.context.listener)
+        return response
 
 
-async def _read_many(
-    broker: Services,
-    opened: OpenedFetch,
-    parameters: FetchParameters,
-    context: RequestContext,
-    may_read: MayRead,
-    partitions: Sequence[CachedPartition],
-) -> Reply | Wait:
-    """Do as `handle` does with a few partitions."""
-    turn = TimeSlice(broker.clock)
-    read = await turn.result(read_in_steps(broker.replicas, opened, parameters, may_read, partitions))
-    if not _is_enough(opened, parameters, read):
-        return _wait(broker, opened, parameters, context, may_read, tried=False)
-    if read.unconverted:
-        return await _convert(broker, opened, parameters, read, context, may_read)
-    await turn.pause_if_over()
-    return Reply(_response(broker, opened, parameters, read, context))
-
-
-def _wait(
-    broker: Services,
-    opened: OpenedFetch,
-    parameters: FetchParameters,
-    context: RequestContext,
-    may_read: MayRead,
-    passed: PartitionsRead | None = None,
-    *,
-    tried: bool = True,
-) -> Wait:
-    """Wait for enough. `passed`: what was read in vain, since nothing in it can be given to the reader.
-
-    `tried`: nothing can have changed since all was read.
-    """
-    ends = None if passed is None else passed.ends()
-
-    def read() -> PartitionsRead:
-        found = read_partitions(broker.replicas, opened, parameters, may_read, arrived=False)
-        return found if ends is None or found.ends() != ends else found._replace(total_bytes=0)
-
-    def start(respond: Respond) -> DelayedFetch:
-        def done(read: PartitionsRead) -> None:
-            if read.unconverted:
-                run_in_slices(broker.clock, convert(read), lambda: True, at_once=True)
-            else:
-                respond(_response(broker, opened, parameters, read, context))
-
-        def convert(read: PartitionsRead) -> Iterator[None]:
-            known = yield from converted(read, broker.replicas, parameters)
-            respond(_response(broker, opened, parameters, known, context))
-
-        return DelayedFetch(read, parameters.min_bytes, done)
-
-    return Wait(start, _keys(broker, opened, parameters), parameters.max_wait_ms, tried=tried, reads=True)
-
-
-async def _convert(
-    broker: Services,
-    opened: OpenedFetch,
-    parameters: FetchParameters,
-    read: PartitionsRead,
-    context: RequestContext,
-    may_read: MayRead,
-) -> Reply | Wait:
-    """Answer with what was read as the reader knows it; wait when that is nothing, as of markers of transactions."""
-    known = await TimeSlice(broker.clock).result(converted(read, broker.replicas, parameters))
-    if known.urgent or known.total_bytes >= parameters.min_bytes or parameters.max_wait_ms <= 0:
-        return Reply(_response(broker, opened, parameters, known, context))
-    return _wait(broker, opened, parameters, context, may_read, known, tried=False)
-
-
-def _parameters(broker: Services, request: FetchRequest, version: int) -> FetchParameters:
+def _parameters(broker: Services, request: FetchRequest, version: int, may_read: MayRead) -> FetchParameters:
     replica_id, replica_epoch = replica_of(request)
     max_bytes = request.max_bytes
     if replica_id == CONSUMER_REPLICA_ID:
         max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
     committed = replica_id == CONSUMER_REPLICA_ID and request.isolation_level != READ_UNCOMMITTED
     min_bytes = min(request.min_bytes, max_bytes)  # more than may be answered is not waited for
-    return FetchParameters(version, replica_id, replica_epoch, request.max_wait_ms, min_bytes, max_bytes, committed)
-
-
-def _keys(broker: Services, opened: OpenedFetch, parameters: FetchParameters) -> list[object]:
-    """Keys to wait for: a follower's are that the log grows, a consumer's that the high watermark moves; a session is
-    touched when something else becomes dirty in it."""
-    partitions = broker.replicas.partitions
-    found = [p for w in opened.partitions if (p := partitions.get((w.topic, w.index))) is not None]
-    keys: list[object] = [p.appended for p in found] if parameters.as_follower else [p.advanced for p in found]
-    if parameters.as_follower and broker.replicas.selector is not None:
-        keys += [p.advanced for p in found]
-    return [opened.session, *keys] if opened.session is not None else keys
-
-
-def _response(
-    broker: Services, opened: OpenedFetch, parameters: FetchParameters, read: PartitionsRead, context: RequestContext
-) -> FetchResponse:
-    session = opened.session
-    answers = read.answers if session is None else _told(broker, session, read, opened.incremental)
-    if parameters.as_follower:
-        broker.replicas.sent_to_follower(answers)
-    else:
-        broker.replicas.sent_to_consumer(answers)
-    response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))
-    if read.failed:
-        broker.request_metrics.failed(FETCH_FOLLOWER if parameters.as_follower else FETCH_CONSUMER, response)
-    if read.failed and context.api_version >= FIRST_VERSION_WITH_LEADER_HINT:
-        response.node_endpoints = _leaders_named(broker, answers, context.listener)
-    return response
+    return FetchParameters(
+        version, replica_id, replica_epoch, request.max_wait_ms, min_bytes, max_bytes, committed, may_read
+    )
 
 
 def _told(

@@ -110,8 +110,8 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
             return Reply(_refused(request, error.code))
         if unverified:
             _keep_records(request)
-            return _append_verified(broker, request, context, unverified)
-    return _append(broker, request, context, {}, [])
+            return _append_verified(_Appends(broker, request, context), unverified)
+    return _Appends(broker, request, context).append({}, [])
 
 
 def _keep_records(request: ProduceRequest) -> None:
@@ -122,66 +122,181 @@ def _keep_records(request: ProduceRequest) -> None:
                 data.records = bytearray(data.records)
 
 
-async def _append_verified(
-    broker: Services, request: ProduceRequest, context: RequestContext, unverified: list[Unverified]
-) -> Settled:
+async def _append_verified(appends: "_Appends", unverified: list[Unverified]) -> Settled:
     """Ask the coordinators whether the transactions are open, then append.
 
     Where a coordinator cannot say it now the answer is NOT_ENOUGH_REPLICAS: every producer sends that again. Where the
     partition is no part of the transaction it is TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE. What they
     say holds until something is awaited, and so whatever takes long comes before.
     """
+    broker = appends.broker
     refused: Verdicts = {}
-    await TimeSlice(broker.clock).finish(_make_ready(broker, request, context, refused))
-    verdicts = await broker.transaction_verification.verify(request.transactional_id or "", unverified)
+    await TimeSlice(broker.clock).finish(appends.make_ready(refused))
+    verdicts = await broker.transaction_verification.verify(appends.request.transactional_id or "", unverified)
     for at, verdict in verdicts.items():
         if verdict in RETRIED:
             verdicts[at] = ErrorCode.NOT_ENOUGH_REPLICAS
-        elif verdict is ErrorCode.TRANSACTION_ABORTABLE and context.api_version < FIRST_VERSION_WITH_ABORTABLE:
+        elif verdict is ErrorCode.TRANSACTION_ABORTABLE and appends.version < FIRST_VERSION_WITH_ABORTABLE:
             verdicts[at] = ErrorCode.INVALID_TXN_STATE
-    outcome = _append(broker, request, context, verdicts | refused, None)
+    outcome = appends.append(verdicts | refused, None)
     assert not isinstance(outcome, Coroutine)
     return outcome
 
 
-def _append(
-    broker: Services, request: ProduceRequest, context: RequestContext, verdicts: Verdicts, slow: list[Slow] | None
-) -> Outcome:
-    """Append, and answer when `acks` are met. `verdicts` are of the partitions where a transaction may begin.
+class _Appends:
+    """The appends of one request, and what is known of the answer to it so far."""
 
-    `slow` takes what is done in slices; None: nothing is.
-    """
-    awaited: list[Awaited] = []
-    failed: list[ErrorCode] = []
-    topics: list[TopicProduceResponse] = []
-    for topic in request.topic_data:
-        if slow is not None and (len(topics) >= AT_ONCE or len(topic.partition_data) > AT_ONCE):
-            answers = _put_off(topic, slow)
-        else:
-            answers = _append_topic(broker, request, topic, context, verdicts, awaited, failed, slow)
-        topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
-    if slow:
-        return in_slices(broker.clock, _append_slow(broker, request, context, slow, topics, awaited, failed))
-    return _answer(broker, request, context, topics, awaited, failed)
+    __slots__ = ("awaited", "broker", "context", "failed", "request", "topics", "version")
+
+    def __init__(self, broker: Services, request: ProduceRequest, context: RequestContext) -> None:
+        self.broker, self.request, self.context = broker, request, context
+        self.version = context.api_version
+        self.topics: list[TopicProduceResponse] = []
+        self.awaited: list[Awaited] = []
+        """Answers that wait for the replicas in sync."""
+        self.failed: list[ErrorCode] = []
+
+    def append(self, verdicts: Verdicts, slow: list[Slow] | None) -> Outcome:
+        """Append, and answer when `acks` are met. `verdicts` are of the partitions where a transaction may begin.
+
+        `slow` takes what is done in slices; None: nothing is.
+        """
+        topics = self.topics
+        for topic in self.request.topic_data:
+            if slow is not None and (len(topics) >= AT_ONCE or len(topic.partition_data) > AT_ONCE):
+                answers = _put_off(topic, slow)
+            else:
+                answers = self._append_topic(topic, verdicts, slow)
+            topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+        if slow:
+            return in_slices(self.broker.clock, self._append_slow(slow))
+        return self._answer()
+
+    def _append_slow(self, slow: list[Slow]) -> Steps[Settled]:
+        """Append one after another what takes long, put the answers into their places, and answer."""
+        for place in slow:
+            again = [place]
+            while again:
+                one, verdicts = again.pop(), Verdicts()
+                try:
+                    one.data.records = yield from _ready(one, self.version)
+                except KafkaError as error:
+                    verdicts[one.topic, one.data.index] = error
+                topic = TopicProduceData(name=one.topic, partition_data=[one.data])
+                (answer,) = self._append_topic(topic, verdicts, again)
+            place.answers[place.position] = answer
+            yield
+        return self._answer()
+
+    def make_ready(self, refused: Verdicts) -> Iterator[None]:
+        """Do in steps what takes long before records are appended; `refused` takes those that must not be."""
+        for topic in self.request.topic_data:
+            for data in topic.partition_data:
+                partition = self.broker.replicas.partitions.get((topic.name, data.index))
+                try:
+                    _check(data.records, self.version, True)
+                    if partition is not None and partition.log.rewrites and _is_long(data.records):
+                        data.records = yield from _ready(Slow(topic.name, data, [], 0, partition.log), self.version)
+                except KafkaError as error:
+                    refused[topic.name, data.index] = error
+
+    def _append_topic(
+        self, topic: TopicProduceData, verdicts: Verdicts, slow: list[Slow] | None
+    ) -> list[PartitionProduceResponse]:
+        answers: list[PartitionProduceResponse] = []
+        broker, request, version = self.broker, self.request, self.version
+        acks, in_transaction = request.acks, request.transactional_id is not None
+        verified = not in_transaction or not broker.config.transaction_partition_verification_enable
+        guard = UNGUARDED if verified else None
+        forbidden = topic.name in INTERNAL_TOPICS and self.context.client_id != ADMIN_CLIENT_ID
+        for data in topic.partition_data:
+            answer = PartitionProduceResponse(index=data.index)
+            answers.append(answer)
+            appending = False
+            try:
+                partition = broker.replicas.led(topic.name, data.index)
+                if forbidden:
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {topic.name}")
+                partition.counters.produce_requests += 1
+                given = _guard(verdicts, topic.name, data.index, guard) if verdicts else guard
+                records = data.records
+                old_format = version < FIRST_PRODUCE_VERSION_WITH_BATCHES and not is_batch(records)
+                if not old_format:
+                    _check(records, version, in_transaction)
+                if slow is not None and (old_format or (partition.log.rewrites and _is_long(records))):
+                    partition.counters.produce_requests -= 1  # counted when it is taken up again
+                    slow.append(_slow(topic.name, data, answers, None if old_format else partition.log))
+                    continue
+                appending = True
+                appended = broker.replicas.append(partition, records, acks, guard=given)
+            except KafkaError as error:
+                # what was found out when the records were made ready is an error of appending them
+                appending = appending or verdicts.get((topic.name, data.index)) is error
+                self._refuse(topic.name, data, answer, error, appending=appending)
+                continue
+            if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
+                converted = appended.last_offset - appended.first_offset + 1
+                partition.counters.produce_message_conversions += converted
+            answer.base_offset = appended.first_offset
+            answer.log_append_time_ms = appended.log_append_time_ms
+            answer.log_start_offset = appended.log_start_offset
+            if acks == ALL and partition.high_watermark <= appended.last_offset:
+                self.awaited.append((answer, AwaitedAppend(partition, appended.last_offset + 1)))
+        return answers
+
+    def _refuse(
+        self,
+        topic: str,
+        data: PartitionProduceData,
+        answer: PartitionProduceResponse,
+        error: KafkaError,
+        *,
+        appending: bool,
+    ) -> None:
+        """Answer with an error, count it against the topic, if that is here, and remember one that will pass.
+
+        Source of the counts, and of when the log's start is told: ReplicaManager.appendToLocalLog of Kafka 3.9.
+        """
+        code = error.code
+        self.failed.append(code)
+        not_known = code is ErrorCode.KAFKA_STORAGE_ERROR and self.version <= LAST_VERSION_WITHOUT_STORAGE_ERROR
+        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if not_known else code
+        answer.error_message = error.message
+        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+        partition = self.broker.replicas.partitions.get((topic, data.index))
+        if partition is None:
+            return
+        if code in PASSING and not isinstance(error, RefusedLikewise):
+            partition.log.producers.note_refusal(data.records, code)
+        if code in TOO_LARGE:
+            partition.counters.bytes_rejected += len(data.records or b"")
+        elif code not in NO_FAILURES_OF_BROKER:
+            partition.counters.failed_produce_requests += 1
+            if appending:
+                answer.log_start_offset = partition.log.log_start_offset
+        if isinstance(error, BadRecords):
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
+                for one in error.record_errors
+            ]
+
+    def _answer(self) -> Settled:
+        """Answer when `acks` are met, as everything is appended or refused."""
+        request = self.request
+        if request.acks == 0:
+            return Silent(close=bool(self.failed))
+        response = ProduceResponse(responses=self.topics)
+        if self.failed:
+            _note_failure(self.broker, response, self.context)
+        if not self.awaited:
+            return Reply(response)
+        return _wait(self.broker, response, self.context, self.awaited, request.timeout_ms)
 
 
-def _answer(
-    broker: Services,
-    request: ProduceRequest,
-    context: RequestContext,
-    topics: list[TopicProduceResponse],
-    awaited: list[Awaited],
-    failed: list[ErrorCode],
-) -> Settled:
-    """Answer when `acks` are met, as everything is appended or refused."""
-    if request.acks == 0:
-        return Silent(close=bool(failed))
-    response = ProduceResponse(responses=topics)
-    if failed:
-        broker.request_metrics.failed("Produce", response)
-        _point_to_leaders(broker, response, context)
-    if not awaited:
-        return Reply(response)
+def _wait(
+    broker: Services, response: ProduceResponse, context: RequestContext, awaited: list[Awaited], timeout_ms: int
+) -> Wait:
+    """Wait for the replicas in sync. The request is not kept: its records stand in the connection's receive buffer."""
 
     def start(respond: Respond) -> DelayedProduce:
         def settled() -> None:
@@ -189,14 +304,13 @@ def _answer(
                 # base_offset stays in a failed answer, as in Kafka, though the records may yet be truncated
                 answer.error_code = append.error or ErrorCode.NONE
             if any(append.error for _, append in awaited):
-                broker.request_metrics.failed("Produce", response)
-                _point_to_leaders(broker, response, context)
+                _note_failure(broker, response, context)
             respond(response)
 
         return DelayedProduce([append for _, append in awaited], settled)
 
     keys = [append.partition.advanced for _, append in awaited]
-    return Wait(start, keys, request.timeout_ms, overtaken=True)
+    return Wait(start, keys, timeout_ms, overtaken=True)
 
 
 def _put_off(topic: TopicProduceData, slow: list[Slow]) -> list[PartitionProduceResponse]:
@@ -229,98 +343,6 @@ def _ready(one: Slow, version: int) -> Steps[Records]:
     return records
 
 
-def _append_slow(
-    broker: Services,
-    request: ProduceRequest,
-    context: RequestContext,
-    slow: list[Slow],
-    topics: list[TopicProduceResponse],
-    awaited: list[Awaited],
-    failed: list[ErrorCode],
-) -> Steps[Settled]:
-    """Append one after another what takes long, put the answers into their places in `topics`, and answer."""
-    for place in slow:
-        again = [place]
-        while again:
-            one, verdicts = again.pop(), Verdicts()
-            try:
-                one.data.records = yield from _ready(one, context.api_version)
-            except KafkaError as error:
-                verdicts[one.topic, one.data.index] = error
-            topic = TopicProduceData(name=one.topic, partition_data=[one.data])
-            (answer,) = _append_topic(broker, request, topic, context, verdicts, awaited, failed, again)
-        place.answers[place.position] = answer
-        yield
-    return _answer(broker, request, context, topics, awaited, failed)
-
-
-def _make_ready(
-    broker: Services, request: ProduceRequest, context: RequestContext, refused: Verdicts
-) -> Iterator[None]:
-    """Do in steps what takes long before records are appended; `refused` takes those that must not be."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            partition = broker.replicas.partitions.get((topic.name, data.index))
-            try:
-                _check(data.records, context.api_version, True)
-                if partition is not None and partition.log.rewrites and _is_long(data.records):
-                    data.records = yield from _ready(Slow(topic.name, data, [], 0, partition.log), context.api_version)
-            except KafkaError as error:
-                refused[topic.name, data.index] = error
-
-
-def _append_topic(
-    broker: Services,
-    request: ProduceRequest,
-    topic: TopicProduceData,
-    context: RequestContext,
-    verdicts: Verdicts,
-    awaited: list[Awaited],
-    failed: list[ErrorCode],
-    slow: list[Slow] | None,
-) -> list[PartitionProduceResponse]:
-    answers: list[PartitionProduceResponse] = []
-    acks, in_transaction, version = request.acks, request.transactional_id is not None, context.api_version
-    verified = not in_transaction or not broker.config.transaction_partition_verification_enable
-    guard = UNGUARDED if verified else None
-    forbidden = topic.name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID
-    for data in topic.partition_data:
-        answer = PartitionProduceResponse(index=data.index)
-        answers.append(answer)
-        appending = False
-        try:
-            partition = broker.replicas.led(topic.name, data.index)
-            if forbidden:
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {topic.name}")
-            partition.counters.produce_requests += 1
-            given = _guard(verdicts, topic.name, data.index, guard) if verdicts else guard
-            records = data.records
-            old_format = version < FIRST_PRODUCE_VERSION_WITH_BATCHES and not is_batch(records)
-            if not old_format:
-                _check(records, version, in_transaction)
-            if slow is not None and (old_format or (partition.log.rewrites and _is_long(records))):
-                partition.counters.produce_requests -= 1  # counted when it is taken up again
-                slow.append(_slow(topic.name, data, answers, None if old_format else partition.log))
-                continue
-            appending = True
-            appended = broker.replicas.append(partition, records, acks, guard=given)
-        except KafkaError as error:
-            failed.append(error.code)
-            # what was found out when the records were made ready is an error of appending them
-            appending = appending or verdicts.get((topic.name, data.index)) is error
-            _refuse(broker, topic.name, data, answer, error, version, appending=appending)
-            continue
-        if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
-            converted = appended.last_offset - appended.first_offset + 1
-            partition.counters.produce_message_conversions += converted
-        answer.base_offset = appended.first_offset
-        answer.log_append_time_ms = appended.log_append_time_ms
-        answer.log_start_offset = appended.log_start_offset
-        if acks == ALL and partition.high_watermark <= appended.last_offset:
-            awaited.append((answer, AwaitedAppend(partition, appended.last_offset + 1)))
-    return answers
-
-
 def _guard(verdicts: Verdicts, topic: str, index: int, default: VerificationGuard | None) -> VerificationGuard | None:
     """Return what to append with. Raises KafkaError if the verdict is that nothing is to be appended."""
     verdict = verdicts.get((topic, index), default)
@@ -329,43 +351,6 @@ def _guard(verdicts: Verdicts, topic: str, index: int, default: VerificationGuar
     if isinstance(verdict, KafkaError):
         raise verdict
     return verdict
-
-
-def _refuse(
-    broker: Services,
-    topic: str,
-    data: PartitionProduceData,
-    answer: PartitionProduceResponse,
-    error: KafkaError,
-    version: int,
-    *,
-    appending: bool,
-) -> None:
-    """Answer with an error, count it against the topic, if that is here, and remember one that will pass.
-
-    Source of the counts, and of when the log's start is told: ReplicaManager.appendToLocalLog of Kafka 3.9.
-    """
-    code = error.code
-    not_known = code is ErrorCode.KAFKA_STORAGE_ERROR and version <= LAST_VERSION_WITHOUT_STORAGE_ERROR
-    answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if not_known else code
-    answer.error_message = error.message
-    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-    partition = broker.replicas.partitions.get((topic, data.index))
-    if partition is None:
-        return
-    if code in PASSING and not isinstance(error, RefusedLikewise):
-        partition.log.producers.note_refusal(data.records, code)
-    if code in TOO_LARGE:
-        partition.counters.bytes_rejected += len(data.records or b"")
-    elif code not in NO_FAILURES_OF_BROKER:
-        partition.counters.failed_produce_requests += 1
-        if appending:
-            answer.log_start_offset = partition.log.log_start_offset
-    if isinstance(error, BadRecords):
-        answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
-            for one in error.record_errors
-        ]
 
 
 def _check(records: Records, version: int, in_transaction: bool) -> None:
@@ -383,6 +368,12 @@ def _check(records: Records, version: int, in_transaction: bool) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if attributes & CODEC_MASK == ZSTD and version < FIRST_VERSION_WITH_ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs a produce request of version 7 or later")
+
+
+def _note_failure(broker: Services, response: ProduceResponse, context: RequestContext) -> None:
+    """Count a request that failed for some partition, and name the leaders of those that are led elsewhere."""
+    broker.request_metrics.failed("Produce", response)
+    _point_to_leaders(broker, response, context)
 
 
 def _point_to_leaders(broker: Services, response: ProduceResponse, context: RequestContext) -> None:
