@@ -327,11 +327,12 @@ def read_wide(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: int) -> Columns:
-    """`count` uncompressed records, which must fill `data`. Raises IndexError or MalformedMessage when they do not.
+    """Decode `count` uncompressed records, which must fill `data`. Raises IndexError or MalformedMessage.
 
     As long as they are laid out alike they are read together, and then one by one (compiled, all one by one: that is
     faster then). There varints of one byte are read in place, and those of two bytes where they are usual: an offset,
-    the lengths of a record and of its value. A call for each number would take longer than all the rest.
+    the lengths of a record and of its value. A call for each number would take longer than all the rest; that is why
+    this function is long.
     """
     timestamps: list[int] = []
     keys: list[bytes | None] = []
@@ -349,58 +350,58 @@ def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: in
         values += run.values
     offsets = list(range(base_offset, base_offset + len(keys)))
     for index in range(len(keys), count):
-        first = data[at]
-        if first < 0x80:
+        number = data[at]
+        if number < 0x80:
             at += 1
-            end = at + SIGNED[first]
-        elif (second := data[at + 1]) < 0x80 and not first & 1:
+            end = at + SIGNED[number]
+        elif (second := data[at + 1]) < 0x80 and not number & 1:
             at += 2
-            end = at + (first >> 1 & 0x3F | second << 6)
+            end = at + (number >> 1 & 0x3F | second << 6)
         else:
-            first, at = read_wide(data, at, first)
-            end = at + first
-        first = data[at + 1]  # behind the attributes
-        if first < 0x80:
+            number, at = read_wide(data, at, number)
+            end = at + number
+        number = data[at + 1]  # behind the attributes
+        if number < 0x80:
             at += 2
-            timestamps.append(base_timestamp + SIGNED[first])
+            timestamps.append(base_timestamp + SIGNED[number])
         else:
-            first, at = read_wide(data, at + 1, first)
-            timestamps.append(base_timestamp + first)
-        first = data[at]
-        if first < 0x80:
+            number, at = read_wide(data, at + 1, number)
+            timestamps.append(base_timestamp + number)
+        number = data[at]
+        if number < 0x80:
             at += 1
-            offsets.append(base_offset + SIGNED[first])
-        elif (second := data[at + 1]) < 0x80 and not first & 1:
+            offsets.append(base_offset + SIGNED[number])
+        elif (second := data[at + 1]) < 0x80 and not number & 1:
             at += 2
-            offsets.append(base_offset + (first >> 1 & 0x3F | second << 6))
+            offsets.append(base_offset + (number >> 1 & 0x3F | second << 6))
         else:
-            first, at = read_wide(data, at, first)
-            if first > MAX_INT32:
+            number, at = read_wide(data, at, number)
+            if number > MAX_INT32:
                 raise MalformedMessage("an offset delta is more than 32 bits")
-            offsets.append(base_offset + first)
-        first = data[at]
-        if first < 0x80:
-            first = SIGNED[first]
+            offsets.append(base_offset + number)
+        number = data[at]
+        if number < 0x80:
+            number = SIGNED[number]
             at += 1
         else:
-            first, at = read_wide(data, at, first)
-        if first >= 0:
-            keys.append(data[at : at + first])
-            at += first
+            number, at = read_wide(data, at, number)
+        if number >= 0:
+            keys.append(data[at : at + number])
+            at += number
         else:
             keys.append(None)
-        first = data[at]
-        if first < 0x80:
-            first = SIGNED[first]
+        number = data[at]
+        if number < 0x80:
+            number = SIGNED[number]
             at += 1
-        elif (second := data[at + 1]) < 0x80 and not first & 1:
+        elif (second := data[at + 1]) < 0x80 and not number & 1:
             at += 2
-            first = first >> 1 & 0x3F | second << 6
+            number = number >> 1 & 0x3F | second << 6
         else:
-            first, at = read_wide(data, at, first)
-        if first >= 0:
-            values.append(data[at : at + first])
-            at += first
+            number, at = read_wide(data, at, number)
+        if number >= 0:
+            values.append(data[at : at + number])
+            at += number
         else:
             values.append(None)
         if end <= at:
