@@ -251,7 +251,8 @@ def make_admission(parts: Parts) -> Admission:
         super_users = [KafkaPrincipal.parse(one.strip()) for one in config.super_users.split(";") if one.strip()]
         rules = AclRules(super_users, allow_everyone=config.allow_everyone_if_no_acl_found)
         authorizer = AclAuthorizer(parts.store, clock, parts.tasks, rules)
-    tokens = DelegationTokens(parts.store, clock, parts.tasks, parts.world.random, _token_settings(config))
+    token_settings = TokenSettings.of(config.value)
+    tokens = DelegationTokens(parts.store, clock, parts.tasks, parts.world.random, token_settings)
     return Admission(ClientQuotas(clock, windows, mutations), authorizer, tokens)
 
 
@@ -271,18 +272,6 @@ def _make_dispatcher(services: Services, throttled: Throttled) -> Dispatcher:
         guarded,
         services.request_metrics,
         noting=lambda decode: throttled.noting(decode) if quotas.any else decode,
-    )
-
-
-def _token_settings(config: BrokerConfig) -> TokenSettings:
-    def milliseconds(name: str) -> int:
-        return int(str(config.value(f"delegation.token.{name}.ms")))
-
-    return TokenSettings(
-        str(config.value("delegation.token.secret.key") or config.value("delegation.token.master.key") or ""),
-        milliseconds("max.lifetime"),
-        milliseconds("expiry.time"),
-        milliseconds("expiry.check.interval"),
     )
 
 

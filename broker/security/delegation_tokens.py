@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from odradek.broker.settings.definition import Value
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.security.scram import LEAST_ITERATIONS, SALT_BYTES, ScramCredential, ScramIdentity, new_credential
 from odradek.world.clock import Clock, sleep
@@ -54,6 +55,20 @@ class TokenSettings:
     expiry_time_ms: int = 24 * 3_600_000
     """Life of a token that nobody renews."""
     expiry_check_interval_ms: int = 3_600_000
+
+    @classmethod
+    def of(cls, value: Callable[[str], Value]) -> "TokenSettings":
+        """Return them from a function that knows all settings by name, the key also under its old one."""
+
+        def milliseconds(name: str) -> int:
+            return int(str(value(f"delegation.token.{name}.ms")))
+
+        return cls(
+            str(value("delegation.token.secret.key") or value("delegation.token.master.key") or ""),
+            milliseconds("max.lifetime"),
+            milliseconds("expiry.time"),
+            milliseconds("expiry.check.interval"),
+        )
 
     def __repr__(self) -> str:
         return f"TokenSettings(enabled={bool(self.secret_key)})"

@@ -40,19 +40,17 @@ def open_log(
     gaps_before: int = 0,
     names: list[str] | None = None,
 ) -> Log:
-    """Open the log in `directory`, which is made when it is missing.
+    """Open the log in `directory`, which is made when it is missing. Raises OSError.
 
-    `recovery_point` and `log_start_offset` come from the checkpoints, 0 when they have none; `clean`: the directory
-    had the marker of a clean shutdown; `validated`: it had not, but all has been repaired; `gaps_before`: up to
-    there the log may have been compacted, though by its settings it is not now; `names`: what is in `directory`, for
-    those who know. Of a log that has never held a record no file is opened. Raises OSError.
+    `recovery_point` and `log_start_offset` come from the checkpoints, 0 where they have none. `clean`: the directory
+    had the marker of a clean shutdown. `validated`: it had not, but all has been repaired. `gaps_before`: up to there
+    the log may have been compacted, though by its settings it is not now. `names`: what is in `directory`, where that
+    is known already. Of a log that has never held a record no file is opened.
     """
-    if names is None:
-        names = _listed(environment, directory)
+    names = _listed(environment, directory) if names is None else names
     names = finish_interrupted_changes(environment, directory, names)
     segments = _load_segments(environment, directory, config, names)
-    has_data = any(segment.size_bytes for segment in segments)
-    epochs, epochs_in_file = _load_epochs(environment, directory, names, has_data)
+    epochs, epochs_in_file = _load_epochs(environment, directory, names, segments)
     doubtful = None if clean or validated or _is_new(segments, names) else _number_of(segments, recovery_point)
     if doubtful is None and segments and not _readable_to_the_end(segments[-1]):
         doubtful = len(segments) - 1
@@ -72,6 +70,7 @@ def open_log(
     rewritten = _write_epochs(environment, directory, epochs, epochs_in_file)
     snapshots = Snapshots(environment.files, directory, names)
     doubtful_from = _doubtful_from(segments, names, end_offset, recovery_point if lost else None)
+    producers = rebuild_producers(environment, segments, snapshots, start_offset, end_offset, doubtful_from)
     log = Log(
         environment,
         directory,
@@ -80,7 +79,7 @@ def open_log(
         config,
         segments=segments,
         epochs=epochs,
-        producers=rebuild_producers(environment, segments, snapshots, start_offset, end_offset, doubtful_from),
+        producers=producers,
         snapshots=snapshots,
         log_start_offset=start_offset,
         log_end_offset=end_offset,
@@ -102,7 +101,7 @@ def _listed(environment: LogEnvironment, directory: str) -> list[str]:
 
 
 def _release_files(segments: list[Segment]) -> None:
-    """Close the files of a log that is idle; only of the last segment the indexes stay as they were read."""
+    """Close the files of a log that is idle; the indexes of its last segment stay in memory as they were read."""
     for segment in segments[:-1]:
         segment.release()
     segments[-1].close_file()
@@ -140,7 +139,7 @@ def _is_new(segments: list[Segment], names: list[str]) -> bool:
 
 
 def _number_of(segments: list[Segment], offset: int) -> int:
-    """Return the number of the segment that holds it; the first when it is before all."""
+    """Return the number of the segment that holds an offset; the first when that is before all."""
     return max(0, bisect_right([one.base_offset for one in segments], offset) - 1)
 
 
@@ -175,9 +174,10 @@ def _load_segments(environment: LogEnvironment, directory: str, config: LogConfi
 
 
 def _load_epochs(
-    environment: LogEnvironment, directory: str, names: list[str], has_data: bool
+    environment: LogEnvironment, directory: str, names: list[str], segments: list[Segment]
 ) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
-    """Load them, and what the file says: None when it was lost: torn by a crash, empty or missing beside data."""
+    """Load the leader epochs, and what their file says; None where it is lost: torn, empty or missing beside data."""
+    has_data = any(segment.size_bytes for segment in segments)
     if LEADER_EPOCHS not in names:
         return LeaderEpochs(), None if has_data else []
     try:
