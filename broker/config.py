@@ -222,6 +222,6 @@ def _config_error(error: BadValue, given: Given | None) -> ConfigError:
 
 
 def _shown(given: Given) -> str:
-    """Unknown settings may be secrets too, but only known ones come here."""
+    """Return a value as it may be shown. Unknown settings may be secrets too, but only known ones come here."""
     setting = known_setting(given.name)
     return HIDDEN if setting is not None and setting.is_sensitive else given.text

@@ -87,7 +87,7 @@ class Deadline:
         self._said = f"{what}: not done within {setting_name}={timeout_ms:g}"
 
     def left_ms(self) -> float:
-        """Never below 0."""
+        """Return how much time is left; never below 0."""
         return max(0.0, self._end_ms - self._cluster.clock.monotonic_ms())
 
     async def pause_after(self, reason: Exception) -> None:

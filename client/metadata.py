@@ -32,7 +32,7 @@ class Node(NamedTuple):
 
     @property
     def address(self) -> str:
-        """`host:port`."""
+        """Return `host:port`."""
         return f"{self.host}:{self.port}"
 
 
@@ -207,12 +207,12 @@ class MetadataNeeds:
         return now_ms - self._answered_ms if self._answered_ms >= 0 else float("nan")
 
     def attempted(self, now_ms: float) -> None:
-        """Asked."""
+        """Note that the metadata were asked for now."""
         self._attempted_ms = now_ms
         self._stale = False
 
     def answered(self, now_ms: float, *, complete: bool) -> None:
-        """`complete`: everything that was asked for is there; else it is asked for again after the backoff."""
+        """Note an answer. `complete`: with all that was asked for; else that is asked for again after the backoff."""
         self._answered_ms = now_ms
         self._in_vain = 0 if complete else self._in_vain + 1
         if not complete:

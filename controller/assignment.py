@@ -46,7 +46,7 @@ def assign_replicas(
 
 
 def random_start(racks: Mapping[int, str | None], randomness: random.Random) -> tuple[int, int]:
-    """`start` and `shift` for a new topic."""
+    """Draw `start` and `shift` for a new topic."""
     count = max(len(racks), 1)
     return randomness.randrange(count), randomness.randrange(count)
 

@@ -387,7 +387,7 @@ class ControllerStore:
 
 
 def slices(items: Sequence[T], size: int) -> list[Sequence[T]]:
-    """`items` in order, at most `size` in each."""
+    """Cut `items` into slices of at most `size`, in order."""
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 

@@ -127,7 +127,7 @@ async def decide_proposals(
 async def _write(
     active: ActiveController, to_write: dict[TopicPartition, LeaderAndIsr], verdicts: dict[TopicPartition, Verdict]
 ) -> set[TopicPartition]:
-    """Sets the verdicts; returns the partitions whose write lost a race: to be judged by what ZooKeeper says now."""
+    """Set the verdicts; return the partitions whose write lost a race: to be judged by what ZooKeeper says now."""
     lost = set()
     results = await active.store.update_leader_and_isr(to_write)
     for partition, result in results.items():

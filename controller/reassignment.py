@@ -100,7 +100,7 @@ def under_way(
 
 
 async def obey_znode(active: ActiveController) -> None:
-    """`/admin/reassign_partitions`, of tools before 2.6; entries leave it as they are done or refused."""
+    """Obey `/admin/reassign_partitions`, of tools before 2.6; entries leave it as they are done or refused."""
     store = active.store
     if not await store.exists(REASSIGN_PARTITIONS_PATH, watch=True):
         return

@@ -70,7 +70,7 @@ def _refusal(active: ActiveController, partition: TopicPartition, election_type:
 
 
 async def obey_znode(active: ActiveController) -> None:
-    """`/admin/preferred_replica_election`, of tools before 2.4: carried out as far as possible, then deleted."""
+    """Obey `/admin/preferred_replica_election`, of tools before 2.4: carried out as far as possible, then deleted."""
     store = active.store
     if not await store.exists(PREFERRED_REPLICA_ELECTION_PATH, watch=True):
         return

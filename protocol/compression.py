@@ -66,7 +66,7 @@ def codec_number(name: str) -> int:
 
 
 def compress(codec: int, data: Buffer, *, level: int | None = None, broken_lz4_checksum: bool = False) -> bytes:
-    """`data` compressed as Kafka's Java clients do it.
+    """Compress `data` as Kafka's Java clients do it.
 
     `level`: of gzip (1-9), lz4 (1-17) or zstd; None is the codec's default. `broken_lz4_checksum`: with the frame
     header checksum that message sets of magic 0 need (KAFKA-3160).

@@ -199,7 +199,7 @@ class DecoderSource:
         self.depth -= 1
 
     def length(self, code: str, target: str, nullable: bool) -> tuple[str, str]:
-        """Reads a length and leaves the lines inside the branch where it is not null.
+        """Read a length, and go on inside the branch where it is not null.
 
         Returns its name and what of it is the true length. Who calls takes `self.depth` back when `nullable`.
         """

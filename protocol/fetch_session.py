@@ -27,7 +27,7 @@ class Wish(Protocol):
 
     @property
     def topic_id(self) -> bytes:
-        """Zero where the topic has none."""
+        """Return the topic's id; zero where it has none."""
 
 
 K = TypeVar("K", bound=PartitionKey)

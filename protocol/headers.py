@@ -107,7 +107,7 @@ class ApiMessages(NamedTuple):
 
 
 def module_name(api_name: str) -> str:
-    """FetchThing -> fetch_thing."""
+    """Return the module of an API's messages: FetchThing -> fetch_thing."""
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in api_name).lstrip("_")
 
 

@@ -122,7 +122,7 @@ class GroupCoordinator:
         return f"{prefix}-{UUID(int=self._random.getrandbits(128), version=4)}"
 
     def join(self, group_id: str, request: JoinRequest, callback: JoinCallback) -> None:
-        """JoinGroup."""
+        """Answer JoinGroup."""
         error = self.check(group_id)
         if error is ErrorCode.NONE:
             error = check_join(request, self._config)
@@ -139,7 +139,7 @@ class GroupCoordinator:
         group.run_effects()
 
     def sync(self, group_id: str, request: SyncRequest, callback: SyncCallback) -> None:
-        """SyncGroup. While the group is loading its state is unknown, and the member is told to join again."""
+        """Answer SyncGroup. While the group is loading its state is unknown, and the member is told to join again."""
         error = self.check(group_id)
         group = self._groups.get(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -153,7 +153,7 @@ class GroupCoordinator:
             group.run_effects()
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat. While the group is loading nobody's session runs, so the member may go on."""
+        """Answer Heartbeat. While the group is loading nobody's session runs, so the member may go on."""
         error = self.check(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE
@@ -189,8 +189,9 @@ class GroupCoordinator:
     # offsets
 
     def commit(self, group_id: str, request: CommitRequest, answer: CommitAnswer) -> None:
-        """OffsetCommit, TxnOffsetCommit. Without a generation, a group that does not exist is made: a consumer that
-        assigns by hand. With one, nobody is its member, which OffsetCommit calls an ILLEGAL_GENERATION."""
+        """Answer OffsetCommit or TxnOffsetCommit. A group that does not exist is made if no generation is named: by a
+        consumer that assigns by hand. With one, nobody is its member, which OffsetCommit calls an ILLEGAL_GENERATION.
+        """
         error = self.check(group_id, may_be_empty=request.transaction is None)
         group = self._groups.get(group_id)
         if error is ErrorCode.NONE and group is None:
@@ -209,7 +210,7 @@ class GroupCoordinator:
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[PartitionKey] | None, *, require_stable: bool
     ) -> tuple[ErrorCode, dict[PartitionKey, FetchedOffset]]:
-        """OffsetFetch; None asks for all partitions that the group has committed."""
+        """Answer OffsetFetch; None asks for all partitions that the group has committed."""
         error = self.check(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
             return error, {}
@@ -221,7 +222,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[PartitionKey]
     ) -> tuple[ErrorCode, dict[PartitionKey, ErrorCode]]:
-        """OffsetDelete: all of an empty group's, or those of topics that a group of consumers does not read."""
+        """Answer OffsetDelete: for an empty group all offsets, else those of topics that its consumers do not read."""
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error, {}
@@ -277,7 +278,7 @@ class GroupCoordinator:
         return list(self._groups.values())
 
     def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[GroupMetadata]]:
-        """ListGroups: this broker's groups, of these states and types (in any case; none named: all)."""
+        """Answer ListGroups: this broker's groups of these states and types (upper or lower case; none named: all)."""
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._partitions.is_loading else ErrorCode.NONE
@@ -288,13 +289,13 @@ class GroupCoordinator:
         return error, [group for group in groups if not wanted or group.state.value.lower() in wanted]
 
     def describe(self, group_id: str) -> tuple[ErrorCode, GroupMetadata | None]:
-        """DescribeGroups, for one group: None when there is no such group, or an error."""
+        """Answer DescribeGroups for one group: None when there is no such group, or an error."""
         error = self.check(group_id, may_be_empty=True)
         group = self._groups.get(group_id) if error is ErrorCode.NONE else None
         return error, None if group is None else group.metadata
 
     def delete(self, group_id: str) -> ErrorCode:
-        """DeleteGroups, for one group, which must be without members."""
+        """Answer DeleteGroups for one group, which must be without members."""
         error = self.check(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
             return error

@@ -129,7 +129,7 @@ class OffsetIndex(_IndexFile):
         return numbers.tobytes()
 
     def append(self, offset: int, position: int) -> None:
-        """`offset` is the last of the batch at `position`; both larger than all before."""
+        """Add an entry: `offset` is the last of the batch at `position`; both are larger than all before."""
         if not self.positions:
             self._relative_offsets, self.positions = array("I"), array("I")
         self._relative_offsets.append(offset - self.base_offset)
@@ -219,7 +219,7 @@ class TimeIndex(_IndexFile):
 
     @property
     def last(self) -> TimeEntry:
-        """(-1, base offset) when empty."""
+        """Return the last entry; (-1, base offset) when there is none."""
         if not self.timestamps:
             return TimeEntry(-1, self.base_offset)
         return TimeEntry(self.timestamps[-1], self.base_offset + self._relative_offsets[-1])

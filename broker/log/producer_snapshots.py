@@ -174,5 +174,5 @@ class Snapshots:
 
 
 def is_snapshot(name: str) -> bool:
-    """`00000000000000000042.snapshot`."""
+    """Tell whether a file has the name of a snapshot: `00000000000000000042.snapshot`."""
     return name.endswith(SNAPSHOT) and name.removesuffix(SNAPSHOT).isdigit()

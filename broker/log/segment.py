@@ -321,7 +321,7 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> TimeEntry:
-        """(largest timestamp, last offset of its batch); (-1, base offset) when no batch has one."""
+        """Return the largest timestamp and the last offset of its batch; (-1, base offset) when no batch has one."""
         if self._largest is None:
             self._largest = self._last_time_entry()
         return self._largest

@@ -222,7 +222,7 @@ class ZooKeeperOffsets:
         """Numbers of members by group, of groups that have offsets."""
 
     def forget(self) -> None:
-        """Know nothing any more: another broker tells of them."""
+        """Forget all: another broker tells of these groups now."""
         self.offsets, self.members = {}, {}
 
     async def look(self) -> None:

@@ -63,7 +63,7 @@ class Monitoring:
         self._exporter.serve(observed)
 
     def close(self) -> None:
-        """Stop. Harmless twice, and without `listen`."""
+        """Stop listening and ticking. Harmless twice, and without `listen`."""
         if self._lag is not None:
             self._lag.close()
         self._loop.stop()

@@ -77,7 +77,7 @@ class CollectionWatch:
         gc.callbacks.append(self._called)
 
     def stop(self) -> None:
-        """Harmless twice."""
+        """Stop observing. Harmless twice."""
         if self._called in gc.callbacks:
             gc.callbacks.remove(self._called)
 

@@ -147,7 +147,7 @@ class Output:
         self._offset = self.unsent_bytes = 0
 
     def flush(self) -> None:
-        """Send. Raises OSError when the connection or a file in the queue broke: the stream cannot go on then."""
+        """Send what is queued. Raises OSError when the connection or a queued file broke: the stream ends then."""
         parts = self._parts
         try:
             if parts and not self._offset and FileRange not in map(type, parts):

@@ -173,7 +173,7 @@ class TimingWheel:
             self._set_alarm()
 
     def _run_due(self, now: int) -> None:
-        """Bucket by bucket in the order of time: run what is due, let the rest cascade."""
+        """Go through the buckets in the order of time: run what is due, let the rest cascade."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             begin, _, bucket = heap[0]

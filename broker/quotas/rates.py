@@ -78,7 +78,7 @@ class SampledRate:
         return self._samples[-1].last_ms if self._samples else -inf
 
     def measure(self, now_ms: float) -> tuple[float, float]:
-        """(rate per second, milliseconds that it was measured over, at least all windows but one)."""
+        """Return the rate per second, and the milliseconds that it was measured over: at least all windows but one."""
         self._forget(now_ms)
         samples, windows = self._samples, self._windows
         elapsed_ms = now_ms - samples[0].began_ms if samples else 0.0

@@ -185,7 +185,7 @@ class LogCopy:
         return size
 
     def _skip_to_end(self) -> None:
-        """Compaction has taken the last batches of a segment, and the one after it is empty."""
+        """Skip what compaction has taken: the last batches of a segment, before one that is empty."""
         target, offset = self.target, self.source.log_end_offset
         try:
             target.roll(offset)

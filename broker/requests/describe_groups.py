@@ -50,7 +50,7 @@ def described(groups: GroupCoordinator, group_id: str, operations: int = NOT_ASK
 
 
 def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
-    """Metadata and assignment are empty unless the group is stable."""
+    """Describe a member; metadata and assignment are empty unless the group is stable."""
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,

@@ -98,7 +98,7 @@ def _partition(
 def _look_up(
     partition: Partition, timestamp: int, request: ListOffsetsRequest, version: int
 ) -> Steps[tuple[int, int, int]]:
-    """(timestamp, offset, leader epoch); -1 each where there is none. Raises KafkaError."""
+    """Return timestamp, offset and leader epoch; -1 each where there is none. Raises KafkaError."""
     replica_log = partition.log
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         start = replica_log.log_start_offset

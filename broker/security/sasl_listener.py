@@ -83,7 +83,7 @@ def _jaas(look: Look, mechanism: str) -> JaasEntry | None:
 
 
 def _plain_users(jaas: JaasEntry | None) -> dict[str, str]:
-    """`user_alice="secret"` for each user."""
+    """Read the passwords, written as `user_alice="secret"` for each user."""
     if jaas is None:
         raise BadSecuritySetting(
             "listener.name.….plain.sasl.jaas.config", 'is needed, with user_<name>="<password>" for each user'

@@ -91,7 +91,7 @@ def check_live_change(before: Layers, after: Layers) -> None:
 
 
 def log_directories(layers: Layers) -> tuple[str, ...]:
-    """log.dirs, or else log.dir, as absolute paths, by which clients name them; each once. Raises BadValue."""
+    """Return log.dirs, or else log.dir, as absolute paths, by which clients name them; each once. Raises BadValue."""
     name = "log.dirs" if layers.given("log.dirs") is not None else "log.dir"
     text = layers.text(name) or ""
     found = tuple(os.path.abspath(part.strip()) for part in text.split(",") if part.strip())
@@ -115,7 +115,7 @@ def listener_limits(layers: Layers) -> dict[tuple[str, str], int]:
 
 
 def connection_overrides(layers: Layers) -> dict[str, int]:
-    """max.connections.per.ip.overrides by host. Raises BadValue."""
+    """Return max.connections.per.ip.overrides by host. Raises BadValue."""
     name = "max.connections.per.ip.overrides"
     text = layers.text(name) or ""
     limits = {}

@@ -66,7 +66,7 @@ class Layers:
         raise AssertionError(f"{name} and its synonyms have no default")
 
     def sources(self, name: str) -> list[tuple[str, str, Source]]:
-        """(name, text, source) of everything that says something about `name`, the first of which counts.
+        """Return name, text and source of all that says something about `name`; the first counts.
 
         What stands before the name itself is dropped, as Kafka does (ConfigHelper.configSynonyms).
         """

@@ -73,7 +73,7 @@ async def update_features(
 
 
 async def describe(cluster: Cluster, broker: int) -> list[LogDirectory]:
-    """Each of its directories with what is in it, by path. Raises KafkaError."""
+    """Return each of a broker's log directories with what is in it, by path. Raises KafkaError."""
     await _know(cluster, broker)
     answer = await cluster.request(broker, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
     raise_first([(f"broker {broker}", answer.error_code, None)])

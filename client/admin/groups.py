@@ -119,7 +119,7 @@ def _member(one: DescribedGroupMember, protocol_type: str) -> GroupMember:
 
 
 async def group_lag(cluster: Cluster, group_id: str, new_deadline: NewDeadline) -> list[PartitionLag]:
-    """Committed offsets against log ends, of everything the group has an offset or an owner for."""
+    """Compare committed offsets with log ends, for everything the group has an offset or an owner for."""
     description = await describe_group(cluster, group_id, new_deadline())
     committed = await committed_offsets(cluster, group_id, None, new_deadline(), require_stable=False)
     owned = {tp for member in description.members for tp in member.partitions}

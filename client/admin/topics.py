@@ -38,7 +38,7 @@ Failure = tuple[str, int, str | None]
 
 
 def raise_first(failures: Iterable[Failure]) -> None:
-    """KafkaError with the first part's code and all parts' names and reasons; nothing when none has failed."""
+    """Raise KafkaError with the first part's code and all parts' names and reasons; nothing when none has failed."""
     real = [(name, error_code(code), message) for name, code, message in failures if code]
     if not real:
         return

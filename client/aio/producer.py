@@ -84,7 +84,7 @@ class Producer(AsyncClient):
 
     @property
     def intake(self) -> RecordIntake:
-        """Takes records without waiting. Raises ClientError before `start`."""
+        """Return what takes records without waiting. Raises ClientError before `start`."""
         if self._intake is None:
             raise ClientError(NOT_STARTED)
         return self._intake

@@ -34,7 +34,7 @@ class Subscriber:
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Static members by instance id, then the others by member id."""
+        """Return the key to sort members by: static ones by instance id, then the others by member id."""
         return (False, self.instance_id) if self.instance_id is not None else (True, self.member_id)
 
 

@@ -33,7 +33,7 @@ class Shared:
         """Reason why nothing is read any more: raised by each call from then on."""
 
     def notify(self) -> None:
-        """There may be something for the application."""
+        """Tell whoever takes records that there may be something for the application."""
         self.arrived.set()
 
     def fail(self, error: Exception) -> None:

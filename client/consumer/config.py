@@ -90,7 +90,7 @@ def _assignor(given: Any) -> Assignor:
 
 
 def cooperative(strategies: list[Assignor]) -> bool:
-    """Cooperative only when all offered strategies are: an eager one may be chosen else (KIP-429)."""
+    """Tell whether all offered strategies are cooperative: otherwise an eager one may be chosen (KIP-429)."""
     return all(one.cooperative for one in strategies)
 
 

@@ -71,7 +71,7 @@ class GroupDriver:
         self._woken.set()
 
     def stop(self) -> None:
-        """`run` ends after its current step."""
+        """End `run` after its current step."""
         self._stopped = True
         self.wake()
 

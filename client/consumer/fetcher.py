@@ -65,7 +65,7 @@ class Receiver(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
-        """Guards positions and what waits to be read."""
+        """Return the lock of positions and of what waits to be read."""
 
     @property
     def positions(self) -> Positions:

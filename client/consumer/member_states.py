@@ -83,7 +83,7 @@ OUTCOMES: Mapping[ErrorCode, Outcome] = {
 
 
 def outcome_of(error: ErrorCode) -> Outcome:
-    """Every error that is not in the table is FATAL: FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, …"""
+    """Return what an error means; FATAL is all that is not in the table, as FENCED_INSTANCE_ID."""
     return OUTCOMES.get(error, Outcome.FATAL)
 
 

@@ -117,7 +117,7 @@ class Membership:
             self._rejoin = True
 
     def unsubscribe(self) -> None:
-        """Out of the group, on the application's wish; LeaveGroup is sent by the caller."""
+        """Leave the group, on the application's wish; the caller sends LeaveGroup."""
         self._lose(NOBODY)
         self.topics, self.owned = frozenset(), ()
         self.failure = None
@@ -234,7 +234,7 @@ class Membership:
         self.coordinator_known = False
 
     def joined(self, answer: JoinGroupResponse, now_ms: float) -> None:
-        """JoinGroup was answered. Raises MalformedMessage."""
+        """Act on the answer to JoinGroup. Raises MalformedMessage."""
         if not self._ended():
             return
         error = error_code(answer.error_code)
@@ -266,7 +266,7 @@ class Membership:
         self._enter(State.SYNCING)
 
     def synced(self, error: ErrorCode, assignment: bytes, now_ms: float) -> None:
-        """SyncGroup was answered. Raises MalformedMessage."""
+        """Act on the answer to SyncGroup. Raises MalformedMessage."""
         if not self._ended():
             return
         self._assignments = {}
@@ -281,7 +281,7 @@ class Membership:
         self.turn = Adopt(revoked, added, now_owned)
 
     def beaten(self, error: ErrorCode, now_ms: float) -> None:
-        """Heartbeat was answered."""
+        """Act on the answer to Heartbeat."""
         if self._ended():
             self._follow(error, now_ms)
 
@@ -333,7 +333,7 @@ class Membership:
         return False
 
     def _lose(self, identity: Identity) -> None:
-        """Whatever it has is lost; it may come back with this identity."""
+        """Lose all partitions that the member has; it may come back with this identity."""
         self.identity = identity
         self.turn = None
         self._leader = False

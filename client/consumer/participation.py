@@ -229,7 +229,7 @@ class Participation:
         )
 
     async def _commit_what_is_given_up(self, timeout_ms: float) -> None:
-        """enable.auto.commit. What could not be committed will be read again."""
+        """Commit before partitions are given up (enable.auto.commit). What could not be committed is read again."""
         if not self._settings.enable_auto_commit or self.lost:
             return
         try:

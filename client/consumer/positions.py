@@ -185,7 +185,7 @@ class Positions:
         state.reset_to = None
 
     def retry_at(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:
-        """Those that still have no position are not looked for before a monotonic time."""
+        """Put off partitions that still have no position: they are not looked up before a monotonic time."""
         for topic_partition in partitions:
             state = self.partitions.get(topic_partition)
             if state is not None and not state.located:

@@ -69,7 +69,7 @@ NOTHING = Subscription()
 
 
 def to_topics(topics: Collection[str]) -> Subscription:
-    """These."""
+    """Subscribe to these topics."""
     return Subscription(Kind.TOPICS, frozenset(topics))
 
 
@@ -82,7 +82,7 @@ def to_pattern(pattern: str | re.Pattern[str]) -> Subscription:
 
 
 def to_partitions(topics: Collection[str]) -> Subscription:
-    """Some partitions of these topics; of none means nothing."""
+    """Subscribe to some partitions of these topics; without topics, to nothing."""
     return Subscription(Kind.PARTITIONS, frozenset(topics)) if topics else NOTHING
 
 

@@ -45,7 +45,7 @@ class Outcome:
         self.error: Exception | None = None
 
     def deliver(self, base_offset: int, log_append_time_ms: int, timestamps_ms: list[int]) -> None:
-        """Acknowledged. `log_append_time_ms` is -1 unless the broker stamps records itself."""
+        """Tell that the batch is acknowledged. `log_append_time_ms` is -1 unless the broker stamps records itself."""
         assert not self.decided, f"{self.topic_partition}: decided twice"
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
@@ -53,7 +53,7 @@ class Outcome:
         self.decided = True
 
     def fail(self, error: Exception) -> None:
-        """Given up."""
+        """Tell that the batch is given up."""
         assert not self.decided, f"{self.topic_partition}: decided twice"
         self.error = error
         self.decided = True
@@ -244,7 +244,7 @@ class ProducerBatch:
 
 
 def following_sequence(sequence: int, count: int) -> int:
-    """`count` after `sequence`: after 2147483647 comes 0."""
+    """Return the sequence `count` after `sequence`: after 2147483647 comes 0."""
     return (sequence + count) & 0x7FFFFFFF
 
 

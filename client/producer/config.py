@@ -41,7 +41,7 @@ class ProducerConfig(CommonConfig):
 
     @property
     def acks_number(self) -> int:
-        """-1, 0 or 1, as on the wire."""
+        """Return acks as on the wire: -1, 0 or 1."""
         return -1 if self.acks == "all" else int(self.acks)
 
     @property
@@ -106,7 +106,7 @@ def serializer(given: Any, name: str) -> Serializer:
 
 
 def _serialized(given: Any, name: str) -> bytes | None:
-    """Whoever sends must hear of what cannot be sent: later it would be in the way of the records of others."""
+    """Serialize now: whoever sends must hear of what cannot be sent, or later it holds up the records of others."""
     if given is None or isinstance(given, (bytes, bytearray, memoryview)):
         return given if given is None or isinstance(given, bytes) else bytes(given)
     raise TypeError(f"{name}_serializer must give bytes, not {type(given).__name__}")

@@ -264,7 +264,7 @@ class ProducerEngine:
             self._connecting.discard(node_id)
 
     async def _identify(self) -> None:
-        """InitProducerId, from any broker; what cannot be mended fails everything that waits."""
+        """Ask any broker for a producer id (InitProducerId); an error that will not pass fails all that waits."""
         assert self.sequences is not None
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
         try:
@@ -322,7 +322,7 @@ class ProducerEngine:
         self._tell(decided)
 
     def _tell(self, decided: Sequence[ProducerBatch]) -> None:
-        """Callbacks in the order of the records, then those who wait."""
+        """Call callbacks in the order of the records, then wake those who wait."""
         if decided:
             self.waits.memory_freed()
         if self.transactions is not None:

@@ -133,7 +133,7 @@ class Sender:
         return self._calls_on_wire.get(node_id, 0)
 
     def plan(self, view: ClusterView, connected: Callable[[int], bool], now_ms: float) -> Plan:
-        """Decide; batches of the plan's calls are on the wire from now on. `connected`: of a node, by its id."""
+        """Decide what to send; from now on its batches count as on the wire. `connected`: tells it of a node, by id."""
         plan = Plan()
         self._give_up_expired(plan, now_ms)
         if self._sequences is not None:

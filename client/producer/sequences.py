@@ -100,7 +100,7 @@ class ProducerSequences:
         return self.producer_id >= 0
 
     def identify(self, producer_id: int, producer_epoch: int) -> None:
-        """InitProducerId was answered."""
+        """Take over the identity that InitProducerId has answered."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self._unused = True
 

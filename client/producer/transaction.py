@@ -151,7 +151,7 @@ class Transaction:
         self.unnamed.difference_update(partitions)
 
     def offsets_added(self, group_id: str) -> None:
-        """AddOffsetsToTxn was answered."""
+        """Note that AddOffsetsToTxn was answered."""
         self.confirmed = True
         self.groups.add(group_id)
 
@@ -160,7 +160,7 @@ class Transaction:
         self._become(State.INITIALISING)
 
     def ready(self) -> None:
-        """Initialised, or ended: the next may begin."""
+        """Note that the producer is initialised, or a transaction ended: the next may begin."""
         self._become(State.READY)
         self.error = None
         self.partitions.clear()
@@ -209,7 +209,7 @@ class TransactionalSequences(ProducerSequences):
         return self.producer_id, self.producer_epoch
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Not before the coordinator knows that the partition is in the transaction (KIP-98)."""
+        """Tell whether the coordinator knows that the batch's partition is in the transaction (KIP-98)."""
         transaction = self._transaction
         named = batch.topic_partition in transaction.partitions
         return named and transaction.writing and super().may_send(batch)

@@ -135,7 +135,7 @@ class Batches(Protocol):
         """Fail what is not on the wire."""
 
     def wake(self) -> None:
-        """Another round, which ends with `look`."""
+        """Begin another round, which ends with `look`."""
 
     def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
         """Run it; another round follows."""

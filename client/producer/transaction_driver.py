@@ -245,7 +245,7 @@ class TransactionDriver:
                     self._transaction.fail(error)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Looks after every round. Raises the fatal error."""
+        """Wait until a condition holds, which is looked at after every round. Raises the fatal error."""
         self._batches.wake()
         while not condition():
             self._changed.clear()
@@ -308,7 +308,7 @@ class TransactionDriver:
         self._ready()
 
     async def _identify(self, current: Producer) -> None:
-        """InitProducerId: as somebody new, or as the producer that it is and wants a higher epoch for (KIP-360)."""
+        """Ask for an identity (InitProducerId): a new one, or a higher epoch of the present one (KIP-360)."""
         request = InitProducerIdRequest(
             transactional_id=self._transaction.transactional_id,
             transaction_timeout_ms=self._config.transaction_timeout_ms,

@@ -133,7 +133,7 @@ def offset_commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
 ) -> TxnOffsetCommitRequest:
-    """TxnOffsetCommit, as the member that `group` says (KIP-447)."""
+    """Return a TxnOffsetCommit of the member that `group` says (KIP-447)."""
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group.group_id,

@@ -29,7 +29,7 @@ def from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def numbers_by_partition(option: str, value: Any, at_least: int) -> Offsets:
-    """Checks JSON that a user has written. Raises ConfigError."""
+    """Read numbers by partition from JSON that a user has written. Raises ConfigError."""
     wanted = f'{option} must be like {{"topic":{{"0":23}}}}'
     if not isinstance(value, dict):
         raise ConfigError(f"{wanted}, not {value!r}")
@@ -49,7 +49,7 @@ def numbers_by_partition(option: str, value: Any, at_least: int) -> Offsets:
 
 
 def partitions_by_topic(option: str, value: Any) -> list[TopicPartition]:
-    """`{"topic":[0,1]}`. Raises ConfigError."""
+    """Read partitions, written as `{"topic":[0,1]}`. Raises ConfigError."""
     wanted = f'{option} must be like {{"topic":[0,1]}}'
     if not isinstance(value, dict):
         raise ConfigError(f"{wanted}, not {value!r}")

@@ -287,7 +287,7 @@ def _positive(named: Mapping[str, str], option: str) -> int | None:
 
 
 def _duration_ms(option: str, text: str) -> int:
-    """`15m`, `500ms`, `10 s`."""
+    """Read a duration, written as `15m`, `500ms` or `10 s`."""
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     if found is None or (found[2] or "ms") not in MILLISECONDS:
         raise ConfigError(f"{option} must be a duration such as 15m, 30s or 500ms, not {text!r}")

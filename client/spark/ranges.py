@@ -95,7 +95,7 @@ def split(
 
 
 def _parts(size: int, total: int, wanted: int) -> int:
-    """Rounded half up, as Java does."""
+    """Return the share of `wanted` parts that falls to one range: at least 1, rounded half up as Java does."""
     return max(math.floor(size / total * wanted + 0.5), 1)
 
 

@@ -126,7 +126,7 @@ class ConnectorSettings(SecurityConfig):
 
 
 def settings_of(given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConnectorSettings:
-    """Checked settings. Raises ConfigError."""
+    """Check settings and return them. Raises ConfigError."""
     settings = load(ConnectorSettings, given, keywords)
     for name, value in (("group.id", settings.group_id), ("client.id", settings.client_id or settings.group_id)):
         if not LEGAL_NAME.fullmatch(value) or value in (".", ".."):

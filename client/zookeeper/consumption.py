@@ -80,7 +80,7 @@ class Consumption:
                 self.claimed[partition].stream.fail(error)
 
     def notify(self) -> None:
-        """Streams tell their readers themselves."""
+        """Do nothing: streams tell their readers themselves."""
 
     # -- claiming and releasing ----------------------------------------------------------------------------------------
 

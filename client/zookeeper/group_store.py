@@ -149,7 +149,7 @@ class GroupStore:
                     return ()
 
     async def _children(self, path: str) -> list[str]:
-        """Sorted. None of a znode that does not exist; it is watched for."""
+        """Return a znode's children, sorted; of one that does not exist none, and it is watched for."""
         while True:
             try:
                 return sorted(await self._store.children(path, watch=True))

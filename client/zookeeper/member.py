@@ -201,7 +201,7 @@ class Member:
         await self._keeper.commit(lambda: self._reading.consumed(in_hand=in_hand), retries)
 
     async def commit_periodically(self) -> None:
-        """Auto commit: all that the application is done with."""
+        """Commit from time to time all that the application is done with (auto commit)."""
         while True:
             await sleep_ms(self._clock, self._settings.auto_commit_interval_ms)
             if self._store.connected:

@@ -76,7 +76,7 @@ class MessageStream:
         return self._in_hand is not None
 
     def assign(self, progress: Progress) -> None:
-        """Chunks of this partition are for this stream now."""
+        """Direct the chunks of a partition to this stream from now on."""
         with self._arrived:
             self._progress[progress.name] = progress
 
@@ -114,7 +114,7 @@ class MessageStream:
             self._reader = None
 
     def close(self) -> None:
-        """Iteration ends."""
+        """End the iteration."""
         self.stop()
         with self._arrived:
             self._closed = True

@@ -39,7 +39,7 @@ class LogToClean(NamedTuple):
 
 
 def first_dirty_offset(cleaned_to: int, log_start_offset: int, log_end_offset: int) -> int:
-    """`cleaned_to` of the checkpoint, as far as it fits the log; when it does not, all of the log is dirty."""
+    """Return `cleaned_to` of the checkpoint if it fits the log; when it does not, all of the log is dirty."""
     return cleaned_to if log_start_offset <= cleaned_to <= log_end_offset else log_start_offset
 
 

@@ -197,7 +197,7 @@ class Writer:
 def group_segments(
     infos: Sequence[SegmentInfo], segment_bytes: int, index_bytes: int, end_offset: int
 ) -> list[list[SegmentInfo]]:
-    """Consecutive segments that fit into one, by size, by the sizes of their indexes, and by the span of offsets.
+    """Group consecutive segments that fit into one, by size, by the sizes of their indexes, and by the span of offsets.
 
     `end_offset` is where the last info ends. What is alone too large stays alone.
     """
@@ -221,7 +221,7 @@ def _fits(group: list[SegmentInfo], info: SegmentInfo, end_offset: int, segment_
 
 
 def work(files: Files, request: bytes, moved: Moved) -> Iterator[bytes]:
-    """Answers, one line each; the last is Finished or Failed."""
+    """Do what is asked, and yield answers, one line each; the last is Finished or Failed."""
     asked = Request.decode(request)
     try:
         for answer in Compactor(files, asked, moved).run():

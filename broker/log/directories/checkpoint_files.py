@@ -146,7 +146,7 @@ class CheckpointFiles:
                 return
 
     def _replace(self, name: str, number: int, data: bytes) -> None:
-        """Runs anywhere; blocks. Raises OSError.
+        """Replace a file, on any thread; blocks. Raises OSError.
 
         What is in the file already is written again, as by Kafka: so a directory that has failed is noticed.
         """

@@ -47,7 +47,7 @@ class OtherMode(Exception):  # noqa: N818 - says what it is
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Java properties, as far as Kafka's own small files use them."""
+    """Decode Java properties, as far as Kafka's own small files use them."""
     lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
     pairs = [line.partition("=") for line in lines if line and line[0] not in "#!"]
     return {key.strip(): value.strip().replace("\\", "") for key, _, value in pairs}

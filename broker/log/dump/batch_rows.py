@@ -73,7 +73,7 @@ def _batch_row(batch: Batch, content: bytes, valid: bool) -> Row:
 
 
 def codec_name(batch: Batch) -> str:
-    """`gzip`; the number of one that there is not."""
+    """Return a codec's name, `gzip`; its number where there is no such codec."""
     codec = batch.attributes & CODEC_MASK
     return CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else str(codec)
 

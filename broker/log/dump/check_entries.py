@@ -93,12 +93,12 @@ def partitions(entries: Entries, _: int) -> Iterator[Complaint]:
 
 
 def owner(entries: Entries, _: int) -> Iterator[Complaint]:
-    """`meta.properties`."""
+    """Check `meta.properties`."""
     yield from _decoded(entries, "=", lambda data: decode_meta(data)[0])
 
 
 def topic_id(entries: Entries, _: int) -> Iterator[Complaint]:
-    """`partition.metadata`."""
+    """Check `partition.metadata`."""
     yield from _decoded(entries, ": ", decode_partition_metadata)
 
 

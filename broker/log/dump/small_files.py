@@ -62,7 +62,7 @@ def _places(data: bytes, size: int) -> Iterator[int]:
 
 
 def aborted_transactions(data: bytes, _: int) -> Entries:
-    """`.txnindex`."""
+    """Read a `.txnindex`."""
     whole = len(data) - len(data) % ABORTED_ENTRY.size
     for at in range(0, whole, ABORTED_ENTRY.size):
         version, producer_id, first, last, stable = ABORTED_ENTRY.unpack_from(data, at)
@@ -76,7 +76,7 @@ def aborted_transactions(data: bytes, _: int) -> Entries:
 
 
 def producers(data: bytes, _: int) -> Entries:
-    """`.snapshot`. Nothing of it is shown when the checksum is wrong."""
+    """Read a `.snapshot`. Nothing of it is shown when the checksum is wrong."""
     entries_at = HEAD.size + COUNT.size
     if len(data) < entries_at:
         raise Damaged(0, f"{len(data)} bytes are too few for a snapshot")
@@ -108,7 +108,7 @@ def producers(data: bytes, _: int) -> Entries:
 
 
 def leader_epochs(data: bytes, _: int) -> Entries:
-    """`leader-epoch-checkpoint`."""
+    """Read a `leader-epoch-checkpoint`."""
     return _checkpoint(data, ("leader_epoch", "start_offset"))
 
 
@@ -148,14 +148,14 @@ def _entry(position: int, line: str, names: Sequence[str]) -> Row:
 
 
 def properties(data: bytes, _: int) -> Entries:
-    """`meta.properties`, and `partition.metadata`, which differs in its colons."""
+    """Read `meta.properties`, or `partition.metadata`, which differs in its colons."""
     text = data.replace(b": ", b"=")
     for name, value in decode_properties(text).items():
         yield max(text.find(name.encode() + b"="), 0), {"property": name, "value": value}
 
 
 def clean_shutdown(data: bytes, _: int) -> Entries:
-    """`.kafka_cleanshutdown`: of older brokers it is empty."""
+    """Read `.kafka_cleanshutdown`, which older brokers leave empty."""
     try:
         values = json.loads(data) if data.strip() else {}
     except ValueError as error:

@@ -18,7 +18,7 @@ OF_CLUSTER: Final = (ConfigType.BROKER, ConfigType.BROKER_LOGGER, ConfigType.CLI
 
 
 def describe(asked: Asked, go_on: GoOn) -> Outcome:
-    """DESCRIBE_CONFIGS for each resource."""
+    """Ask for DESCRIBE_CONFIGS on each resource."""
 
     def refusal(resource: Any, error: ErrorCode) -> Any:
         return describe_configs.DescribeConfigsResult(

@@ -152,7 +152,7 @@ def describe_cluster(asked: Asked, go_on: GoOn) -> Outcome:
 
 
 def create_topics(asked: Asked, go_on: GoOn) -> Outcome:
-    """CREATE on the cluster or on the topic; the topic's settings are answered to those who may describe them."""
+    """Ask for CREATE on the cluster or on the topic; its settings are answered to those who may describe them."""
     request, rights = asked.request, asked.rights
     if not asked.broker.controller.is_active:
         return go_on()
@@ -184,7 +184,7 @@ def create_topics(asked: Asked, go_on: GoOn) -> Outcome:
 
 
 def delete_topics(asked: Asked, go_on: GoOn) -> Outcome:
-    """DELETE on each; whoever names a topic by its id is told the name only if it may describe the topic."""
+    """Ask for DELETE on each; whoever names a topic by its id is told the name only if it may describe it."""
     broker, request, rights = asked.broker, asked.request, asked.rights
     state = broker.controller.state
     if not broker.controller.is_active or state is None or not broker.config.delete_topic_enable:
@@ -249,7 +249,7 @@ def transaction_partitions(asked: Asked, go_on: GoOn) -> Outcome:
 
 
 def init_producer_id(asked: Asked, go_on: GoOn) -> Outcome:
-    """WRITE on the transactional id; without one IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679)."""
+    """Ask for WRITE on the transactional id; without one for IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
     rights, transactional_id = asked.rights, asked.request.transactional_id
     if transactional_id is not None:
         if rights.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
