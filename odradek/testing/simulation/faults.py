@@ -88,29 +88,28 @@ class Faults:
 
     async def start(self, broker: EmbeddedBroker) -> None:
         """Start it, again and again, as a supervisor does."""
-        while True:
-            try:
-                await broker.start()
-            except CANNOT_START as failure:
-                self.history.note(f"broker-{broker.broker_id} cannot start: {failure}")
-                await asyncio.sleep(RESTART_PAUSE_S)
-            else:
-                self.history.note(f"broker-{broker.broker_id} is up")
-                return
+        while not await self._start_once(broker):
+            await asyncio.sleep(RESTART_PAUSE_S)
 
     async def try_to_start(self, broker: EmbeddedBroker) -> None:
         """Start a broker that may never be able to again, a few times."""
         for _ in range(START_ATTEMPTS):
-            try:
-                await broker.start()
-            except CANNOT_START as failure:
-                self.history.note(f"broker-{broker.broker_id} cannot start: {failure}")
-                await asyncio.sleep(RESTART_PAUSE_S)
-            else:
+            if await self._start_once(broker):
                 return
+            await asyncio.sleep(RESTART_PAUSE_S)
+
+    async def _start_once(self, broker: EmbeddedBroker) -> bool:
+        """Start a broker; tell whether it is up."""
+        try:
+            await broker.start()
+        except CANNOT_START as failure:
+            self.history.note(f"broker-{broker.broker_id} cannot start: {failure}")
+            return False
+        self.history.note(f"broker-{broker.broker_id} is up")
+        return True
 
     async def start_again_those_with_offline_directories(self) -> None:
-        """Return what a person does about a disk that had no room, or had failed, when a broker was started."""
+        """Kill and start brokers with an offline directory, as a person does after a disk was full or had failed."""
         for broker in self.cluster.brokers:
             directories = broker.server.services.logs.directories if broker.running else {}
             if any(directory.offline is not None for directory in directories.values()):
