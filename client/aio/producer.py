@@ -178,11 +178,9 @@ class Producer(AsyncClient):
             )
         try:
             intake = self._intake or self.intake
-            queued = intake.offer(topic, value, key, headers, partition, timestamp_ms, callback)
             left_ms: float = self.config.max_block_ms
-            while queued is None:
+            while (queued := intake.offer(topic, value, key, headers, partition, timestamp_ms, callback)) is None:
                 left_ms = await self.until_known(topic, partition, left_ms)
-                queued = intake.offer(topic, value, key, headers, partition, timestamp_ms, callback)
             return queued if isinstance(queued, RecordFuture) else await self.until_queued(queued, left_ms)
         except Exception as error:
             self.interceptors.on_acknowledgement(None, error)
