@@ -25,7 +25,9 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from odradek.protocol.steps import Steps, at_once
 from odradek.protocol.topic_names import PartitionKey
+from odradek.world.time_slices import in_slices
 
 REQUEST = OffsetFetchRequest
 VERSIONS = (0, 9)
@@ -41,16 +43,23 @@ Fetched = Mapping[PartitionKey, FetchedOffset]
 def handle(broker: Services, request: OffsetFetchRequest, context: RequestContext) -> Outcome:
     if context.api_version == 0:
         return _read_from_zookeeper(broker, request)
-    if context.api_version >= FIRST_VERSION_WITH_GROUPS:
-        groups = [_group(broker, one.group_id, one.topics, request.require_stable) for one in request.groups]
+    return in_slices(broker.clock, _answer(broker, request, context.api_version))
+
+
+def _answer(broker: Services, request: OffsetFetchRequest, version: int) -> Steps[Reply]:
+    """Tell of all groups asked for; each has its offsets as they are at one time."""
+    if version >= FIRST_VERSION_WITH_GROUPS:
+        groups = []
+        for one in request.groups:
+            groups.append((yield from _group(broker, one.group_id, one.topics, request.require_stable)))
         return Reply(OffsetFetchResponse(groups=groups))
     error, fetched = _fetch(broker, request.group_id, request.topics, request.require_stable)
     if error is ErrorCode.NONE:
-        return Reply(OffsetFetchResponse(topics=_topics(fetched)))
-    if context.api_version >= FIRST_VERSION_WITH_ERROR:
+        return Reply(OffsetFetchResponse(topics=(yield from _topics(fetched))))
+    if version >= FIRST_VERSION_WITH_ERROR:
         return Reply(OffsetFetchResponse(error_code=error))
     refused = dict.fromkeys(_partitions(request.topics) or (), FetchedOffset(error=error))
-    return Reply(OffsetFetchResponse(topics=_topics(refused)))
+    return Reply(OffsetFetchResponse(topics=(yield from _topics(refused))))
 
 
 async def _read_from_zookeeper(broker: Services, request: OffsetFetchRequest) -> Reply:
@@ -60,7 +69,7 @@ async def _read_from_zookeeper(broker: Services, request: OffsetFetchRequest) ->
         if is_znode_name(request.group_id) and broker.metadata.partition(topic, index) is not None:
             offset, error = await read_offset(broker.zookeeper, request.group_id, topic, index)
         fetched[topic, index] = FetchedOffset(offset, error=error)
-    return Reply(OffsetFetchResponse(topics=_topics(fetched)))
+    return Reply(OffsetFetchResponse(topics=at_once(_topics(fetched))))
 
 
 def _fetch(broker: Services, group_id: str, topics: AskedTopics, require_stable: bool) -> tuple[ErrorCode, Fetched]:
@@ -73,7 +82,7 @@ def _partitions(topics: AskedTopics) -> list[PartitionKey] | None:
     return [(topic.name, index) for topic in topics for index in topic.partition_indexes]
 
 
-def _by_topic(fetched: Fetched, answer: Callable[..., Answer]) -> dict[str, list[Answer]]:
+def _by_topic(fetched: Fetched, answer: Callable[..., Answer]) -> Steps[dict[str, list[Answer]]]:
     """Make the answer for each partition, by topic."""
     topics: dict[str, list[Answer]] = {}
     for (topic, index), one in fetched.items():
@@ -86,16 +95,19 @@ def _by_topic(fetched: Fetched, answer: Callable[..., Answer]) -> dict[str, list
                 error_code=one.error,
             )
         )
+        yield
     return topics
 
 
-def _topics(fetched: Fetched) -> list[OffsetFetchResponseTopic]:
-    by_topic = _by_topic(fetched, OffsetFetchResponsePartition)
+def _topics(fetched: Fetched) -> Steps[list[OffsetFetchResponseTopic]]:
+    by_topic = yield from _by_topic(fetched, OffsetFetchResponsePartition)
     return [OffsetFetchResponseTopic(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
 
 
-def _group(broker: Services, group_id: str, topics: AskedTopics, require_stable: bool) -> OffsetFetchResponseGroup:
+def _group(
+    broker: Services, group_id: str, topics: AskedTopics, require_stable: bool
+) -> Steps[OffsetFetchResponseGroup]:
     error, fetched = _fetch(broker, group_id, topics, require_stable)
-    by_topic = _by_topic(fetched, OffsetFetchResponsePartitions)
+    by_topic = yield from _by_topic(fetched, OffsetFetchResponsePartitions)
     answers = [OffsetFetchResponseTopics(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
     return OffsetFetchResponseGroup(group_id=group_id, error_code=error, topics=answers)

@@ -25,6 +25,7 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.update_metadata import (
     TYPE_FULL,
@@ -227,6 +228,26 @@ def test_commits_of_a_group() -> None:
         groups = asker.cluster.brokers[0].server.services.groups
         _, offsets = groups.fetch_offsets("g", None, require_stable=False)
         assert {index: offset.offset for (_, index), offset in offsets.items()} == {n: n for n in range(PARTITIONS)}
+
+    with_topic(scenario)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_offsets_of_a_group(version: int) -> None:
+    committed = [OffsetCommitRequestPartition(partition_index=one, committed_offset=one) for one in range(PARTITIONS)]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=committed)]
+    fetched = [OffsetFetchRequestGroup(group_id="g", topics=None)]
+
+    async def scenario(asker: Asker) -> None:
+        await asker.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
+        await asyncio.sleep(5.0)
+        commit = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+        await asker.ask(commit, 7)
+        answer = await asker.ask_beside(OffsetFetchRequest(group_id="g", topics=None, groups=fetched), version)
+        (topic,) = answer.topics if version < 8 else answer.groups[0].topics
+        assert {one.partition_index: one.committed_offset for one in topic.partitions} == {
+            index: index for index in range(PARTITIONS)
+        }
 
     with_topic(scenario)
 
