@@ -17,7 +17,7 @@ from odradek.testing.foreign.corpus import (
     with_keys,
 )
 from odradek.testing.foreign.interface import Record
-from odradek.testing.foreign.seen import SeenTopic
+from odradek.testing.foreign.seen import SeenTopic, committed_offsets
 from odradek.testing.patience import PATIENCE_SECONDS
 
 OLD_CODECS = ("none", "gzip", "snappy", "lz4")
@@ -68,7 +68,12 @@ class KafkasCorpus:
             self.sent.setdefault(topic, []).extend(of_topic)
 
     def write_transactions(self) -> None:
-        """Committed and aborted ones of two producers, others' records between them, offsets with both ends."""
+        """Committed and aborted ones of two producers, others' records between them, offsets with both ends.
+
+        The group has a coordinator before: librdkafka asks three times for one that is not yet there, and then not
+        again until a connection changes, which is when the broker closes it as idle, ten minutes later.
+        """
+        committed_offsets(self.address, OFFSETS_GROUP)
         one, two = self._producer("first"), self._producer("second")
         number = 0
         for commit in (True, False, False, True, False, True):
