@@ -1,4 +1,4 @@
-"""The inside of a child process: lowest priority, request on stdin, lines on stdout, gone when its parent is gone.
+"""The inside of a child process: request on stdin, lines on stdout, gone when its parent is gone.
 
 Arguments: the parent's process id, and how many bytes a second the work may move (`inf`).
 """
@@ -13,7 +13,9 @@ from odradek.world.files import Files
 from odradek.world.os_files import OsFiles
 from odradek.world.process_log import log_to_stderr
 
-LOWEST_PRIORITY = 19
+GIVING_WAY = 10
+"""Niceness of work that can wait: a tenth of a processor that others want too. Of 19 it would be a seventieth, which is
+next to nothing where several want it."""
 LEAST_PAUSE_SECONDS = 0.01
 ORPHANED = 3
 """Exit code when nobody waits for the result any more."""
@@ -58,14 +60,15 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def main(work: Work) -> int:
+def main(work: Work, *, gives_way: bool) -> int:
     """Run a child's `work` on the request of its standard input; return the exit code.
 
-    Every module that is started as a child process ends by calling this.
+    Every module that is started as a child process ends by calling this. `gives_way`: its parent has better to do.
     """
     pace = Pace(int(sys.argv[1]), float(sys.argv[2]))
     _die_with_parent()
-    os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
+    if gives_way:
+        os.setpriority(os.PRIO_PROCESS, 0, max(GIVING_WAY, os.getpriority(os.PRIO_PROCESS, 0)))
     log_to_stderr()
     request = sys.stdin.buffer.read()
     try:

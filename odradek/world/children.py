@@ -33,7 +33,7 @@ class Children(Protocol):
     def run(
         self, module: str, request: bytes, heard: Heard, ended: Ended, *, bytes_per_second: float = float("inf")
     ) -> Child:
-        """Run `module.work` on `request` with the lowest priority.
+        """Run `module.work` on `request`.
 
         On the loop, after this call has returned: `heard` with each line, then `ended` once, with whether all went
         well. `bytes_per_second`: how much it may read and write.

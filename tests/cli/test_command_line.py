@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,11 +28,11 @@ from odradek.zk_schema.store import Stat
 
 
 @pytest.fixture
-def dead_address() -> str:
+def dead_address() -> Iterator[str]:
     """A port of this machine where nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+        yield f"127.0.0.1:{probe.getsockname()[1]}"  # and nobody else can, while it is bound
 
 
 def test_help_names_every_command_and_needs_neither_typer_nor_clients() -> None:

@@ -20,6 +20,7 @@ from odradek.protocol.records import encode_batch
 from odradek.testing.log_environments import read_batches
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.background import ThreadBackground
+from odradek.world.child_process import GIVING_WAY
 from odradek.world.children import ProcessChildren
 from odradek.world.clock import LoopClock
 from odradek.world.os_files import OsFiles
@@ -116,7 +117,7 @@ def test_a_child_is_nice_and_ends_with_its_parent(tmp_path: Path) -> None:
         child = int(process.stderr.readline())
         process.stdin.write(request_of(log))
         process.stdin.close()
-        while os.getpriority(os.PRIO_PROCESS, child) != 19:
+        while os.getpriority(os.PRIO_PROCESS, child) < GIVING_WAY:
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -2,7 +2,10 @@
 
 import asyncio
 import logging
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +16,12 @@ from odradek.broker.log.directories.directory_files import DirectoryOwner
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.recovery import parallel as parallel_recovery
-from odradek.broker.log.recovery.parallel import TornLog, shared_out
+from odradek.broker.log.recovery.parallel import CHILD, TornLog, encode_request, shared_out
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import KafkaError
 from odradek.testing.inline_children import InlineChildren
 from odradek.testing.log_environments import make_batch, read_batches
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground, ThreadBackground
@@ -165,7 +169,7 @@ def test_real_processes_on_real_files(tmp_path: Path) -> None:
     async def start(logs: LogManager) -> None:
         ready = asyncio.Event()
         logs.open(US, ready.set, recovery_processes=2)
-        await asyncio.wait_for(ready.wait(), 60)
+        await asyncio.wait_for(ready.wait(), PATIENCE_SECONDS)
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -191,3 +195,16 @@ def test_real_processes_on_real_files(tmp_path: Path) -> None:
         of_first.close()
 
     asyncio.run(main())
+
+
+def test_a_child_has_the_priority_of_the_broker_that_waits_for_it() -> None:
+    """It gave way to whatever else ran: on a busy machine a start after a crash took a hundred times as long."""
+    program = (
+        "import atexit, os, runpy, sys\n"
+        "atexit.register(lambda: print(os.getpriority(os.PRIO_PROCESS, 0)))\n"
+        f"sys.argv = ['', '{os.getpid()}', 'inf']\n"
+        f"runpy.run_module({CHILD!r}, run_name='__main__')\n"
+    )
+    nothing = encode_request([], 0, 0)
+    done = subprocess.run([sys.executable, "-c", program], input=nothing, stdout=subprocess.PIPE, check=True)
+    assert int(done.stdout) == os.getpriority(os.PRIO_PROCESS, 0)

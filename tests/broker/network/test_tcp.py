@@ -17,6 +17,7 @@ from odradek.broker.cluster.peer import Peer
 from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.world.clock import LoopClock
 from odradek.world.files import File, FileRange
@@ -24,6 +25,7 @@ from odradek.world.network import Endpoint
 from odradek.world.os_files import OsFiles
 from odradek.world.tcp import TcpEndpoint, TcpNetwork
 
+PATIENCE_MS = PATIENCE_SECONDS * 1000
 Main = Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None]]
 
 
@@ -31,7 +33,7 @@ Main = Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None]]
 def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
     def run_main(main: Main) -> None:
         async def started() -> None:
-            await asyncio.wait_for(main(asyncio.get_running_loop()), 20)
+            await asyncio.wait_for(main(asyncio.get_running_loop()), PATIENCE_SECONDS)
 
         factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
         with asyncio.Runner(loop_factory=factory) as runner:
@@ -164,7 +166,7 @@ def outlive():
 
 threading.Thread(target=outlive).start()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("connected to 127.0.0.1\n", "")
 
 
@@ -210,8 +212,8 @@ def test_requests_over_real_sockets(run: Callable[[Main], None], tmp_path: Path,
         file.append(data)
         harness.handlers.fetched = FileRange(file, 0, len(data))
         peer = Peer(network, clock, "127.0.0.1", harness.port, "test")
-        beats = [peer.request(HeartbeatRequest(generation_id=number), 4, 5000) for number in range(300)]
-        fetches = [peer.request(FetchRequest(), 11, 5000) for _ in range(5)]
+        beats = [peer.request(HeartbeatRequest(generation_id=number), 4, PATIENCE_MS) for number in range(300)]
+        fetches = [peer.request(FetchRequest(), 11, PATIENCE_MS) for _ in range(5)]
         answers = await asyncio.gather(*beats, *fetches)
         for number, answer in enumerate(answers[:300]):
             assert isinstance(answer, HeartbeatResponse)
@@ -219,7 +221,7 @@ def test_requests_over_real_sockets(run: Callable[[Main], None], tmp_path: Path,
         for answer in answers[300:]:
             assert isinstance(answer, FetchResponse)
             assert answer.responses[0].partitions[0].records == data
-        waiting = asyncio.ensure_future(peer.request(HeartbeatRequest(group_id="wait 30"), 4, 5000))
+        waiting = asyncio.ensure_future(peer.request(HeartbeatRequest(group_id="wait 30"), 4, PATIENCE_MS))
         assert (await waiting) == HeartbeatResponse(error_code=1000)
         peer.close()
         harness.server.close()
