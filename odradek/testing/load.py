@@ -28,6 +28,7 @@ ASKED_AGAIN = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -210,10 +211,10 @@ def read_to_the_end(bootstrap: str, topic: str, partitions: int, isolation: str 
     consumer = Consumer({**QUIET, **settings, "bootstrap.servers": bootstrap, "isolation.level": isolation})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     values: list[str] = []
-    ended = 0
-    while ended < partitions:
+    ended: set[int | None] = set()
+    while len(ended) < partitions:
         message = consumer.poll(PATIENCE_SECONDS)
-        assert message is not None, f"{len(values)} values of {topic} read, {ended} of {partitions} partitions"
+        assert message is not None, f"{len(values)} values of {topic} read, {len(ended)} of {partitions} partitions"
         error = message.error()
         if error is not None and error.code() in ASKED_AGAIN:
             continue
@@ -221,7 +222,7 @@ def read_to_the_end(bootstrap: str, topic: str, partitions: int, isolation: str 
             values.append(row_of(message)[2])
         else:
             assert error.code() == KafkaError._PARTITION_EOF, error
-            ended += 1
+            ended.add(message.partition())  # which may be told again, when a leader has changed
     consumer.close()
     return values
 

@@ -16,6 +16,8 @@ pytestmark = pytest.mark.cluster
 
 KAFKA, OURS, OURS_TOO = 0, 1, 2
 TRANSACTIONAL_IDS = tuple(f"id-{number}" for number in range(9))
+TRANSACTION_TIMEOUT_MS = 600_000
+"""Longer than it may take until a coordinator that was killed has a successor, and all have been asked in turn."""
 SETTINGS = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
@@ -38,7 +40,8 @@ class Transactions:
         self._producers = {name: self._new_producer(name) for name in TRANSACTIONAL_IDS}
 
     def _new_producer(self, name: str) -> Producer:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": name, "log_level": 2})
+        settings = {"bootstrap.servers": self.bootstrap, "transactional.id": name, "log_level": 2}
+        producer = Producer({**settings, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS})
         until_done(producer.init_transactions)
         return producer
 

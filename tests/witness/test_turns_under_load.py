@@ -1,6 +1,7 @@
 """A producer writes on while the broker is killed again and again, and comes back as the other make."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -27,9 +28,16 @@ def test_nothing_is_lost_or_repeated_when_makes_take_turns_under_load(new_stage:
             broker.kill()
             broker = start()
         wait_until(load.goes_on(), "writes")
+        wait_until(lambda: len(segments(stage)) > 2 * PARTITIONS, "several segments each")
     check_nothing_lost(load, stage.address)
     assert not broker.complaints(but=[" WARNING "])  # it may have had to cut what was half written
     broker.stop()
-    directories = [stage.directory(TOPIC, index) for index in range(PARTITIONS)]
-    assert len(files_of(*directories, suffixes=(".log",))) > 2 * PARTITIONS
-    dump(stage.jars, files_of(*directories), "--deep-iteration")
+    dump(stage.jars, files_of(*directories(stage)), "--deep-iteration")
+
+
+def directories(stage: Stage) -> list[Path]:
+    return [stage.directory(TOPIC, index) for index in range(PARTITIONS)]
+
+
+def segments(stage: Stage) -> list[Path]:
+    return files_of(*directories(stage), suffixes=(".log",))

@@ -233,4 +233,4 @@ def work(files: Files, request: bytes, moved: Moved) -> Iterator[bytes]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(work))
+    sys.exit(main(work, gives_way=True))

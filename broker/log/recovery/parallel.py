@@ -167,4 +167,4 @@ class ParallelRecovery:
 
 
 if __name__ == "__main__":
-    sys.exit(main(work))
+    sys.exit(main(work, gives_way=False))  # the broker does nothing else until it is done

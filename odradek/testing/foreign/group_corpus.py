@@ -3,12 +3,14 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import Consumer, TopicPartition
 
 from odradek.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.foreign.seen import STARTING, committed_offsets
+from odradek.testing.load import ask_again
 from odradek.testing.patience import PATIENCE_SECONDS
 
 READERS, STAYING = "readers", "staying"
@@ -31,7 +33,7 @@ def commit_often(address: str, offsets: Mapping[str, int]) -> None:
     consumer = Consumer({"bootstrap.servers": address, "group.id": READERS, "log_level": 2})
     for back in range(COMMITS, -1, -1):
         wanted = [TopicPartition(topic, 0, offset - back, metadata=f"-{back}") for topic, offset in offsets.items()]
-        consumer.commit(offsets=wanted, asynchronous=False)
+        ask_again(partial(consumer.commit, offsets=wanted, asynchronous=False))
     consumer.close()
 
 
@@ -45,7 +47,8 @@ def join_for_long(address: str, topic: str) -> None:
     while not consumer.assignment():
         assert time.monotonic() < deadline, "no assignment"
         consumer.poll(0.05)
-    consumer.commit(offsets=[TopicPartition(topic, 0, 5, metadata="five")], asynchronous=False)
+    offsets = [TopicPartition(topic, 0, 5, metadata="five")]
+    ask_again(lambda: consumer.commit(offsets=offsets, asynchronous=False))
     consumer.close()
 
 

@@ -1,6 +1,7 @@
 """Load of clients on a mixed cluster, and what they must find in it afterwards."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -10,6 +11,7 @@ from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.mixed_cluster import MixedCluster
 from odradek.testing.foreign.relay import as_sent, check_producer
 from odradek.testing.foreign.seen import read
+from odradek.testing.load import ask_again
 from odradek.testing.patience import PATIENCE_SECONDS
 
 GROUPS = ("readers", "writers", "others")
@@ -61,7 +63,8 @@ class MixedLoad:
         for number, group in enumerate(GROUPS):
             self.committed[group] = sum(map(len, self.sent.values())) + number
             member = self._consumer(group)
-            member.commit(offsets=[TopicPartition(first, 0, self.committed[group])], asynchronous=False)
+            offsets = [TopicPartition(first, 0, self.committed[group])]
+            ask_again(partial(member.commit, offsets=offsets, asynchronous=False))
             member.close()
 
     def _consumer(self, group: str) -> Consumer:
@@ -79,7 +82,7 @@ class MixedLoad:
         first, *_ = self.sent
         for group, offset in self.committed.items():
             member = self._consumer(group)
-            [committed] = member.committed([TopicPartition(first, 0)], PATIENCE_SECONDS)
+            [committed] = ask_again(partial(member.committed, [TopicPartition(first, 0)], PATIENCE_SECONDS))
             member.close()
             assert committed.offset == offset, (group, committed.offset, offset)
 
