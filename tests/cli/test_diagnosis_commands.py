@@ -9,8 +9,10 @@ from odradek import KafkaProducer
 from odradek.cli import main as command_line
 from odradek.diagnosis import questions
 from odradek.local.ports import free_port_range
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing import Cluster
-from odradek.testing.patience import PATIENCE_SECONDS, UNHURRIED
+from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.patience import PATIENCE_SECONDS, UNHURRIED, wait_until
 
 Capture = pytest.CaptureFixture[str]
 NO_ZOOKEEPER = ["--zookeeper", "none"]
@@ -55,12 +57,20 @@ def test_without_zookeeper_or_with_one_that_is_not_there_it_says_so(cluster: Clu
     assert code == 0 and lines[-1] == "not known: what ZooKeeper holds: none answers at 127.0.0.1:1 from here"
 
 
+def knows_no_leader(address: str, topic: str) -> bool:
+    with RawConnection(address) as connection:
+        answer = connection.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 8)
+    return answer.topics[0].partitions[0].leader_id == -1
+
+
 def test_a_dead_broker_in_words_and_as_json(cluster: Cluster, capsys: Capture) -> None:
     dead = (cluster.controller() + 1) % 3
     cluster.create_topic("hotels", assignment={0: [dead]})
     cluster.kill(dead)
-    cluster.wait_for("hotels", leader=-1)
+    cluster.wait_for("hotels", leader=-1, timeout=PATIENCE_SECONDS)
     try:
+        for broker, address in enumerate(cluster.bootstrap.split(",")):  # they hear a moment later what ZooKeeper has
+            wait_until(lambda: broker == dead or knows_no_leader(address, "hotels"), f"{broker} to know")  # noqa: B023
         code, lines = run(cluster, capsys, "why", "hotels-0", *NO_ZOOKEEPER)
         assert code == 0 and lines[0].startswith("stopped: hotels-0 has no leader since ")
         assert f"its ISR was {{{dead}}}; broker {dead}'s session ended at " in lines[0]
