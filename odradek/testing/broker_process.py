@@ -14,8 +14,12 @@ from odradek.testing.patience import PATIENCE_SECONDS
 
 
 class BrokerProcess:
-    """A life of one broker. `complaints` are the marks of log lines that tell of trouble."""
+    """A life of one broker. `complaint_marks` are those of log lines that tell of trouble.
 
+    `ending_seconds`: how long it may take to end.
+    """
+
+    ending_seconds: float = PATIENCE_SECONDS
     complaint_marks: tuple[str, ...] = (" WARNING ", " ERROR ", " CRITICAL ", "Traceback")
 
     def __init__(self, name: str, command: Sequence[str], address: str, log: Path) -> None:
@@ -61,7 +65,7 @@ class BrokerProcess:
     def _end(self, number: signal.Signals) -> int:
         assert self._process is not None, "not started"
         os.kill(self._process.pid, number)
-        code = self._process.wait(PATIENCE_SECONDS)
+        code = self._process.wait(self.ending_seconds)
         self._process = None
         return code
 

@@ -45,6 +45,8 @@ CALLS_ITSELF_TOO_EARLY = ("could not be established", "was unsuccessful", "java.
 """A broker that is its own controller always says so: its listener opens a moment after its election."""
 RETENTION_MEETS_COMPACTION = ("in scheduled task 'kafka-log-retention'", "cannot be resumed since it is not paused")
 """Kafka's own race of two chores that run every few hundred milliseconds here; the next turn does the work."""
+ARCHIVING_SECONDS = 4 * PATIENCE_SECONDS
+"""How long the broker may take to end that writes the archive: ten thousand classes."""
 OF_THE_ARCHIVE = "[warning][cds"
 """The Java machine's own words, of classes that it cannot keep."""
 
@@ -147,6 +149,7 @@ class KafkaBroker(BrokerProcess):
         if known.exists():
             self._leave_to_others()
             return (f"-XX:SharedArchiveFile={known}",)
+        self.ending_seconds = ARCHIVING_SECONDS
         return (f"-XX:ArchiveClassesAtExit={self._fresh_archive}",)
 
     def _leave_to_others(self) -> None:
