@@ -18,11 +18,12 @@ from docker.models.containers import Container
 from testcontainers.compose import DockerCompose
 
 from odradek.local.ports import free_port_range
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.zookeeper_process import zookeeper_mode
 
 BROKERS = ("broker-0", "broker-1", "broker-2")
 ZOOKEEPERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
-STOP_SECONDS = 30
+STOP_SECONDS = int(PATIENCE_SECONDS)
 LAST_LINES = 60
 HOST = "127.0.0.1"
 

@@ -143,7 +143,7 @@ async def check_what_a_consumer_knows(world: ContractWorld) -> None:
 async def check_reading_without_going_on(world: ContractWorld) -> None:
     topic = await world.topic(values=2)
     where = TopicPartition(topic, 0)
-    consumer = await world.consumer(group_id=topic)
+    consumer = await world.consumer(group_id=topic, enable_auto_commit=False)
     consumer.assign([where])
     for _ in range(2):
         seen = await world.until(lambda: consumer.getmany(LONG_MS, 2, update_offsets=False), "records")

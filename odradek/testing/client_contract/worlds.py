@@ -22,8 +22,11 @@ from odradek.client.original import (
 from odradek.client.original.simple_consumer import SimpleConsumerCore
 from odradek.client.producer.client import KafkaProducer
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from odradek.testing.patience import PATIENCE_SECONDS
 
-LONG_MS = 30_000
+LONG_MS = PATIENCE_SECONDS * 1000
+ROUND_SECONDS = 0.1
+ROUNDS = int(PATIENCE_SECONDS / ROUND_SECONDS)
 FACES: Mapping[type, type] = {
     Producer: KafkaProducer,
     Consumer: KafkaConsumer,
@@ -134,12 +137,12 @@ class ContractWorld:
 
     async def until(self, condition: Callable[[], Any], what: str) -> Any:
         """Look again until something is there: clusters need a moment to agree."""
-        for _ in range(300):
+        for _ in range(ROUNDS):
             found = condition()
             found = await found if inspect.isawaitable(found) else found
             if found:
                 return found
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(ROUND_SECONDS)
         raise AssertionError(f"never came: {what}")
 
 
