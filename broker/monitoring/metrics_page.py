@@ -5,15 +5,15 @@ from odradek.broker.monitoring.metrics_catalog import THEMES
 
 HEAD = """# Metrics
 
-A broker with `metrics.port` set tells Prometheus about itself at `http://HOST:PORT/metrics`, by the names that the JMX
-exporter gives Kafka's MBeans, so that dashboards and alerts made for Kafka work. `?names=confluent` follows the rules
-of Confluent's `jmx-monitoring-stacks` (…`persec` in place of …`_total`, labels in small letters) instead of those of
-`prometheus/jmx_exporter`. `metrics.host` is the address to listen on: this machine alone if it is not set, because
-there is no authentication.
+For those who watch brokers. A broker with `metrics.port` set tells Prometheus about itself at
+`http://HOST:PORT/metrics`, by the names that the JMX exporter gives Kafka's MBeans, so that dashboards and alerts made
+for Kafka work. `?names=confluent` follows the rules of Confluent's `jmx-monitoring-stacks` (…`persec` in place of
+…`_total`, labels in small letters) instead of those of `prometheus/jmx_exporter`. `metrics.host` is the address to
+listen on: this machine alone if it is not set, because there is no authentication.
 
 Counting is adding integers; everything else is read when somebody asks, in slices of time. Times of requests are
 measured of a sample (the requests of one wake-up of the loop every 2 ms), counts of requests are exact. Quantiles are
-of the last five minutes. What Kafka has and this broker has not, is not told: no metric is a constant to please a
+of the last five minutes. What Kafka has and this broker lacks is left out: no metric is a constant to please a
 dashboard. Names that begin with `jvm_` are Python's nearest.
 
 | | |

@@ -9,9 +9,10 @@ from odradek.broker.settings.elsewhere import ELSEWHERE
 
 INTRODUCTION = """# Settings
 
-Names, defaults and meanings are those of Apache Kafka 3.9 in ZooKeeper mode. *Works*: obeyed. *Accepted, no effect*:
-allowed in a file, with a warning when it is not the default. *Refused*: a broker does not start, or a request fails,
-when it is not the default. *Live*: may be changed while the broker runs. Made by `python -m odradek.broker.settings`.
+For those who look a setting up. Names, defaults and meanings are those of Apache Kafka 3.9 in ZooKeeper mode. *Works*:
+obeyed. *Accepted, no effect*: allowed in a file, with a warning when it is not the default. *Refused*: a broker does
+not start, or a request fails, when it is not the default. *Live*: may be changed while the broker runs. Made by
+`python -m odradek.broker.settings`.
 
 Of {brokers} settings of brokers {broker_counts};
 of {topics} of topics {topic_counts}. {elsewhere} more are those of KRaft, remote storage and share groups
