@@ -65,6 +65,8 @@ class MemoryStore(MemoryCalls):
         self.suspended = False
         self.silences = 0
         """Times that it was cut off: tells an old silence from a new one."""
+        self._silent_since_ms: float | None = None
+        """When the server was last heard of, while nothing passes: from then on the session's time counts."""
 
     @property
     def session_id(self) -> int:
@@ -256,6 +258,8 @@ class MemoryStore(MemoryCalls):
         """Let nothing pass any more (the link or the server is down); the client notices after `unnoticed_ms`."""
         self.silences += 1
         silence = self.silences
+        if self._silent_since_ms is None:
+            self._silent_since_ms = self._clock.monotonic_ms()
         if unnoticed_ms:
             self._clock.call_later(unnoticed_ms, lambda: self._notice(silence))
         else:
@@ -272,12 +276,15 @@ class MemoryStore(MemoryCalls):
         self._queue = deque(item for item in self._queue if isinstance(item, WatchFired))
         self._emit(Suspended())
         self._fail_all(ConnectionLost)
-        self._expiry = self._clock.call_later(self._session_timeout_ms, self._expire)
+        now_ms = self._clock.monotonic_ms()
+        silent_ms = 0.0 if self._silent_since_ms is None else now_ms - self._silent_since_ms
+        self._expiry = self._clock.call_later(max(self._session_timeout_ms - silent_ms, 0.0), self._expire)
 
     def mend(self) -> None:
         """Messages pass again."""
         if not self.reachable:
             return
+        self._silent_since_ms = None
         if not self._connected:
             self._clock.call_soon(self._reconnect)
             return

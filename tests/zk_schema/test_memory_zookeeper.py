@@ -59,6 +59,19 @@ def test_a_leader_that_does_not_notice_is_expired_before_it_knows(record: Any) -
     play(record, scenario)
 
 
+@pytest.mark.parametrize("unnoticed_ms", [0, 30])
+def test_a_session_counts_as_gone_when_the_server_was_heard_too_long_ago(record: Any, unnoticed_ms: int) -> None:
+    """As in `kazoo_store`: not when the time has passed that begins when the silence is noticed."""
+
+    async def scenario(server: MemoryZooKeeper, one: Any, two: Any, seen: Any) -> None:
+        cut_ms = server.clock.monotonic_ms()
+        server.partition(one, unnoticed_ms=unnoticed_ms)
+        await seen.until(Suspended, Expired)
+        assert server.clock.monotonic_ms() - cut_ms == SESSION_TIMEOUT_MS
+
+    play(record, scenario)
+
+
 def test_calls_under_way_fail_when_the_connection_breaks(record: Any) -> None:
     async def scenario(server: MemoryZooKeeper, one: Any, two: Any, seen: Any) -> None:
         call = asyncio.ensure_future(one.create("/x"))
