@@ -1,7 +1,7 @@
 """Runs the simulation for many seeds and prints those that fail.
 
-    python bench/simulate.py --seeds 0-1000 [--faults kill,isolate] [--seconds 15] [--brokers 3] [--rolling] [--first]
-        [--shrink] [--show]
+    python bench/simulate.py --seeds 0-1000 [--faults kill,isolate] [--seconds 15] [--brokers 3]
+        [--rolling [--expiring]] [--first] [--shrink] [--show]
 
 Without `--faults` and `--seconds` half of the plans are short with all kinds of faults, half long with a few kinds.
 A failing run prints its seed, what went wrong and the end of its transcript (`--show`: all of it). So does one that
@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 
-from odradek.testing.simulation.plans import ROLLING, Plan, varied_plan
+from odradek.testing.simulation.plans import EXPIRES, ROLLING, Plan, varied_plan
 from odradek.testing.simulation.run import simulate
 from odradek.testing.simulation.shrinking import shrink, timeline
 
@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="virtual time under faults; 15 with --faults")
     parser.add_argument("--brokers", type=int, default=3, help="with --faults or --seconds: so many")
     parser.add_argument("--rolling", action="store_true", help="with --faults: small segments that are compacted")
+    parser.add_argument("--expiring", action="store_true", help="with --rolling: old records of the topic go")
     parser.add_argument("--first", action="store_true", help="stop at the first run that fails")
     parser.add_argument("--shrink", action="store_true", help="cut each that fails down to what it needs")
     parser.add_argument("--show", action="store_true", help="the whole transcript of runs that fail")
@@ -57,7 +58,8 @@ def main() -> int:
         varied = not kinds and given.seconds is None
         try:
             settings = ROLLING if given.rolling else {}
-            drawn = Plan(seed, kinds, given.seconds or 15.0, settings=settings, brokers=given.brokers)
+            expires = EXPIRES if given.expiring else None
+            drawn = Plan(seed, kinds, given.seconds or 15.0, 2, settings, expires, brokers=given.brokers)
             plan = varied_plan(seed) if varied else drawn
             report = simulate(plan)
         except Exception:  # noqa: BLE001 - whatever ends a run is a finding

@@ -29,6 +29,11 @@ class ProducerIds:
         self._next, self._end = 0, 0
         self._fetching = asyncio.Lock()
 
+    @property
+    def left(self) -> range:
+        """Ids of the present block that nobody has yet."""
+        return range(self._next, self._end)
+
     def close(self) -> None:
         """Give up the request for a block that is under way."""
         self._client.close()

@@ -42,13 +42,14 @@ class Change:
 @dataclass
 class Bug:
     """A mistake. `kinds` and `seconds`: the faults that bring it to light soonest, all when there are none; `rolling`:
-    with small segments that are compacted."""
+    with small segments that are compacted; `expiring`: of which old records go as well."""
 
     name: str
     kinds: list[str] = field(default_factory=list)
     seconds: int = 0
     quick: bool = False
     rolling: bool = False
+    expiring: bool = False
     changes: list[Change] = field(default_factory=list)
 
 
@@ -67,9 +68,10 @@ def read_bugs(path: Path = LIST) -> list[Bug]:
             bug.changes.append(Change(line.strip()))
         else:
             words = line.split()
-            bug.quick, bug.rolling = "quick" in words, "rolling" in words
+            bug.quick, bug.expiring = "quick" in words, "expiring" in words
+            bug.rolling = bug.expiring or "rolling" in words
             bug.seconds = next((int(word) for word in words if word.isdigit()), 0)
-            bug.kinds = [word for word in words if not word.isdigit() and word not in ("quick", "rolling")]
+            bug.kinds = [word for word in words if not word.isdigit() and word not in ("quick", "rolling", "expiring")]
     return bugs
 
 
@@ -99,6 +101,7 @@ def seeds_needed(bug: Bug, tree: Path, seeds: int) -> tuple[int, str]:
     command = [sys.executable, "bench/simulate.py", "--first", "--seeds", f"{FIRST_SEED}-{FIRST_SEED + seeds}"]
     if bug.kinds:
         command += ["--faults", ",".join(bug.kinds), "--seconds", str(bug.seconds), *["--rolling"] * bug.rolling]
+        command += ["--expiring"] * bug.expiring
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
     output = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False).stdout
     failed = [line for line in output.splitlines() if line.startswith("seed ")]

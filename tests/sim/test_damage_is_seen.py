@@ -19,7 +19,8 @@ from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.broker.transactions.transaction_records import batch_of as state_batch
-from odradek.broker.transactions.transaction_state import PREPARE_COMMIT, ProducerIdentity, TxnState
+from odradek.broker.transactions.transaction_records import key_of, value_of
+from odradek.broker.transactions.transaction_state import COMPLETE_COMMIT, PREPARE_COMMIT, ProducerIdentity, TxnState
 from odradek.client.records import RecordMetadata, TopicPartition
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -97,6 +98,8 @@ class Stage:
             controller_requests=SimpleNamespace(controller_epoch=3),
             groups=SimpleNamespace(groups=[]),
             transactions=SimpleNamespace(all=lambda: (0, []), partition_for=lambda name: 0),
+            logs=SimpleNamespace(directories={}),
+            producer_ids=SimpleNamespace(left=range(broker_id * 10, broker_id * 10 + 10)),
         )
         server = SimpleNamespace(services=services, tasks=SimpleNamespace(deaths=[]))
         return SimpleNamespace(
@@ -116,6 +119,14 @@ class Stage:
                 ).records
                 log.append_as_follower(records if isinstance(records, bytes) else records.read())
                 self.leader.follower_fetched(follower, log.log_end_offset, 0, -1, 1.0)
+
+    @staticmethod
+    def other(value: bytes) -> bytes:
+        """Make what another leader has written at the beginning of its log."""
+        log = open_test_log(make_environment(), LogConfig())
+        log.append_as_leader(make_batch([value]), 5)
+        records = log.read(0, 1 << 20, 1, whole_first_batch=True).records
+        return records if isinstance(records, bytes) else records.read()
 
     def in_zookeeper(self, state: PartitionState) -> None:
         """Have ZooKeeper take a state of the partition."""
@@ -275,6 +286,16 @@ def test_a_last_stable_offset_above_a_transaction_that_is_open_elsewhere() -> No
     assert "a transaction is open from 0" in stage.seen
 
 
+def test_a_value_that_is_committed_twice() -> None:
+    stage = Stage()
+    of = {b"a-0": Transaction(values=[b"a-0"], is_decided=True)}
+    reader: Any = SimpleNamespace(seen={}, _history=stage.history, _transaction_of=of)
+    CommittedReader._take(reader, T0, 0, b"a-0")
+    assert not stage.seen
+    CommittedReader._take(reader, T0, 2, b"a-0")
+    assert "committed b'a-0' is at" in stage.seen
+
+
 # ---- producers in the log
 
 
@@ -377,6 +398,118 @@ def test_a_reader_who_is_refused_what_no_disk_has_spoilt(code: ErrorCode, rotten
     history.rotten = rotten
     history.refused("consumer", KafkaError(code, "t-0 at offset 5"))
     assert (history.violation is not None) is seen
+
+
+@pytest.mark.parametrize(("later_ms", "seen"), [(9_000.0, False), (11_000.0, True)])
+def test_a_reader_who_is_refused_what_is_on_a_new_disk(later_ms: float, seen: bool) -> None:
+    """Not one who holds still what the disk before it has had."""
+    clock = ManualClock()
+    history = History(clock)
+    history.rotten = {0}
+    history.mended(0)
+    clock.advance(later_ms)
+    history.refused("consumer", KafkaError(ErrorCode.CORRUPT_MESSAGE, "t-0 at offset 5"))
+    assert (history.violation is not None) is seen
+
+
+@pytest.mark.parametrize(
+    ("expires", "begin", "rotten", "seen"),
+    [
+        (False, 0, set[int](), False),
+        (False, 1, set[int](), True),
+        (False, 1, {0}, False),
+        (True, 1, set[int](), False),
+        (True, 2, set[int](), True),
+    ],
+    ids=["at 0", "deleted", "rotten", "expired", "not committed"],
+)
+def test_a_log_that_has_lost_its_beginning(expires: bool, begin: int, rotten: set[int], seen: bool) -> None:
+    stage = Stage()
+    stage.history.expires, stage.history.rotten = expires, rotten
+    stage.write(make_batch(), to=(0, 1, 2))
+    stage.write(make_batch(), to=(0, 1))
+    stage.leader.log.advance_log_start_offset(begin)
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert (f"begins at {begin} on broker-0, its high watermark is 1" in stage.seen) is bool(stage.seen) is seen
+
+
+@pytest.mark.parametrize(("offset", "end", "seen"), [(1, 2, False), (2, 2, True), (2, 1, False)])
+def test_a_checkpoint_above_the_high_watermark(offset: int, end: int, seen: bool) -> None:
+    """Not one of what has been cut off."""
+    stage = Stage()
+    stage.write(make_batch(), to=(0, 1, 2))
+    stage.write(make_batch(), to=(0, 1))
+    stage.leader.log.truncate_to(end)
+    checkpoints = SimpleNamespace(newest=lambda name: {WHERE: offset})
+    directories = {stage.leader.log.log_directory: SimpleNamespace(checkpoints=checkpoints)}
+    stage.brokers[0].server.services.logs.directories = directories
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert ("checkpoint of the high watermark 2, it is 1" in stage.seen) is bool(stage.seen) is seen
+
+
+def test_two_controllers_of_one_epoch() -> None:
+    stage = Stage()
+    inspection = Inspection(stage.cluster, stage.history, "t", "transactions")
+    stage.brokers[0].server.services.controller.controller_epoch = 3
+    inspection.look()
+    assert not stage.seen
+    stage.brokers[2].server.services.controller.controller_epoch = 3
+    inspection.look()
+    assert stage.seen == "controller epoch 3: (0, 1) and 2"
+
+
+def test_a_controller_epoch_that_falls() -> None:
+    stage = Stage()
+    stage.in_zookeeper(STATE)
+    inspection = Inspection(stage.cluster, stage.history, "t", "transactions")
+    inspection.look()
+    stage.zookeeper.commit([SetData("/controller_epoch", b"2", -1)], 0)
+    inspection.look()
+    assert stage.seen == "the controller epoch goes from 3 to 2"
+
+
+def test_two_leaders_of_one_epoch() -> None:
+    stage = Stage()
+    inspection = Inspection(stage.cluster, stage.history, "t", "transactions")
+    stage.replicas[1].lead(PartitionView(1, 5, (0, 1, 2), 0, (0, 1, 2)), 0.0)
+    inspection.look()
+    assert "led by 0 and 1" in stage.seen
+
+
+def test_a_follower_that_counts_something_else_as_committed() -> None:
+    stage = Stage()
+    stage.write(make_batch([b"producer-0-0"]), to=(0, 1, 2))
+    stage.replicas[2].log.truncate_to(0)
+    stage.replicas[2].append_as_follower(stage.other(b"producer-0-1"), 1, 0)
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert "another batch was committed at offset 0" in stage.seen
+
+
+@pytest.mark.parametrize(
+    ("state", "seen"),
+    [
+        (replace(STATE, isr=(1, 2)), "the leader is not in the ISR"),
+        (replace(STATE, isr=(0, 3)), "not among the replicas"),
+    ],
+)
+def test_an_isr_of_others(state: PartitionState, seen: str) -> None:
+    stage = Stage()
+    Safety(stage.cluster, stage.history, 2)
+    stage.in_zookeeper(state)
+    assert seen in stage.seen
+
+
+def test_a_watermark_that_moves_with_too_few_in_sync() -> None:
+    stage = Stage()
+    safety = Safety(stage.cluster, stage.history, 2)
+    stage.in_zookeeper(replace(STATE, isr=(0,)))
+    stage.leader.committed_isr = frozenset({0})
+    stage.write(make_batch(), make_batch(), to=(0, 1))
+    safety.look()
+    assert not stage.seen
+    stage.leader.high_watermark = 1
+    safety.look()
+    assert "high watermark 0 -> 1 with an ISR of 1" in stage.seen
 
 
 def test_a_watermark_that_falls() -> None:
@@ -693,6 +826,46 @@ def test_a_coordinator_that_keeps_what_another_one_leads() -> None:
     stage.brokers[1].server.services.groups.groups.append(group)
     Coordinators(stage.cluster, stage.history).look()
     assert "broker-1 keeps g of ('__consumer_offsets', 0), which it does not lead" in stage.seen
+
+
+def test_a_coordinator_that_does_not_tell_the_newest_of_a_group() -> None:
+    stage = Stage(CONSUMER_OFFSETS)
+    table, group = OffsetTable(), SimpleNamespace(group_id="g")
+    stage.brokers[0].server.services.groups.groups.append(SimpleNamespace(metadata=group, offsets=table, partition=0))
+    coordinators, written = Coordinators(stage.cluster, stage.history), CommittedOffset(7, 1)
+    table.load(WHERE, written, 0)
+    coordinators.judge((CONSUMER_OFFSETS, 0), {offset_key("g", WHERE): offset_value(written)})
+    assert not stage.seen
+    table.load(WHERE, replace(written, offset=6), 1)
+    coordinators.judge((CONSUMER_OFFSETS, 0), {offset_key("g", WHERE): offset_value(written)})
+    assert (
+        "the coordinator tells of OffsetKey(group_id='g', partition=('t', 0)): CommittedOffset(offset=6" in stage.seen
+    )
+
+
+@pytest.mark.parametrize("status", [PREPARE_COMMIT, None])
+def test_a_coordinator_that_does_not_tell_the_newest_of_a_transaction(status: object) -> None:
+    stage = Stage(TRANSACTION_STATE)
+    written = TxnState(ProducerIdentity(1, 0), 1000, COMPLETE_COMMIT, frozenset(), 5, 6)
+    coordinators, told = Coordinators(stage.cluster, stage.history), [("id", written)]
+    stage.brokers[0].server.services.transactions.all = lambda: (0, told)
+    coordinators.judge((TRANSACTION_STATE, 0), {key_of("id"): value_of(written)})
+    assert not stage.seen
+    told[:] = [("id", replace(written, status=PREPARE_COMMIT))] if status is PREPARE_COMMIT else []
+    coordinators.judge((TRANSACTION_STATE, 0), {key_of("id"): value_of(written)})
+    assert stage.seen.startswith("the coordinator tells of id: ")
+
+
+def test_producer_ids_that_two_brokers_give_out() -> None:
+    stage = Stage()
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.look()
+    stage.brokers[2].server.services.producer_ids.left = range(28, 30)
+    coordinators.look()
+    assert not stage.seen
+    stage.brokers[2].server.services.producer_ids.left = range(12, 20)
+    coordinators.look()
+    assert stage.seen == "broker-2 gives out the producer ids up to 20, as broker 1 does"
 
 
 @pytest.mark.parametrize("touched", [True, False])

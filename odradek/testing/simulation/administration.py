@@ -19,6 +19,11 @@ from odradek.protocol.messages.alter_replica_log_dirs import (
 )
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from odradek.protocol.messages.incremental_alter_configs import (
@@ -122,6 +127,12 @@ class Administrator:
         answer = await self.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=ADMIN_TIMEOUT_MS), 7)
         if answer is not None and answer.topics[0].error_code == ErrorCode.NONE:
             self.topics.append(name)
+
+    async def delete_records(self, leader: EmbeddedBroker, topic: str, index: int, offset: int) -> None:
+        """Delete what a partition has before that offset."""
+        partition = DeleteRecordsPartition(partition_index=index, offset=offset)
+        asked = DeleteRecordsTopic(name=topic, partitions=[partition])
+        await self.ask(leader, DeleteRecordsRequest(topics=[asked], timeout_ms=ADMIN_TIMEOUT_MS), 2)
 
     # replicas
 

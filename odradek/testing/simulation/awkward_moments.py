@@ -9,14 +9,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from odradek.broker.replication.partition import Partition
-from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
+from odradek.protocol.messages.fetch import FetchRequest
 from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.simulation.directing import Cast, Director, controls
 from odradek.testing.simulation.faults import Faults
@@ -28,6 +21,9 @@ from odradek.zk_schema.znodes.controller import CONTROLLER_PATH
 SLOW_WRITE_MS = (4_600.0, 5_200.0)
 """Longer than a follower may lag (`replica.lag.time.max.ms`), shorter than a session."""
 SLOW_ANSWER_MS = (250.0, 400.0)
+SLOW_ELECTION_MS = (20.0, 20.0)
+UNTIL_READ_S = (0.03, 0.1)
+"""After so long, with such answers of ZooKeeper, a candidate may have read the epoch and not written yet."""
 UNEVEN_MS = (0.1, 400.0)
 
 
@@ -42,7 +38,7 @@ class AwkwardMoments(Director):
             "behind_and_dead": self.behind_and_dead,
             "there_and_back": self.there_and_back,
             "take_office": self.take_office,
-            "stale_requests": self.stale_requests,
+            "late_candidate": self.late_candidate,
             "parting_histories": self.parting_histories,
             "unheard_answers": self.unheard_answers,
             "last_in_sync": self.last_in_sync,
@@ -175,12 +171,36 @@ class AwkwardMoments(Director):
             await asyncio.sleep(self.random.uniform(0.0, 0.05))
             self.note(f"{active.host} stands still, and the znode of the controller is deleted")
             active.suspend()
-            with contextlib.suppress(MultiFailed):  # it has resigned meanwhile
-                self.cluster.zookeeper.commit([Delete(CONTROLLER_PATH)], 0)
+            self._depose()
             await asyncio.sleep(self.random.uniform(0.3, 3.0))
             active.resume()
             await asked
             self.others.busy.discard(active.broker_id)
+
+    async def late_candidate(self) -> None:
+        """A broker stands still with the controller epoch that it has read to be elected. Another one is elected, and
+        deposed as soon as it goes on: its own election must fail."""
+        for _ in range(self.random.randint(1, 4)):
+            candidate = self.others.pick()
+            if candidate is None or controls(candidate):
+                return
+            self.others.busy.add(candidate.broker_id)
+            self.note(f"{candidate.host} is to be elected by an old epoch")
+            former, self.others.zookeeper_latency_ms = self.others.zookeeper_latency_ms, SLOW_ELECTION_MS
+            self._depose()
+            await asyncio.sleep(self.random.uniform(*UNTIL_READ_S))
+            candidate.suspend()
+            await self.until(lambda: any(one.running and controls(one) for one in self.cluster.brokers))
+            await asyncio.sleep(0.1)
+            self._depose()
+            candidate.resume()
+            await asyncio.sleep(0.2)
+            self.others.zookeeper_latency_ms = former
+            self.others.busy.discard(candidate.broker_id)
+
+    def _depose(self) -> None:
+        with contextlib.suppress(MultiFailed):  # it has resigned meanwhile
+            self.cluster.zookeeper.commit([Delete(CONTROLLER_PATH)], 0)
 
     async def unheard_answers(self) -> None:
         """Give the controller work, and lose one of ZooKeeper's answers meanwhile: it must find out what is written."""
@@ -218,35 +238,6 @@ class AwkwardMoments(Director):
                     way.go_on()
             await self.others.pass_time(6.5, 12.0)
             await self.others.start(cast.leader)
-
-    async def stale_requests(self) -> None:
-        """Ask leaders by epochs that are over, as a client does that has heard of no election for a while."""
-        for partition in self.led():
-            if partition.leader_epoch > 0 and self.cluster.brokers[partition.local_id].running:
-                await self._ask_by_former_epoch(partition)
-
-    async def _ask_by_former_epoch(self, partition: Partition) -> None:
-        former, ask = partition.leader_epoch - 1, self.others.administrator.ask
-        broker, name = self.cluster.brokers[partition.local_id], partition.topic
-        wanted = FetchPartition(
-            partition=partition.index,
-            current_leader_epoch=former,
-            fetch_offset=partition.log.log_start_offset,
-            partition_max_bytes=1000,
-        )
-        topic = FetchTopic(topic=name, topic_id=partition.topic_id, partitions=[wanted])
-        answer = await ask(broker, FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=[topic]), 12)
-        if answer is not None and answer.responses:
-            self._judge(partition, former, "Fetch", answer.responses[0].partitions[0].error_code)
-        asked = OffsetForLeaderPartition(partition=partition.index, current_leader_epoch=former, leader_epoch=former)
-        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=name, partitions=[asked])])
-        answer = await ask(broker, request, 4)
-        if answer is not None and answer.topics:
-            self._judge(partition, former, "OffsetForLeaderEpoch", answer.topics[0].partitions[0].error_code)
-
-    def _judge(self, partition: Partition, epoch: int, what: str, error: int) -> None:
-        if error == ErrorCode.NONE:
-            self.others.history.violated(f"{partition} has served a {what} of epoch {epoch}")
 
 
 def _is_uneven(cast: Cast) -> bool:

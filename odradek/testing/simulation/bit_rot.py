@@ -81,7 +81,7 @@ class BitRot:
         self._others.on_lost_data(broker)
         broker.files.erase()
         await self._others.start(broker)
-        self._history.rotten.discard(broker.broker_id)
+        self._history.mended(broker.broker_id)
 
     def _rot(self, broker: EmbeddedBroker) -> tuple[str, int] | None:
         """Turn over a bit of one of its files; return whose partition's it is."""

@@ -99,7 +99,10 @@ class SimulatedConsumer(RebalanceListener):
         topic: str,
         group: str | None = None,
         host: str = "",
+        *,
+        is_static: bool = False,
     ) -> None:
+        """`is_static`: who comes after it on its host takes its place in the group."""
         self.name, self.topic, self._grouped = name, topic, group is not None
         self.positions: dict[TopicPartition, int] = {}
         """The next offset that it expects."""
@@ -118,6 +121,7 @@ class SimulatedConsumer(RebalanceListener):
             bootstrap_servers=bootstrap(cluster),
             client_id=name,
             group_id=group,
+            group_instance_id=host if is_static else None,
             enable_auto_commit=False,
             auto_offset_reset="earliest" if group or history.expires else "none",
             session_timeout_ms=8_000,

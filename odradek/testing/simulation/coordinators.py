@@ -1,10 +1,11 @@
 """Coordinators of groups and transactions: what they tell is replicated, and they keep nothing of others' partitions.
 
 A coordinator answers from its memory. Nothing that this broker has written in its present epoch may stand there before
-the high watermark has passed it: another leader would not know of it.
+the high watermark has passed it: another leader would not know of it. At rest it is the newest that is in the log. And
+no two brokers give out the same producer ids.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from odradek.broker.groups.group_records import OffsetKey, read_offset
@@ -26,12 +27,15 @@ class Coordinators:
 
     def __init__(self, cluster: EmbeddedCluster, history: History) -> None:
         self._cluster, self._history = cluster, history
+        self._blocks: dict[int, tuple[int, int]] = {}
+        """Broker and life that give out producer ids, by the end of their block."""
 
     def look(self) -> None:
         """Look at all brokers that run."""
         for broker in self._cluster.brokers:
             if broker.running:
                 self._look_at_what_is_kept(broker)
+                self._look_at_producer_ids(broker)
                 for (topic, _), partition in broker.server.services.replicas.partitions.items():
                     if partition.is_leader and partition.high_watermark < partition.log.log_end_offset:
                         if topic == CONSUMER_OFFSETS:
@@ -49,6 +53,34 @@ class Coordinators:
             partition = held.get(where)
             if partition is None or not (partition.is_leader or partition.offline):
                 self._history.violated(f"{broker.host} keeps {name} of {where}, which it does not lead")
+
+    def _look_at_producer_ids(self, broker: EmbeddedBroker) -> None:
+        left, life = broker.server.services.producer_ids.left, (broker.broker_id, broker.lives)
+        if left and (first := self._blocks.setdefault(left.stop, life)) != life:
+            self._history.violated(
+                f"{broker.host} gives out the producer ids up to {left.stop}, as broker {first[0]} does"
+            )
+
+    def judge(self, where: tuple[str, int], written: Mapping[bytes, bytes]) -> None:
+        """Compare, at rest, what the coordinator of a partition tells with the newest that is `written` there."""
+        for broker in self._cluster.brokers:
+            services = broker.server.services
+            if not services.replicas.partitions[where].is_leader:
+                continue
+            groups = {group.metadata.group_id: group.offsets for group in services.groups.groups}
+            transactions = dict(services.transactions.all()[1])
+            for key, value in written.items():
+                if where[0] == TRANSACTION_STATE:
+                    name = read_key(key) or ""
+                    state = transactions.get(name)
+                    self._agree(name, state and replace(state, former=NO_PRODUCER), read_value(value))
+                elif isinstance(named := read_group_key(key), OffsetKey):
+                    group = groups.get(named.group_id)
+                    self._agree(named, group and group.get(named.partition), read_offset(value))
+
+    def _agree(self, name: object, told: object, written: object) -> None:
+        if told != written:
+            self._history.violated(f"the coordinator tells of {name}: {told}, written is {written}")
 
     def _look_at_commits(self, broker: EmbeddedBroker, partition: Partition) -> None:
         told = {group.metadata.group_id: group.offsets for group in broker.server.services.groups.groups}

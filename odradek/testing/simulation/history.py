@@ -3,6 +3,7 @@
 Values are unique: `producer-number`. A violation is a sentence; the first one ends the run.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 
@@ -11,6 +12,8 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import Clock
 
 TRANSCRIPT_LINES = 4000
+LATE_MS = 10_000.0
+"""So long a reader may hold, or be sent, what a disk had that has been replaced."""
 
 
 class Violation(AssertionError):  # noqa: N818 - what a run shows
@@ -34,6 +37,8 @@ class History:
         self.failed: dict[bytes, str] = {}
         self.rotten: set[int] = set()
         """Brokers with bits on their disks that have turned over: what they hold is no evidence."""
+        self._mended_ms = -math.inf
+        """When the last of those disks was replaced."""
         self.expires = False
         """Old records of the topic are deleted."""
         self.log_start_of: Callable[[TopicPartition], int] = lambda partition: 0
@@ -92,9 +97,15 @@ class History:
         """Note that a reader was given records up to and with the one at `offset`."""
         self.on_read(partition, offset)
 
+    def mended(self, broker_id: int) -> None:
+        """Note that a broker has a new disk instead of one that had rotted."""
+        self.rotten.discard(broker_id)
+        self._mended_ms = self._clock.monotonic_ms()
+
     def refused(self, who: str, error: KafkaError) -> None:
-        """Note that a reader was told of an error instead: only what lies on a disk that has rotted may be refused."""
-        if self.rotten and error.code == ErrorCode.CORRUPT_MESSAGE:
+        """Note that a reader was told of an error instead: only what lay on a disk that has rotted may be refused."""
+        rotten = bool(self.rotten) or self._clock.monotonic_ms() - self._mended_ms <= LATE_MS
+        if rotten and error.code == ErrorCode.CORRUPT_MESSAGE:
             self.note(f"{who}: {error!r:.150}")
         else:
             self.violated(f"{who}: {error!r}")

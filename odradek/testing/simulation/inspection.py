@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from odradek.broker.log.checkpoint_format import HIGH_WATERMARKS
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.replication.partition import Partition
@@ -82,7 +83,9 @@ class Inspection:
                 for name in broker.server.tasks.deaths:
                     self._history.violated(f"{broker.host}: task {name} has died")
                 self._look_at_controller(broker)
+                self._look_at_checkpoints(broker)
                 for partition in list(broker.server.services.replicas.partitions.values()):
+                    self._look_at_begin(broker, partition)
                     if partition.is_leader:
                         self._look_at_leader(broker, partition)
                     elif partition.topic == self.topic:
@@ -100,6 +103,31 @@ class Inspection:
             if written < self._controller_epoch:
                 self._history.violated(f"the controller epoch goes from {self._controller_epoch} to {written}")
             self._controller_epoch = written
+
+    def _look_at_checkpoints(self, broker: EmbeddedBroker) -> None:
+        """Require that no high watermark in a checkpoint is above that of its replica, which has records there."""
+        held = broker.server.services.replicas.partitions
+        for path, directory in broker.server.services.logs.directories.items():
+            for where, offset in directory.checkpoints.newest(HIGH_WATERMARKS).items():
+                partition = held.get(where)
+                if partition is None or partition.offline or partition.log.log_directory != path:
+                    continue
+                if min(offset, partition.log.log_end_offset) > partition.high_watermark:
+                    self._history.violated(
+                        f"{broker.host}: {partition}: checkpoint of the high watermark {offset}, it is "
+                        f"{partition.high_watermark}"
+                    )
+
+    def _look_at_begin(self, broker: EmbeddedBroker, partition: Partition) -> None:
+        """Require that no record is deleted but of the topic whose records expire, and none that is not committed."""
+        begin = partition.log.log_start_offset
+        if broker.broker_id in self._history.rotten:  # nothing in the file of the log starts tells that it has rotted
+            return
+        expires = self._history.expires and partition.topic == self.topic
+        if begin > (partition.high_watermark if expires else 0):
+            self._history.violated(
+                f"{partition} begins at {begin} on {broker.host}, its high watermark is {partition.high_watermark}"
+            )
 
     def _look_at_leader(self, broker: EmbeddedBroker, partition: Partition) -> None:
         what = (partition.topic_id, partition.index, partition.leader_epoch)

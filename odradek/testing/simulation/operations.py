@@ -25,6 +25,8 @@ OF_ALL_BROKERS = {
     "log.segment.bytes": ("2000", "1073741824"),
     "background.threads": ("5", "20"),
 }
+HIGH_WATERMARK = -1
+"""What DeleteRecords calls it."""
 MIN_IN_SYNC = ("2", "3")
 """Never less than what acknowledged records are held against."""
 
@@ -42,6 +44,7 @@ class Operations:
             "rolling_restart": self.rolling_restart,
             "live_settings": self.live_settings,
             "death_within": self.death_within,
+            "delete_records": self.delete_records,
         }
 
     async def rolling_restart(self) -> None:
@@ -94,3 +97,19 @@ class Operations:
             if chosen is not None:
                 await self._others.kill_free(chosen)
             await acting
+
+    async def delete_records(self) -> None:
+        """Delete committed records of the topic whose records may go."""
+        for _ in range(self._random.randint(1, 3) if self._expires else 0):
+            led = [
+                (broker, partition)
+                for broker in self._others.cluster.brokers
+                if broker.running
+                for (topic, _), partition in broker.server.services.replicas.partitions.items()
+                if topic == self._topics[0] and partition.is_leader
+            ]
+            if led:
+                broker, partition = self._random.choice(led)
+                offset = self._random.choice((HIGH_WATERMARK, partition.high_watermark // 2))
+                await self._administrator.delete_records(broker, partition.topic, partition.index, offset)
+            await self._others.pass_time(0.0, 3.0)

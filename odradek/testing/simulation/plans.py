@@ -16,10 +16,10 @@ FAULT_KINDS = (
     "zookeeper_lags", "zookeeper_leads_anew", "other_zookeeper",
     "full_disk", "slow_disk", "failed_directory", "lost_disk", "no_descriptors",
     "repeat_requests", "stalled_requests", "freeze_client", "kill_client", "join_group",
-    "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "stale_requests",
-    "parting_histories", "unheard_answers", "last_in_sync", "moved_decisions", "former_leaders",
-    "invented_epochs", "late_answers", "refused_in_between",
-    "rolling_restart", "live_settings", "death_within", "bit_rot",
+    "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "late_candidate",
+    "parting_histories", "unheard_answers", "last_in_sync", "stale_requests", "stale_commits",
+    "moved_decisions", "former_leaders", "invented_epochs", "late_answers", "refused_in_between",
+    "rolling_restart", "live_settings", "death_within", "delete_records", "bit_rot",
 )  # fmt: skip
 AMONG_SEVERAL = ("power_failure", "lost_disk", "bit_rot", "isolate_from_brokers", "one_way")
 """Those that make no sense, or lose what nobody else has, where there is one broker only."""
@@ -52,6 +52,8 @@ ROLLING = {
     "log.cleaner.delete.retention.ms": "1000",
 }
 """Small segments, which are compacted, or deleted, while the faults go on."""
+EXPIRES = 8_000
+"""So many bytes are left of a partition of which old records go."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def varied_plan(seed: int) -> Plan:
     """
     chance = random.Random(seed)
     settings = ROLLING if chance.random() < 0.5 else {}
-    retention = chance.choice((None, 8_000)) if settings else None
+    retention = chance.choice((None, EXPIRES)) if settings else None
     without = frozenset(chance.choice((("loose",), ("old",))))
     kinds = () if chance.random() < 0.5 else tuple(chance.sample(FAULT_KINDS, chance.randint(2, 5)))
     brokers = chance.choice((1, 3, 3, 3, 3, 5))

@@ -35,6 +35,7 @@ from odradek.testing.simulation.operations import Operations
 from odradek.testing.simulation.plans import ALONE, FAULT_KINDS, SETTINGS, Plan, Report
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from odradek.testing.simulation.safety import Safety
+from odradek.testing.simulation.stale_requests import StaleRequests
 from odradek.testing.simulation.transaction_moments import TransactionMoments
 from odradek.testing.simulation.transactional_positions import TOPIC as TRANSACTIONAL_TOPIC
 from odradek.testing.simulation.transactions import PARTITIONS as TRANSACTIONAL_PARTITIONS
@@ -92,6 +93,7 @@ class Simulation:
         self.programs = ClientFaults(self.faults, self._make_producer, self._make_member)
         self.faults.kinds.update(self.programs.kinds)
         self.faults.kinds.update(AwkwardMoments(self.faults, repeated).kinds)
+        self.faults.kinds.update(StaleRequests(self.faults, repeated, TOPIC).kinds)
         self.faults.kinds.update(TransactionMoments(self.faults, repeated).kinds)
         self.faults.kinds.update(UnderWayMoments(self.faults, repeated, TOPIC).kinds)
         expires = plan.retention_bytes is not None
@@ -273,7 +275,8 @@ class Simulation:
         number = int(host.rpartition("-")[2]) + (GUEST if host.startswith("guest") else 0)
         seed = self.plan.seed * 100 + 20 + number + life * LIFE
         name = f"{host}.{life}" if life else host
-        return SimulatedConsumer(self.cluster, self.history, name, seed, TOPIC, GROUP, host)
+        is_static = self.plan.seed % 2 == 1
+        return SimulatedConsumer(self.cluster, self.history, name, seed, TOPIC, GROUP, host, is_static=is_static)
 
     def _read_again(self) -> list[SimulatedConsumer | CommittedReader]:
         """Make readers who read everything once more."""

@@ -19,6 +19,8 @@ from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from odradek.testing.simulation.transactional_positions import TOPIC
 
 STRANGER_PATIENCE_MS = 2_000
+INVENTED = 1_000
+"""So far above a producer's epoch is one that it will not be given before the run ends."""
 SLOW_MARKER_MS = (250.0, 400.0)
 """So long a marker is under way, and its answer."""
 
@@ -91,11 +93,11 @@ class TransactionMoments(Director):
                 if producer.transaction_first_offset >= 0
             ]
             if found:
-                await self._write_in_next_epoch(*self.random.choice(found))
+                await self._write_in_later_epoch(*self.random.choice(found))
             await asyncio.sleep(self.random.uniform(0.0, 0.2))
 
-    async def _write_in_next_epoch(self, leader: Partition, producer: ProducerEntry) -> None:
-        producer_id, epoch = producer.producer_id, producer.epoch + 1
+    async def _write_in_later_epoch(self, leader: Partition, producer: ProducerEntry) -> None:
+        producer_id, epoch = producer.producer_id, producer.epoch + INVENTED
         name = self._transactional_id(producer_id)
         if name is None:
             return

@@ -62,6 +62,8 @@ class Verdict:
             self._run.loose.judge(dict(records_of(bytes_of(log, log.log_start_offset, log.log_end_offset))))
         if self._run.transactions is not None:
             self._run.transactions.judge()
+        for where, newest in self._run.inspection.newest.items():
+            self._run.coordinators.judge(where, newest.values)
 
     async def _is_asked_for(self) -> bool:
         """Take limits away and have unfinished assignments completed; tell whether nothing more has to be asked for."""
@@ -138,8 +140,14 @@ class Verdict:
             if (partition.log.log_end_offset, partition.high_watermark) != (end, end):
                 ends = [(p.log.log_end_offset, p.high_watermark) for p in partitions]
                 return f"{partition}: ends and high watermarks {ends}"
+            if partition.log.log_start_offset < partitions[state.leader].log.log_start_offset:
+                return f"{broker.host} keeps what the leader has deleted: {partition}"
             told = broker.server.services.metadata.partition(topic, index)
-            if told is None or (told.leader, told.leader_epoch) != (state.leader, state.leader_epoch):
+            if told is None or (told.leader, told.leader_epoch, tuple(told.isr)) != (
+                state.leader,
+                state.leader_epoch,
+                state.isr,
+            ):
                 return f"{broker.host} is told {told}, ZooKeeper {state}"
         return None
 
