@@ -1,6 +1,8 @@
 """What the simulator found, each in its smallest form; the schedule is in the docstring."""
 
+import asyncio
 import base64
+import errno
 import random
 from dataclasses import replace
 
@@ -29,7 +31,9 @@ from odradek.protocol.messages.fetch import (
 )
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch, make_environment, open_test_log
+from odradek.testing.simulated_files import Fault
 from odradek.testing.simulation.administration import Administrator
+from odradek.testing.simulation.disk_faults import FOREVER
 from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.zookeeper_faults import ZooKeeperFaults
@@ -153,5 +157,24 @@ def test_no_session_ends_before_its_time_whose_broker_cannot_hear_of_it() -> Non
             cluster.zookeeper.heal(store)
             await faults.session_expiry()
             assert not cluster.zookeeper.has_session(session_id)
+
+    run_virtual(main)
+
+
+def test_a_broker_that_finds_no_descriptors_at_its_start_is_started_again() -> None:
+    """It could read neither log directory, and the run ended with what a real process ends with."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 1) as cluster:
+            history, source, (broker,) = History(clock), random.Random(0), cluster.brokers
+            others = Faults(cluster, history, Administrator(cluster, history, source, "t", []), source, 1)
+            broker.kill()
+            broker.files.fault = Fault(0, FOREVER, errno.EMFILE, what="descriptors")
+            starting = asyncio.ensure_future(others.start(broker))
+            while not history.lines and not starting.done():
+                await asyncio.sleep(0.1)
+            broker.files.fault = None
+            await starting
+            assert broker.running and "broker-0 cannot start: log directory" in history.lines[0]
 
     run_virtual(main)
