@@ -265,6 +265,20 @@ def test_a_transaction_that_is_read_before_it_is_decided() -> None:
     assert "nobody has asked to commit it" in stage.seen
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_an_aborted_transaction_that_an_index_does_not_have(known: bool) -> None:
+    """Of two, one of which is committed."""
+    stage = Stage("transactions")
+    stage.in_zookeeper(STATE)
+    for producer_id, committed in ((1, True), (2, False)):
+        stage.write(make_batch([b"a-0"], producer_id=producer_id, transactional=True))
+        stage.write(encode_end_txn_marker(EndTxnMarker(committed, 0), 0, producer_id, 0))
+    if not known:
+        stage.replicas[1].log.active.transactions.clear()
+    stage.verdict()._replicas_are_the_same()
+    assert ("that one side alone knows: [(2, 2, 3)]" in stage.seen) is bool(stage.seen) is not known
+
+
 def test_a_last_stable_offset_that_hangs() -> None:
     stage = Stage()
     stage.write(make_batch([b"a-0"], producer_id=1, transactional=True))
@@ -431,6 +445,14 @@ def test_a_log_that_has_lost_its_beginning(expires: bool, begin: int, rotten: se
     stage.leader.log.advance_log_start_offset(begin)
     Inspection(stage.cluster, stage.history, "t", "transactions").look()
     assert (f"begins at {begin} on broker-0, its high watermark is 1" in stage.seen) is bool(stage.seen) is seen
+
+
+def test_a_watermark_above_the_end_of_its_log() -> None:
+    stage = Stage("other")
+    stage.write(make_batch(), to=(0, 1, 2))
+    stage.replicas[2].high_watermark = 2
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert "ends at 1 on broker-2, its high watermark is 2" in stage.seen
 
 
 @pytest.mark.parametrize(("offset", "end", "seen"), [(1, 2, False), (2, 2, True), (2, 1, False)])

@@ -85,7 +85,7 @@ class Inspection:
                 self._look_at_controller(broker)
                 self._look_at_checkpoints(broker)
                 for partition in list(broker.server.services.replicas.partitions.values()):
-                    self._look_at_begin(broker, partition)
+                    self._look_at_bounds(broker, partition)
                     if partition.is_leader:
                         self._look_at_leader(broker, partition)
                     elif partition.topic == self.topic:
@@ -118,15 +118,20 @@ class Inspection:
                         f"{partition.high_watermark}"
                     )
 
-    def _look_at_begin(self, broker: EmbeddedBroker, partition: Partition) -> None:
-        """Require that no record is deleted but of the topic whose records expire, and none that is not committed."""
-        begin = partition.log.log_start_offset
+    def _look_at_bounds(self, broker: EmbeddedBroker, partition: Partition) -> None:
+        """Require that no record is deleted but of the topic whose records expire, and none that is not committed; and
+        that a replica has all that it counts as committed."""
+        log, watermark = partition.log, partition.high_watermark
         if broker.broker_id in self._history.rotten:  # nothing in the file of the log starts tells that it has rotted
             return
         expires = self._history.expires and partition.topic == self.topic
-        if begin > (partition.high_watermark if expires else 0):
+        if log.log_start_offset > (watermark if expires else 0):
             self._history.violated(
-                f"{partition} begins at {begin} on {broker.host}, its high watermark is {partition.high_watermark}"
+                f"{partition} begins at {log.log_start_offset} on {broker.host}, its high watermark is {watermark}"
+            )
+        if watermark > log.log_end_offset:
+            self._history.violated(
+                f"{partition} ends at {log.log_end_offset} on {broker.host}, its high watermark is {watermark}"
             )
 
     def _look_at_leader(self, broker: EmbeddedBroker, partition: Partition) -> None:

@@ -14,7 +14,10 @@ from collections.abc import Sequence
 from odradek.aio import Consumer, Producer
 from odradek.broker.replication.partition import Partition
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from odradek.protocol.control_records import ControlType, control_type
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.record_batch import batches
+from odradek.protocol.records import decode_records
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.clients import bootstrap
 from odradek.testing.simulation.history import History
@@ -236,6 +239,20 @@ def held_back(leader: Partition, position: int | None) -> str | None:
     if position != end:
         return f"committed-reader is at {position} of {end}: {leader}"
     return None
+
+
+def aborted_in(data: bytes) -> set[tuple[int, int, int]]:
+    """Return the aborted transactions of whole batches: producer id, first offset, offset of the marker."""
+    begun: dict[int, int] = {}
+    aborted = set()
+    for position, header in batches(data):
+        if not header.is_control and header.is_transactional:
+            begun.setdefault(header.producer_id, header.base_offset)
+        elif header.is_control and header.producer_id in begun:
+            first = begun.pop(header.producer_id)
+            if control_type(decode_records(data, position).keys[0] or b"") is ControlType.ABORT:
+                aborted.add((header.producer_id, first, header.base_offset))
+    return aborted
 
 
 class Transactions:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.log import Log
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.client.records import TopicPartition
@@ -13,6 +14,8 @@ from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import assignments
 from odradek.testing.simulation.inspection import bytes_of, records_of
 from odradek.testing.simulation.newest_records import NewestRecords
+from odradek.testing.simulation.transactional_positions import TOPIC as TRANSACTIONAL_TOPIC
+from odradek.testing.simulation.transactions import aborted_in
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
 
@@ -196,6 +199,19 @@ class Verdict:
             contents = [bytes_of(log, begin, log.log_end_offset) for log in logs]
             if len(set(contents)) != 1:
                 self._history.violated(f"{where}: the replicas differ: {[len(one) for one in contents]} bytes")
+            if where[0] == TRANSACTIONAL_TOPIC:
+                for log in logs:
+                    self._aborted_are_known(log, aborted_in(contents[0]))
+
+    def _aborted_are_known(self, log: Log, aborted: set[tuple[int, int, int]]) -> None:
+        """Require that the indexes have what readers of committed data are to skip."""
+        try:
+            known = {one[:3] for segment in log.segments for one in segment.aborted_transactions()}
+        except CorruptFile as bad:
+            self._history.violated(f"{log}: {bad}")
+            return
+        if known != aborted:
+            self._history.violated(f"{log}: aborted transactions that one side alone knows: {sorted(known ^ aborted)}")
 
     def _newest_is_there(self, where: tuple[str, int], log: Log) -> None:
         """Require that compaction has kept the newest record of each key, whatever else it has dropped."""
