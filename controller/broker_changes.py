@@ -61,7 +61,7 @@ async def _started(active: ActiveController, brokers: list[int]) -> None:
     await active.tell_everything(brokers)
     await active.breathe()  # each look at all partitions takes some milliseconds of 10,000
     replicas = state.replicas_on(brokers)
-    serving = [replica for replica in replicas if not state.being_deleted(replica.partition)]
+    serving, _ = await _by_fate(active, replicas)
     await replica_machine.move(active, serving, ReplicaPhase.ONLINE)
     await partition_machine.elect_where_needed(active)
     await reassignment.resume_with(active, brokers)
@@ -79,9 +79,7 @@ async def _failed(active: ActiveController, brokers: list[int]) -> None:
 async def replicas_lost(active: ActiveController, replicas: Iterable[Replica]) -> None:
     """Elect leaders in place of lost ones, then take the lost replicas out of the ISRs (onReplicasBecomeOffline)."""
     state = active.state
-    lost = list(replicas)
-    to_delete = [replica for replica in lost if state.being_deleted(replica.partition)]
-    serving = [replica for replica in lost if not state.being_deleted(replica.partition)]
+    serving, to_delete = await _by_fate(active, replicas)
     await active.breathe()  # each look at all partitions takes some milliseconds of 10,000
     partition_machine.move(active, state.without_live_leader(), PartitionPhase.OFFLINE)
     elected = await partition_machine.elect_where_needed(active)
@@ -90,3 +88,13 @@ async def replicas_lost(active: ActiveController, replicas: Iterable[Replica]) -
     if not serving:
         # No request told anybody so far that a broker is gone.
         await active.tell([])
+
+
+async def _by_fate(active: ActiveController, replicas: Iterable[Replica]) -> tuple[list[Replica], list[Replica]]:
+    """Tell replicas that serve from those of topics that are being deleted."""
+    serving: list[Replica] = []
+    to_delete: list[Replica] = []
+    for replica in replicas:
+        await active.pause()
+        (to_delete if active.state.being_deleted(replica.partition) else serving).append(replica)
+    return serving, to_delete

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from odradek.controller import channel_manager, controller_store, notifications, partition_machine, replica_machine
+from odradek.controller import (
+    broker_changes,
+    channel_manager,
+    controller_store,
+    notifications,
+    partition_machine,
+    replica_machine,
+)
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.channel_manager import RequestBatch
 from odradek.controller.cluster_state import (
@@ -20,6 +27,7 @@ from odradek.controller.cluster_state import (
     Replica,
     ReplicaPhase,
 )
+from odradek.controller.controller_store import ControllerMoved
 from odradek.controller.events import LeaderAndIsrAnswered
 from odradek.controller.partition_machine import Strategy
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
@@ -252,6 +260,35 @@ def test_others_have_their_turn_while_answers_about_thousands_of_partitions_are_
         answered = LeaderAndIsrAnswered(1, LeaderAndIsrResponse(topics=[topic]))
         await notifications.leader_and_isr_answered(active, answered)
         assert turns == 3
+
+    play(scenario)
+
+
+def test_others_have_their_turn_while_the_replicas_of_a_broker_are_looked_through(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a broker that came or went were looked through three times in one piece: 26 ms for 10,000."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", *[[1, 2]] * 3)
+        active, pauses = cluster.active._active, 0
+        paused, move = type(active).pause, partition_machine.move
+
+        async def counted(controller: ActiveController) -> None:
+            nonlocal pauses
+            pauses += 1
+            await paused(controller)
+
+        def moved(*arguments: Any) -> None:
+            assert pauses == 3, "one for each replica, before anything else is done"
+            move(*arguments)
+            raise ControllerMoved("enough")
+
+        monkeypatch.setattr(ActiveController, "pause", counted)
+        monkeypatch.setattr(partition_machine, "move", moved)
+        with pytest.raises(ControllerMoved, match="enough"):
+            await broker_changes.replicas_lost(active, active.state.replicas_on([2]))
 
     play(scenario)
 
