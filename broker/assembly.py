@@ -170,7 +170,7 @@ def assemble(
         ),
         authorizer=authorizer,
         tokens=tokens,
-        controller=_make_controller(parts),
+        controller=_make_controller(parts, controller_requests),
         journal=journal,
         request_metrics=RequestMetrics(),
         quotas=quotas,
@@ -295,7 +295,7 @@ def set_rates(throttling: Throttling, config: BrokerConfig) -> None:
     throttling.moving.bytes_per_second = config.replica_alter_log_dirs_io_max_bytes_per_second
 
 
-def _make_controller(parts: Parts) -> Controller:
+def _make_controller(parts: Parts, controller_requests: ControllerRequests) -> Controller:
     config, world, broker_id, tasks = parts.config, parts.world, parts.identity.broker_id, parts.tasks
     network = world.controller_network or world.network
     channels = BrokerChannels(
@@ -313,5 +313,6 @@ def _make_controller(parts: Parts) -> Controller:
         world.random,
         tasks,
         on_controller=parts.metadata.controller_changed,
+        epoch_obeyed=lambda: controller_requests.controller_epoch,
         journal=parts.journal,
     )

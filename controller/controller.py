@@ -99,16 +99,18 @@ class Controller:
         tasks: Tasks,
         *,
         on_controller: Callable[[int], object] | None = None,
+        epoch_obeyed: Callable[[], int] = lambda: 0,
         journal: Journal | None = None,
     ) -> None:
         """`on_controller` is told the id of the active controller whenever it changes, here or elsewhere
-        (NO_CONTROLLER when there is none). `tasks` supervises the task that handles events.
+        (NO_CONTROLLER when there is none). `tasks` supervises the task that handles events. `epoch_obeyed` returns the
+        epoch of the latest controller whose requests this broker has obeyed.
         """
         self.broker_id, self.config = broker_id, config
         self.controller_id = NO_CONTROLLER
         """Broker that holds `/controller`, as far as is known here; NO_CONTROLLER when there is none."""
         self._store, self._clock, self._channels, self._randomness = store, clock, channels, randomness
-        self._tasks, self._on_controller = tasks, on_controller
+        self._tasks, self._on_controller, self._epoch_obeyed = tasks, on_controller, epoch_obeyed
         self.counters = ControllerCounters()
         self.journal = journal or Journal(clock.now_ms)
         self._active: ActiveController | None = None
@@ -364,7 +366,8 @@ class Controller:
             if ours:
                 elected = await controller_election.recognize(self._store, current, self._last_epoch)
             elif current.broker_id == NO_CONTROLLER:
-                elected = await controller_election.elect(self._store, self._clock, self.broker_id)
+                seen = max(self._last_epoch, self._epoch_obeyed())
+                elected = await controller_election.elect(self._store, self._clock, self.broker_id, seen)
             else:
                 return
         except (ConnectionLost, SessionExpired) as lost:

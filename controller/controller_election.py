@@ -69,13 +69,18 @@ async def current_controller(store: Store) -> CurrentController:
             return CurrentController(NO_CONTROLLER, stat.ephemeral_owner, stat.czxid)
 
 
-async def elect(store: Store, clock: Clock, broker_id: int) -> Elected | None:
+async def elect(store: Store, clock: Clock, broker_id: int, epoch_seen: int = 0) -> Elected | None:
     """Try once; None when somebody else is the controller, or was quicker.
 
+    The epoch is later than `epoch_seen`, the latest that this broker knows of, also where ZooKeeper's is older: brokers
+    obey nobody in an epoch before the latest that they know. Kafka's refuse such a controller until they are restarted.
     Raises ConnectionLost when the outcome is unknown: `recognize` tells it later. Raises BadZnode when
     `/controller_epoch` cannot be read, for then no epoch would be safe.
     """
     epoch, written = await read_epoch(store)
+    if epoch < epoch_seen:
+        log.warning("/controller_epoch is %d, and was %d before: deleted, or of an older ZooKeeper", epoch, epoch_seen)
+        epoch = epoch_seen
     registration = ControllerRegistration(broker_id, clock.now_ms())
     try:
         _, stat = await store.multi(
