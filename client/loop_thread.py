@@ -65,6 +65,7 @@ class LoopThread:
             work.close()
             raise ClientClosed("the client was closed meanwhile") from None
         except BaseException:
+            caller.leave()
             waiting.cancel()
             raise
         finally:
@@ -140,6 +141,7 @@ class _Caller:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._interrupt: BaseException | None = None
+        self._left = False
 
     async def serve(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` so that `on_callers_thread` finds this caller."""
@@ -150,6 +152,10 @@ class _Caller:
         """The coroutine has ended."""
         self._calls.put(None)
 
+    def leave(self) -> None:
+        """Wait no longer: an interrupt has struck, and nothing will be run on this thread."""
+        self._left = True
+
     def work_until_done(self) -> None:
         """Run what comes, until `done`. Raises an interrupt that struck what it ran."""
         while (call := self._calls.get()) is not None:
@@ -158,7 +164,9 @@ class _Caller:
                 raise self._interrupt
 
     async def give(self, function: Callable[[], Result]) -> Result:
-        """Have the waiting thread run a function, and wait for its result."""
+        """Have the waiting thread run a function, and wait for its result. Raises CancelledError when it has left."""
+        if self._left:  # the coroutine cleans up behind an interrupt
+            raise asyncio.CancelledError
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[Result] = loop.create_future()
 

@@ -64,7 +64,9 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        raise ClientError(f"{what} is for coroutines: no event loop runs here") from None
+        raise ClientError(
+            f"{what} is for coroutines of asyncio: no event loop of it runs here (trio's is another)"
+        ) from None
 
 
 def warn_dropped(client: object, said: str, loop: asyncio.AbstractEventLoop, clear_up: Callable[[], object]) -> None:

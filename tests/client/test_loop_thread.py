@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from odradek.client.errors import ClientClosed
-from odradek.client.loop_thread import LoopThread
+from odradek.client.loop_thread import LoopThread, on_callers_thread
 from odradek.testing.patience import PATIENCE_SECONDS
 
 
@@ -144,3 +144,27 @@ def test_a_call_that_comes_when_the_loop_is_closed_but_nobody_has_seen_it_is_tol
     monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submit_late)
     with pytest.raises(ClientClosed):
         thread.run(never())
+
+
+def test_who_was_interrupted_is_not_waited_for_by_what_cleans_up_behind_it() -> None:
+    """A poll whose listener was interrupted, and that had another to call, never ended; all later polls were refused."""
+    thread, ended = LoopThread("a loop"), threading.Event()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    async def poll() -> None:
+        try:
+            await on_callers_thread(interrupted)
+        finally:
+            try:
+                await on_callers_thread(lambda: None)
+            finally:
+                ended.set()
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            thread.run(poll())
+        assert ended.wait(PATIENCE_SECONDS)
+    finally:
+        thread.stop()
