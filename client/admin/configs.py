@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from odradek.client import arguments
 from odradek.client.admin.topics import raise_first
@@ -52,15 +52,26 @@ Change = tuple[str, Operation, str | None]
 ALL, MODIFIED = "all", "modified"
 
 
+def resources(given: Any) -> list[ConfigResource]:
+    """Return what a list of ConfigResources holds, of kafka-python's too. Raises ConfigError, TypeError."""
+    listed = arguments.listed(given, "ConfigResources")
+    return arguments.instances([_own(one) for one in listed], ConfigResource)
+
+
+def _own(given: Any) -> Any:
+    if isinstance(given, ConfigResource) or not hasattr(given, "resource_type"):
+        return given
+    return ConfigResource(given.resource_type, given.name, given.configs)
+
+
 def changes_of(
     given: Mapping[ConfigResource, Sequence[Change]] | Iterable[ConfigResource], operation: Operation
 ) -> dict[ConfigResource, Sequence[Change]]:
     """Return changes by resource, also of resources with settings in `configs`. Raises ConfigError, TypeError."""
-    resources = arguments.instances(given, ConfigResource)
-    if isinstance(given, Mapping):
-        return dict(given)
     found: dict[ConfigResource, Sequence[Change]] = {}
-    for resource in resources:
+    if isinstance(given, Mapping):
+        return dict(zip(resources(given), given.values(), strict=True))
+    for resource in resources(given):
         if not resource.configs:
             raise ConfigError(f"{resource} has no configs")
         named = resource.configs if isinstance(resource.configs, Mapping) else dict.fromkeys(resource.configs)

@@ -47,11 +47,23 @@ def raise_first(failures: Iterable[Failure]) -> None:
 
 
 def topics_of(given: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]]) -> list[NewTopic]:
-    """Return topics to create, also of names, and of what kafka-python takes: options by name. Raises TypeError."""
+    """Return topics to create, also of what kafka-python takes: names, options by name, its own NewTopics.
+
+    Raises TypeError.
+    """
     if isinstance(given, Mapping):
         return [_with_options(arguments.topic_name(name), options) for name, options in given.items()]
     listed = arguments.listed(given, "NewTopics")
-    return arguments.instances([NewTopic(one) if isinstance(one, str) else one for one in listed], NewTopic)
+    return arguments.instances([_own(one) for one in listed], NewTopic)
+
+
+def _own(given: Any) -> Any:
+    if isinstance(given, str):
+        return NewTopic(given)
+    if hasattr(given, "topic_configs"):  # kafka-python's
+        replicas, settings = given.replica_assignments or {}, given.topic_configs or {}
+        return NewTopic(given.name, given.num_partitions, given.replication_factor, replicas, settings)
+    return given
 
 
 def _with_options(name: str, options: Mapping[str, Any]) -> NewTopic:
@@ -146,6 +158,12 @@ async def delete_topics(
         raise_first((one.name or one.topic_id.hex(), one.error_code, one.error_message) for one in answer.responses)
 
 
+def _count(given: Any) -> NewPartitions:
+    if hasattr(given, "total_count"):  # ours, or kafka-python's
+        return NewPartitions(given.total_count, given.new_assignments)
+    return NewPartitions(given) if isinstance(given, int) else NewPartitions(*given)
+
+
 async def create_partitions(
     cluster: Cluster,
     counts: Mapping[str, int | NewPartitions],
@@ -155,7 +173,7 @@ async def create_partitions(
     raise_errors: bool = True,
 ) -> None:
     """Raise topics to these partition counts. Raises KafkaError when one has failed, unless it is not to."""
-    wanted = {name: NewPartitions(one) if isinstance(one, int) else NewPartitions(*one) for name, one in counts.items()}
+    wanted = {name: _count(one) for name, one in counts.items()}
     request = CreatePartitionsRequest(
         topics=[_more_partitions(name, one.total_count, one.new_assignments) for name, one in wanted.items()],
         timeout_ms=cluster.config.request_timeout_ms,

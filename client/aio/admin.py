@@ -177,7 +177,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False, config_filter: str = "all"
     ) -> dict[ConfigResource, list[ConfigEntry]]:
         """Return the settings of topics and brokers: `all`, or those that are `modified`."""
-        asked = arguments.instances(config_resources, ConfigResource)
+        asked = configs.resources(config_resources)
         return await self._run(
             "describing configurations",
             lambda cluster, _: configs.describe_configs(

@@ -21,6 +21,8 @@ from odradek.client.calls import Deadline
 from odradek.client.offsets import committed_offsets, offsets_at
 from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
+LOWEST_SPEC = -5
+"""The lowest of the numbers that stand for offsets by their meaning: the latest in remote storage (KIP-1005)."""
 LONGEST_TRANSACTION_MS = 900_000
 """transaction.max.timeout.ms, unless a broker has another."""
 
@@ -158,7 +160,10 @@ class GroupsAdmin(AdminBase):
         self, times: Mapping[TopicPartition, int], isolation_level: int = 0, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first offset at or after a time (ms since 1970; or an OffsetSpec); None where there is none."""
-        asked = {tp: int(time) for tp, time in arguments.by_partition(times, "times").items()}
+        asked = {
+            tp: arguments.whole_number(time, "a time, or an OffsetSpec,", lowest=LOWEST_SPEC)
+            for tp, time in arguments.by_partition(times, "times").items()
+        }
         return await self._run(
             "listing offsets",
             lambda cluster, deadline: offsets_at(cluster, asked, isolation_level, deadline),

@@ -300,7 +300,7 @@ def test_a_consumer_hands_out_everything_after_any_call_was_ended(way: str) -> N
         readers: list[Reader] = []
 
         async def make() -> Consumer:
-            settings = {"bootstrap_servers": cluster.bootstrap, "auto_offset_reset": "earliest"}
+            settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "auto_offset_reset": "earliest"}
             consumer = await Consumer(**settings, group_id=f"g{len(readers)}", heartbeat_interval_ms=500).start()
             consumer.subscribe(["t"], listener=Slow())
             readers.append(Reader(consumer))

@@ -147,7 +147,7 @@ def test_a_call_that_comes_when_the_loop_is_closed_but_nobody_has_seen_it_is_tol
 
 
 def test_who_was_interrupted_is_not_waited_for_by_what_cleans_up_behind_it() -> None:
-    """A poll whose listener was interrupted, and that had another to call, never ended; all later polls were refused."""
+    """A poll whose listener was interrupted, and that had another to call, never ended; later ones were refused."""
     thread, ended = LoopThread("a loop"), threading.Event()
 
     def interrupted() -> None:

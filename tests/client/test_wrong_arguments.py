@@ -4,11 +4,16 @@ import asyncio
 from typing import Any
 
 import pytest
+from kafka import admin as kafka_admin
 
 from odradek.aio import Admin, Consumer
+from odradek.client.admin import configs
+from odradek.client.admin.topics import topics_of
+from odradek.client.admin.values import ConfigResource, NewTopic
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.testing import run
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 
@@ -48,6 +53,7 @@ OF_ADMIN: list[tuple[str, tuple[Any, ...]]] = [
     ("alter_group_offsets", ("g", [PLACE])),
     ("reset_group_offsets", ("g", [PLACE])),
     ("list_offsets", ([PLACE],)),
+    ("list_partition_offsets", ({PLACE: "latest"},)),  # was int()'s ValueError
     ("abort_transaction", (PLACE,)),
     ("alter_client_quotas", (["user"],)),
     ("describe_client_quotas", (["user"],)),
@@ -79,3 +85,21 @@ def test_wrong_types_are_refused_at_the_door(scripted_broker: Any, kind: Any, ca
         await client.close()
 
     run_virtual(main)
+
+
+def test_values_of_kafka_pythons_classes_are_taken() -> None:
+    """They were refused: a program that made its topics from kafka.admin.NewTopic had to be changed in many places."""
+    theirs = kafka_admin.NewTopic("a", 2, 1, topic_configs={"retention.ms": "1"})
+    assert topics_of([theirs]) == [NewTopic("a", 2, 1, {}, {"retention.ms": "1"})]
+    resource = kafka_admin.ConfigResource(kafka_admin.ConfigResourceType.TOPIC, "a", configs={"retention.ms": "1"})
+    changes = configs.changes_of([resource], configs.Operation.SET)
+    assert changes == {ConfigResource("TOPIC", "a"): [("retention.ms", configs.Operation.SET, "1")]}
+
+    async def main(cluster: Any) -> None:
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            partitions: dict[str, Any] = {"t": kafka_admin.NewPartitions(3)}
+            await admin.create_partitions(partitions)
+            [topic] = await admin.describe_topics(["t"])
+            assert len(topic.partitions) == 3
+
+    run(main, brokers=1, topics={"t": 1})
