@@ -185,7 +185,10 @@ def _timestamps(raw: Sequence[bytes], base_timestamp: int) -> list[int] | None:
     """Return the timestamps of these varints, of one length; None when one is shorter, or nears the 64 bits."""
     if len(raw[0]) == 1:
         deltas = b"".join(raw)
-        return [base_timestamp + SIGNED[delta] for delta in deltas] if deltas.isascii() else None
+        if not deltas.isascii():
+            return None
+        times = {delta: base_timestamp + SIGNED[delta] for delta in set(deltas)}  # mostly few different ones
+        return list(map(times.__getitem__, deltas))
     if len(raw[0]) > _DELTA_BYTES_MAX:
         return None
     moments: dict[bytes, int] = {}
@@ -197,4 +200,4 @@ def _timestamps(raw: Sequence[bytes], base_timestamp: int) -> list[int] | None:
         if end != len(varint):
             return None
         moments[varint] = base_timestamp + delta
-    return [moments[varint] for varint in raw]
+    return list(map(moments.__getitem__, raw))

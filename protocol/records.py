@@ -339,16 +339,14 @@ def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: in
     values: list[bytes | None] = []
     raw_headers: list[bytes] | None = None
     at = 0
-    while not COMPILED and (run := read_run(data, at, len(keys), count, base_timestamp)) is not None:
+    while not COMPILED and len(keys) < count and (run := read_run(data, at, len(keys), count, base_timestamp)):
         at = run.end
-        if at == len(data) and len(run.keys) == count and -_FAR < base_timestamp < _FAR:  # no sum leaves the 64 bits
-            return Columns(
-                list(range(base_offset, base_offset + count)), run.timestamps, list(run.keys), list(run.values)
-            )
         timestamps += run.timestamps
         keys += run.keys
         values += run.values
     offsets = list(range(base_offset, base_offset + len(keys)))
+    if len(keys) == count and at == len(data) and -_FAR < base_timestamp < _FAR:  # no sum of a run leaves the 64 bits
+        return Columns(offsets, timestamps, keys, values)
     for index in range(len(keys), count):
         number = data[at]
         if number < 0x80:
