@@ -68,6 +68,8 @@ class Administrator:
         """So many has each partition of a new topic."""
         self.partitions = 0
         """Of the topic, as far as they are known to have been made."""
+        self.may_grow = True
+        """The topic may get more partitions."""
         self.topics: list[str] = []
         """Further topics that exist for certain."""
         self._deleted: list[str] = []
@@ -103,7 +105,7 @@ class Administrator:
             await self.create_topic()
         elif kind == "delete":
             await self.delete_topic()
-        elif kind == "grow" and self.partitions < MOST_PARTITIONS:
+        elif kind == "grow" and self.may_grow and self.partitions < MOST_PARTITIONS:
             asked = CreatePartitionsTopic(name=self.topic, count=self.partitions + 1, assignments=None)
             answer = await self.ask_controller(CreatePartitionsRequest(topics=[asked], timeout_ms=ADMIN_TIMEOUT_MS), 3)
             if answer is not None and answer.results[0].error_code == ErrorCode.NONE:

@@ -84,6 +84,9 @@ class Simulation:
         source = DrawnHere()
         directories = SETTINGS["log.dirs"].split(",")
         self.administrator = Administrator(self.cluster, self.history, source, TOPIC, directories)
+        self.is_static = plan.seed % 2 == 1
+        # A static leader that comes back assigns nothing and knows of no growth meanwhile (KIP-814, as in Kafka)
+        self.administrator.may_grow = not self.is_static
         self.faults = Faults(self.cluster, self.history, self.administrator, source, plan.seed + 1)
         self.zookeeper_faults = ZooKeeperFaults(self.faults, plan.seed + 2)
         self.faults.kinds.update(self.zookeeper_faults.kinds)
@@ -275,8 +278,7 @@ class Simulation:
         number = int(host.rpartition("-")[2]) + (GUEST if host.startswith("guest") else 0)
         seed = self.plan.seed * 100 + 20 + number + life * LIFE
         name = f"{host}.{life}" if life else host
-        is_static = self.plan.seed % 2 == 1
-        return SimulatedConsumer(self.cluster, self.history, name, seed, TOPIC, GROUP, host, is_static=is_static)
+        return SimulatedConsumer(self.cluster, self.history, name, seed, TOPIC, GROUP, host, is_static=self.is_static)
 
     def _read_again(self) -> list[SimulatedConsumer | CommittedReader]:
         """Make readers who read everything once more."""
