@@ -81,6 +81,8 @@ class CachedPartition:
         )
         self.high_watermark_sent, self.log_start_sent = answer.high_watermark, answer.log_start_offset
         self.stable_offset_sent = answer.last_stable_offset
+        if answer.diverging_epoch is not None:  # who has to truncate takes nothing else from the answer
+            self.high_watermark_sent = self.log_start_sent = self.stable_offset_sent = -1
         return news
 
 

@@ -13,7 +13,7 @@ from odradek.broker.log.directories.directory_files import decode_partition_meta
 from odradek.broker.log.errors import CorruptFile
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
-from odradek.broker.replication.fetch_sessions import FetchSessionCache
+from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSessionCache
 from odradek.broker.replication.fetcher import FetcherCore
 from odradek.broker.replication.partition import Partition, PartitionView
 from odradek.broker.replication.throttling import Throttling
@@ -22,6 +22,7 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.client.consumer.positions import Positions
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -72,6 +73,18 @@ def test_who_asks_again_is_told_again() -> None:
     topics[0].partitions[0].current_leader_epoch = 7
     cache.open(FetchRequest(topics=topics, session_epoch=1, session_id=session.id), 13, names, 0.0)
     assert wanted.tell(answer)
+
+
+def test_who_has_to_truncate_is_told_the_high_watermark_again() -> None:
+    """A follower takes nothing else from an answer that says where its history leaves the leader's; the leader believed
+    it told, and the follower's high watermark stayed behind until the next record."""
+    wanted = CachedPartition("t", TOPIC_ID, FetchPartition(partition=0, fetch_offset=9))
+    parting = PartitionData(high_watermark=8, last_stable_offset=8, log_start_offset=0, records=b"")
+    parting.diverging_epoch = EpochEndOffset(epoch=1, end_offset=8)
+    assert wanted.tell(parting)
+    wanted.update(FetchPartition(partition=0, fetch_offset=8))
+    answer = PartitionData(high_watermark=8, last_stable_offset=8, log_start_offset=0, records=b"")
+    assert wanted.tell(answer) and not wanted.tell(answer)
 
 
 @pytest.mark.parametrize("damage", [b"\x00\xff\xfe", b"\xe2\x82\xac"])
