@@ -35,6 +35,25 @@ ALIASES = {
 }
 """kafka-python's names of settings (ssl_cafile, …), and Kafka's. Its files are PEM files."""
 
+WITHOUT_EFFECT: Mapping[str, str] = {
+    "allow_auto_create_topics": "brokers decide (auto.create.topics.enable)",
+    "api_version": "brokers say what they speak",
+    "bootstrap_timeout_ms": "every call has a timeout of its own",
+    "client_dns_lookup": "all addresses of a name are tried",
+    "enable_incremental_fetch_sessions": "each broker that has them is fetched from in one",
+    "kafka_client": "there is nothing to replace",
+    "max_in_flight_requests_per_connection": "one fetch at a time is under way to each broker",
+    "metric_group_prefix": "groups have Kafka's names",
+    "metric_reporters": "`metrics()` is asked",
+    "metrics_enabled": "they cost nothing for a record",
+    "proxy_url": "not built",
+    "receive_message_max_bytes": "bounded by fetch.max.bytes",
+    "selector": "asyncio has it",
+    "socket_options": "send_buffer_bytes and receive_buffer_bytes; TCP_NODELAY is on",
+    "socks5_proxy": "not built",
+}
+"""kafka-python's settings that would have no effect here, and why. They are refused: whoever sets one expects one."""
+
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 """isolation.level, and what stands for it on the wire."""
 
@@ -165,6 +184,8 @@ def _kafkas_name(name: str) -> str:
 def _unknown(name: str, known: Mapping[str, Any]) -> str:
     if name.startswith(NOT_BUILT_PREFIXES):
         return f"{name}: these clients cannot do that yet, so the setting is refused rather than ignored"
+    if reason := WITHOUT_EFFECT.get(name.replace(".", "_")):
+        return f"{name} is not taken here, leave it out: {reason}"
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"unknown setting {name}" + (f": did you mean {near[0]}?" if near else "")
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import kafka
 
 import odradek
-from odradek.client.config import AdminConfig
+from odradek.client.config import WITHOUT_EFFECT, AdminConfig
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.producer.config import ProducerConfig
 
@@ -68,24 +68,6 @@ ABSENT: Mapping[str, str] = {
     "describe_topic_partitions": "KRaft clusters alone answer it; `describe_topics` does",
     "list_config_resources": "Kafka 4.1 and later alone answer it",
 }
-REFUSED: Mapping[str, str] = {
-    "allow_auto_create_topics": "brokers decide (auto.create.topics.enable)",
-    "api_version": "brokers say what they speak",
-    "bootstrap_timeout_ms": "every call has a timeout of its own",
-    "client_dns_lookup": "all addresses of a name are tried",
-    "enable_incremental_fetch_sessions": "each broker that has them is fetched from in one",
-    "kafka_client": "there is nothing to replace",
-    "max_in_flight_requests_per_connection": "one fetch at a time is under way to each broker",
-    "metric_group_prefix": "groups have Kafka's names",
-    "metric_reporters": "`metrics()` is asked",
-    "metrics_enabled": "they cost nothing for a record",
-    "proxy_url": "not built",
-    "receive_message_max_bytes": "bounded by fetch.max.bytes",
-    "selector": "asyncio has it",
-    "socket_options": "send_buffer_bytes and receive_buffer_bytes; TCP_NODELAY is on",
-    "socks5_proxy": "not built",
-}
-"""Settings of theirs that are refused here, because they would have no effect."""
 
 
 class Row(NamedTuple):
@@ -152,7 +134,7 @@ def render_settings() -> str:
     for name, client in refused():
         of.setdefault(name, []).append(client.removeprefix("Kafka").removesuffix("Client").lower())
     lines = ["| setting | of | instead |", "|---|---|---|"]
-    lines += [f"| `{name}` | {', '.join(of[name])} | {REFUSED[name]} |" for name in sorted(of)]
+    lines += [f"| `{name}` | {', '.join(of[name])} | {WITHOUT_EFFECT[name]} |" for name in sorted(of)]
     return "\n".join(lines)
 
 
