@@ -88,7 +88,9 @@ class ConsumerBase(AsyncClient):
         self._buffer = RecordBuffer(engine.shared, self.config, *self._deserializers)
         self._sensors = PollSensors(cluster.metrics)
         if self.config.group_id is not None:
-            self._group = Participation(engine, self.call_back, self._interceptors)
+            self._group = Participation(
+                engine, self.call_back, self._interceptors, on_loop=not self._from_other_threads
+            )
         engine.start()
         if self._names:
             self.subscribe(self._names)

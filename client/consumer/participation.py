@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -15,12 +16,13 @@ from odradek.client.calls import Deadline
 from odradek.client.consumer.coordinator import LEAVE_TIMEOUT_MS, Commits, GroupDriver
 from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.group_protocol import NO_GENERATION
-from odradek.client.consumer.member_states import Prepare, Turn, member_settings
+from odradek.client.consumer.member_states import Adopt, Prepare, Turn, member_settings
 from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.subscription import NOTHING, ConsumerInterceptors, RebalanceListener, Subscription
 from odradek.client.errors import ClientError, CommitFailed
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import KafkaError
+from odradek.world.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +33,17 @@ CallBack = Callable[[Callable[[], object]], Awaitable[object]]
 CLOSE_TIMEOUT_MS = 30_000
 """Time that `close` has for everything (Java's ConsumerUtils.DEFAULT_CLOSE_TIMEOUT_MS)."""
 COMMITTING = "committing offsets"
+_inside_of: ContextVar["asyncio.Task[None] | None"] = ContextVar("odradek_turn", default=None)
+"""Turn in whose listener, or in a task that it has begun, this runs."""
 
 
 class Participation:
     """A consumer that has a group.id, whether it shares topics or only commits."""
 
-    def __init__(self, engine: ConsumerEngine, call_back: CallBack, interceptors: ConsumerInterceptors) -> None:
+    def __init__(
+        self, engine: ConsumerEngine, call_back: CallBack, interceptors: ConsumerInterceptors, *, on_loop: bool
+    ) -> None:
+        """`on_loop`: callbacks are called on the loop, where they need no poll that waits for them."""
         self.listener = RebalanceListener()
         self.membership = Membership(member_settings(engine.settings))
         self._call_back = call_back
@@ -53,6 +60,10 @@ class Participation:
         """The automatic commit that a turn begins with; it may take longer than one poll."""
         self._telling = False
         """A listener is being called: inside of it nothing can be polled."""
+        self._on_loop = on_loop
+        self._turns = Tasks(engine.cluster.clock, lambda said: None)
+        self._turn: asyncio.Task[None] | None = None
+        """The turn that is being carried out on the loop, also when the poll that has begun it was cancelled."""
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Share something else from now on."""
@@ -80,6 +91,7 @@ class Participation:
         return not (
             membership.polled(now_ms)
             or membership.turn is not None
+            or self._turn is not None
             or membership.failure is not None
             or membership.lost
             or self._ended_commits
@@ -95,7 +107,7 @@ class Participation:
         """The application is alive; what earlier polls have handed out is done with, and committed when it is time."""
         self.membership.polled(now_ms)
         self._group.wake()
-        if not self._commit_is_due(now_ms):
+        if self._turn is not None or not self._commit_is_due(now_ms):
             return
         if self._next_commit_ms is None:
             self._next_commit_ms = now_ms + self._settings.auto_commit_interval_ms
@@ -106,22 +118,44 @@ class Participation:
     async def take_turn(self, end_ms: float) -> None:
         """Do what the membership waits for, or, when an automatic commit takes longer than until `end_ms`, begin it.
 
-        Raises its failure, and what a listener raises: the rebalance goes on. ClientError inside of a listener.
+        On the loop it goes on when the poll is cancelled, and the next one waits for it. Raises the membership's
+        failure, and what a listener raises: the rebalance goes on. ClientError inside of a listener.
         """
-        if self._telling:
+        if self._telling and self._turn in (None, _inside_of.get()):
             raise ClientError("nothing can be polled inside of a rebalance callback: it is called by a poll that waits")
         await self.call_callbacks()
         if self.membership.failure is not None:
             raise self.membership.failure.with_traceback(None)
-        turn = self.membership.turn
-        if turn is None or not await self._committed_before(turn, end_ms) or self.membership.turn is not turn:
-            return
-        try:
-            await self._carry_out(turn)
-        finally:
-            self.membership.turn_done(turn)
-            self._engine.wake()
-            self._group.wake()
+        if self._turn is None:
+            turn = self.membership.turn
+            if turn is None or not await self._committed_before(turn, end_ms) or self.membership.turn is not turn:
+                return
+            if not self._on_loop:
+                await self._carry_out(turn)
+                return
+            self._turn = self._turns.result_of("rebalance", partial(self._carry_out, turn))
+        await asyncio.wait({self._turn})
+        self._take_result_of_turn()
+
+    def _take_result_of_turn(self) -> None:
+        """Raise what the listener has raised, if there is a turn that has ended."""
+        task = self._turn
+        if task is not None and task.done():
+            self._turn = None
+            task.result()
+
+    async def _until_turn_ended(self, timeout_ms: float) -> None:
+        """Wait for a turn whose poll was cancelled, and end it when the time is over; not inside of its listener."""
+        task = self._turn
+        if task is not None and task is not _inside_of.get():
+            await asyncio.wait({task}, timeout=timeout_ms / 1000)
+            if not task.done():
+                self._cancel_turn()
+
+    def _cancel_turn(self) -> None:
+        if self._turn is not None and self._turn is not _inside_of.get():
+            self._turn.cancel()
+            self._turn = None
 
     async def call_callbacks(self) -> None:
         """Call those of commits that nobody has waited for."""
@@ -144,9 +178,15 @@ class Participation:
         return task.done()
 
     async def _carry_out(self, turn: Turn) -> None:
-        if isinstance(turn, Prepare):
-            await self._give_up(turn.revoked, turn.lost)
-            return
+        _inside_of.set(asyncio.current_task())
+        try:
+            await (self._give_up(turn.revoked, turn.lost) if isinstance(turn, Prepare) else self._adopt(turn))
+        finally:
+            self.membership.turn_done(turn)
+            self._engine.wake()
+            self._group.wake()
+
+    async def _adopt(self, turn: Adopt) -> None:
         try:
             await self._give_up(turn.revoked, ())
         finally:
@@ -241,6 +281,7 @@ class Participation:
 
     async def unsubscribe(self) -> None:
         """Give up everything, and leave the group."""
+        await self._until_turn_ended(self._settings.default_api_timeout_ms)
         await self._commit_what_is_given_up(self._settings.default_api_timeout_ms)
         try:
             await self._tell_all()
@@ -248,23 +289,27 @@ class Participation:
             with self._engine.shared.lock:
                 self._engine.shared.positions.assign(())
             await self._leave("the consumer unsubscribed")
+        self._take_result_of_turn()
 
     async def close(self, *, autocommit: bool, timeout_ms: float) -> None:
         """The same for good, once all commits under way have come to their end."""
         deadline = self._engine.deadline("closing", timeout_ms)
         try:
+            await self._until_turn_ended(deadline.left_ms())
             if autocommit:
                 await self._commit_what_is_given_up(min(self._settings.default_api_timeout_ms, timeout_ms))
             await self._commits.settle(deadline.left_ms())
             await self.call_callbacks()
             if self._driving:
                 await self._tell_all()
+            self._take_result_of_turn()
         finally:
             await self.leave("the consumer is closing", deadline.left_ms())
 
     async def leave(self, reason: str, timeout_ms: float = LEAVE_TIMEOUT_MS) -> None:
         """End the membership, and tell the coordinator, without a word to the application."""
         if self._driving:
+            self._cancel_turn()
             self._group.stop()
             await self._leave(reason, timeout_ms)
 
