@@ -172,7 +172,8 @@ class Connection:
     def _end(self) -> None:
         """Handle and answer what has come; nothing more will. The client may have closed its half alone.
 
-        Whether it still reads is seen when an answer is sent: it is not waited for any longer than LONG_WAIT_MS.
+        Whether it still reads is seen when an answer is sent: it is not waited for any longer than LONG_WAIT_MS, unless
+        it has to wait itself: what is throttled is handled all the same.
         """
         self._ended = True
         self.last_active_s = self._perf_counter()
@@ -200,9 +201,11 @@ class Connection:
 
     def _check_idle(self) -> None:
         """Look again when the limit can next be reached; what waits for us is not idle."""
-        limit_ms = LONG_WAIT_MS if self._ended else self._host.idle_ms_max
+        limit_ms, waits = self._host.idle_ms_max, bool(self._slots)
+        if self._ended:
+            limit_ms, waits = LONG_WAIT_MS, self._throttle is not None and self.unhandled_bytes > 0
         idle_ms = (self._perf_counter() - self.last_active_s) * 1000.0
-        if idle_ms >= limit_ms and (self._ended or not self._slots):
+        if idle_ms >= limit_ms and not waits:
             self.close()
         else:
             delay_ms = limit_ms - idle_ms if idle_ms < limit_ms else limit_ms

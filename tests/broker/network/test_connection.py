@@ -387,6 +387,21 @@ def test_what_a_client_wants_no_answer_to_is_done_when_it_has_left(play: Any) ->
     play(scenario)
 
 
+def test_what_has_come_is_done_however_long_its_client_is_throttled(play: Any) -> None:
+    async def scenario(harness: Any) -> None:
+        client = await harness.connect()
+        await client.send(client.heartbeat(f"throttle {LONG_WAIT_MS * 2 + 5000}", 0))
+        assert await client.number() == 0
+        await client.send(client.heartbeat("silent", 1))
+        client.endpoint.close()
+        await harness.settle(LONG_WAIT_MS * 2)
+        assert harness.handlers.handled == [0] and harness.server.connections == 1
+        await harness.settle(10_000)
+        assert harness.handlers.handled == [0, 1] and harness.server.connections == 0
+
+    play(scenario)
+
+
 def test_who_has_left_is_not_waited_for_long(play: Any) -> None:
     async def scenario(harness: Any) -> None:
         client = await harness.connect()
