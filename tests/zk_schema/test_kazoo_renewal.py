@@ -2,6 +2,9 @@
 before the next is announced, even if ZooKeeper has not read the request to close it."""
 
 import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 from kazoo.protocol.states import KeeperState
 
@@ -9,6 +12,7 @@ from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
+from odradek.zk_schema.link import Link
 from odradek.zk_schema.store import Connected, Expired, StoreEvent
 
 
@@ -97,6 +101,49 @@ def test_a_session_that_zookeeper_still_knows_is_closed_before_another_is_announ
             connected.clear()
         assert zookeeper.asked == [(7, b"secret"), (7, b"secret")]
         assert announced == [Connected(7), Expired(), Connected(8)]
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+class LoggedInClient:
+    """kazoo's client that is connected, and has sent its first request."""
+
+    connected = True
+    _session_passwd = b""
+    last_zxid = 0
+
+    def __init__(self) -> None:
+        self.first_answers: list[Callable[[Any], object]] = []
+
+    def exists_async(self, path: str) -> Any:
+        return SimpleNamespace(rawlink=self.first_answers.append)
+
+    def stop(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_answer_that_comes_after_the_end_of_its_session_announces_nothing() -> None:
+    """The process was stopped, say, while the answer to the first request after a login was on its way."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        store = KazooStore("127.0.0.1:1", LoopClock(loop), link=Link(user="broker", password="secret"))
+        store._loop, store._started = loop, loop.create_future()
+        client = store._client = LoggedInClient()
+        store._handler = LoopHandler(LoopQueue(loop), connect_seconds=lambda: 1.0)
+        answer = SimpleNamespace(exception=None)
+        store._on_state(KeeperState.CONNECTED, 7)
+        client.first_answers.pop()(answer)
+        assert store.connected
+        store._on_state(KeeperState.CONNECTING, 7)
+        store._on_state(KeeperState.CONNECTED, 7)
+        store._expire()
+        client.first_answers.pop()(answer)
+        assert not store.connected and store.session_id == 0
         await store.close()
 
     asyncio.run(scenario())

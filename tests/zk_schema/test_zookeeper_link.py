@@ -34,9 +34,13 @@ from odradek.zk_schema.store import (
     SessionExpired,
     StoreEvent,
     Suspended,
+    WatchFired,
+    WatchKind,
 )
 
 START_MS = PATIENCE_SECONDS * 1000
+SESSION_MS = 60_000
+"""More than any busy machine uses up."""
 LOGIN = 'org.apache.zookeeper.server.auth.DigestLoginModule required username="broker" password="secret";'
 
 
@@ -63,6 +67,7 @@ class Secured:
             "ssl.keyStore.location": key_store,
             "ssl.trustStore.location": self.ca,
             "ssl.clientAuth": "want",
+            "maxSessionTimeout": str(SESSION_MS),
             "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
         }
         flags = [f"-Djava.security.auth.login.config={jaas}"]
@@ -184,6 +189,38 @@ def test_a_server_that_is_not_believed_and_a_wrong_password(secured: Secured) ->
             store = KazooStore(f"localhost:{secured.tls_port}{chroot}", clock, link=wrong)
             with pytest.raises(LoginRefused):
                 await store.start(START_MS)
+
+    play(work)
+
+
+@pytest.mark.zookeeper
+def test_changes_of_the_time_away_are_told_after_the_next_login(secured: Secured) -> None:
+    async def work(clock: LoopClock) -> None:
+        def refuse(*_: Any, **__: Any) -> socket.socket:
+            raise OSError("cut off by the test")
+
+        link = secured.link()
+        connect = f"localhost:{secured.tls_port}/away"
+        store, other = (KazooStore(connect, clock, session_timeout_ms=SESSION_MS, link=link) for _ in range(2))
+        await other.start(START_MS)
+        await store.start(START_MS)
+        await store.create("/w")
+        await store.get("/w", watch=True)
+        await store.children("/w", watch=True)
+        events: asyncio.Queue[StoreEvent] = asyncio.Queue()
+        store.subscribe(events.put_nowait)
+        store._handler.create_connection = refuse  # type: ignore[method-assign]
+        store._client._connection._socket.shutdown(socket.SHUT_RDWR)
+        assert await events.get() == Suspended()
+        await other.set("/w", b"1")
+        await other.create("/w/child")
+        del store._handler.create_connection
+        assert await events.get() == Connected(store.session_id)
+        assert await store.exists("/w/child") is not None  # what was told of the time away came before
+        told = [events.get_nowait() for _ in range(events.qsize())]
+        assert set(told) == {WatchFired(WatchKind.CHANGED, "/w"), WatchFired(WatchKind.CHILDREN, "/w")}
+        await store.close()
+        await other.close()
 
     play(work)
 

@@ -108,6 +108,8 @@ class KazooStore:
         self._listeners: list[Callable[[StoreEvent], None]] = []
         self._waiting: list[asyncio.Future[int]] = []
         self._watched = Watched()
+        self._seen_zxid = 0
+        """Latest transaction known when the connection was lost: kazoo may know later ones by answers of the next."""
         self._last_event: WatchedEvent | None = None
         self._tasks = Tasks(clock, log.critical)
         self._renewal: asyncio.Task[None] | None = None
@@ -374,7 +376,7 @@ class KazooStore:
         if isinstance(error, ConnectionLost | SessionExpired):
             return
         self._chroot_exists = True
-        if not self._connected and self._client.connected:
+        if not self._connected and self._client.connected and session_id != self._condemned:
             self._announce(session_id)
 
     def _set_watches_again(self) -> None:
@@ -384,12 +386,12 @@ class KazooStore:
             client._data_watchers[path].add(self._on_watch)
         for path in self._watched.children_paths():
             client._child_watchers[path].add(self._on_watch)
-        for request in self._watched.requests(client.last_zxid):
+        for request in self._watched.requests(self._seen_zxid):
             client._call(request, client.handler.async_result())
 
     def _lose_connection(self) -> None:
         if self._connected:
-            self._connected = False
+            self._connected, self._seen_zxid = False, self._client.last_zxid
             log.warning("ZooKeeper at %s is away", self._hosts)
             self._emit(Suspended())
 
