@@ -83,6 +83,7 @@ async def _zookeeper(
     if address == "none":
         yield None, ""
         return
+    hint = "" if address else "; --zookeeper HOST:PORT says where one does"
     if not address:
         address = await _zookeeper_of_brokers(client)
     if not address:
@@ -95,7 +96,7 @@ async def _zookeeper(
         yield None, f"what ZooKeeper holds: the one at {address} refuses the login"
         return
     except StoreError:
-        yield None, f"what ZooKeeper holds: none answers at {address} from here"
+        yield None, f"what ZooKeeper holds: none answers at {address} from here{hint}"
         return
     try:
         yield store, ""

@@ -32,10 +32,11 @@ class ComposeCluster:
     """Entering builds the image and waits until all containers are healthy; leaving removes them and their volumes."""
 
     def __init__(self, repository: Path) -> None:
-        first = free_port_range(len(BROKERS) + len(ZOOKEEPERS))
+        first = free_port_range(2 * len(BROKERS) + len(ZOOKEEPERS))
         self.project = f"odradek-test-{first}"
         self._broker_ports = {name: first + at for at, name in enumerate(BROKERS)}
         self._zookeeper_ports = {name: first + len(BROKERS) + at for at, name in enumerate(ZOOKEEPERS)}
+        self.metrics_ports = {name: first + len(BROKERS) + len(ZOOKEEPERS) + at for at, name in enumerate(BROKERS)}
         self._settings = tempfile.NamedTemporaryFile("w", prefix="odradek-compose-", suffix=".env")  # noqa: SIM115
         self._settings.write(self._variables())
         self._settings.flush()
@@ -45,6 +46,7 @@ class ComposeCluster:
     def _variables(self) -> str:
         lines = [f"COMPOSE_PROJECT_NAME={self.project}"]
         lines += [f"ODRADEK_PORT_{name[-1]}={port}" for name, port in self._broker_ports.items()]
+        lines += [f"ODRADEK_METRICS_PORT_{name[-1]}={port}" for name, port in self.metrics_ports.items()]
         lines += [f"ZOOKEEPER_PORT_{name[-1]}={port}" for name, port in self._zookeeper_ports.items()]
         return "\n".join(lines) + "\n"
 

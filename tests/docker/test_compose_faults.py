@@ -3,13 +3,15 @@
 Each is back, and in sync, before the next. Nothing here knows more of the cluster than its ports and its containers.
 """
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from odradek.testing.compose import BROKERS, ZOOKEEPERS, ComposeCluster
 from odradek.testing.load import Load, Observer, check_nothing_lost
-from odradek.testing.patience import wait_until
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.docker
 
@@ -30,6 +32,13 @@ def test_a_broker_is_killed(cluster: ComposeCluster, observer: Observer, choose:
         cluster.start(BROKERS[victim])
         wait_until(observer.in_sync, "all replicas in sync")
     check_nothing_lost(load, cluster.bootstrap)
+
+
+def test_why_reads_the_journals_of_the_containers(cluster: ComposeCluster, observer: Observer) -> None:
+    command = [sys.executable, "-m", "odradek", "why", observer.topic, "--bootstrap-server", cluster.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert "a new partition is led by its first live replica (NewPartition)" in done.stdout, done
+    assert "it tells nobody its journal" not in done.stdout
 
 
 def test_the_leader_of_zookeeper_is_killed(cluster: ComposeCluster, observer: Observer) -> None:

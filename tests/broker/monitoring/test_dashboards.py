@@ -201,8 +201,9 @@ def test_an_end_that_went_back_makes_what_was_before_it_void() -> None:
 
 
 def test_compose_asks_every_broker() -> None:
-    asked = re.findall(r"broker-\d:(\d+)", (DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    asked = re.findall(r"broker-(\d):(\d+)", (DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    told = (DEPLOY.parent / "docker-compose.yml").read_text()
+    assert asked == re.findall(r"KAFKA_METRICS_PORT: \$\{ODRADEK_METRICS_PORT_(\d):-(\d+)\}", told) and len(asked) == 3
     overlay = (DEPLOY / "observability.yml").read_text()
-    assert len(asked) == 3 and set(asked) == set(re.findall(r"KAFKA_METRICS_PORT: (\d+)", overlay))
     for mounted in re.findall(r"- \./(deploy/[\w./]+):", overlay):
         assert (DEPLOY.parent / mounted).exists(), mounted
