@@ -67,7 +67,7 @@ def test_a_dead_broker_in_words_and_as_json(cluster: Cluster, capsys: Capture) -
     dead = (cluster.controller() + 1) % 3
     cluster.create_topic("hotels", assignment={0: [dead]})
     cluster.kill(dead)
-    cluster.wait_for("hotels", leader=-1, timeout=PATIENCE_SECONDS)
+    cluster.wait_for("hotels", leader=-1)
     try:
         for broker, address in enumerate(cluster.bootstrap.split(",")):  # they hear a moment later what ZooKeeper has
             wait_until(lambda: broker == dead or knows_no_leader(address, "hotels"), f"{broker} to know")  # noqa: B023

@@ -11,7 +11,9 @@ from odradek.testing.up import UpCluster
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
-    with UpCluster(tmp_path_factory.mktemp("failover") / "cluster") as up:
+    # To be waited for after each kill, and longer than a busy machine keeps those that live from answering.
+    overrides = ["zookeeper.session.timeout.ms=6000"]
+    with UpCluster(tmp_path_factory.mktemp("failover") / "cluster", overrides=overrides) as up:
         yield up
 
 

@@ -26,6 +26,7 @@ PLAIN = (
     'user_client="plain-secret";'
 )
 TOKENS, TOPICS = "org.apache.kafka.tools.DelegationTokenCommand", "org.apache.kafka.tools.TopicCommand"
+PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
 MECHANISMS = "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN"
 
 
@@ -37,8 +38,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
 
 
 def settings(cluster: UpCluster, user: str = "client") -> dict[str, Any]:
+    """As the file says, with all the time that a busy machine may need for a login."""
     found: dict[str, Any] = runpy.run_path(str(cluster.directory / "security" / f"{user}.py"))["settings"]
-    return {"bootstrap_servers": cluster.bootstrap, **found}
+    return {"bootstrap_servers": cluster.bootstrap, "socket_connection_setup_timeout_ms": PATIENCE_MS, **found}
 
 
 def odradek_command(cluster: UpCluster, user: str, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -78,11 +80,11 @@ def test_the_consumer_of_kafka_0_8(cluster: UpCluster) -> None:
     """Its group is in ZooKeeper; the brokers it reads from want TLS and a login."""
     with odradek.KafkaProducer(**settings(cluster)) as producer:
         producer.send("connector", b"hello").result(PATIENCE_SECONDS)
-    look = {name: text for name, text in settings(cluster).items() if name != "bootstrap_servers"}
-    patience_ms = int(PATIENCE_SECONDS * 1000)
+    not_its = ("bootstrap_servers", "socket_connection_setup_timeout_ms")
+    look = {name: text for name, text in settings(cluster).items() if name not in not_its}
     group: dict[str, Any] = {"group_id": "connectors", "auto_offset_reset": "smallest"}
     connector = odradek.ConsumerConnector.create(
-        zookeeper_connect=cluster.zookeeper, consumer_timeout_ms=patience_ms, **group, **look
+        zookeeper_connect=cluster.zookeeper, consumer_timeout_ms=PATIENCE_MS, **group, **look
     )
     try:
         [stream] = connector.create_message_streams({"connector": 1})["connector"]
@@ -208,9 +210,7 @@ def test_users_says_what_is_wrong(
 
 
 def test_nobody_else(cluster: UpCluster) -> None:
-    patience = int(PATIENCE_SECONDS * 1000)
-    limits = {"request_timeout_ms": patience, "socket_connection_setup_timeout_ms": patience}
-    look = settings(cluster) | limits | {"default_api_timeout_ms": patience}
+    look = settings(cluster) | {"request_timeout_ms": PATIENCE_MS, "default_api_timeout_ms": PATIENCE_MS}
     for change, said in (
         ({"sasl_plain_password": "wrong"}, "invalid credentials with SASL mechanism SCRAM-SHA-512"),
         ({"sasl_plain_username": "nobody"}, "invalid credentials with SASL mechanism SCRAM-SHA-512"),

@@ -266,9 +266,9 @@ def test_a_held_answer(cluster: Cluster, new_topic: NewTopic, acks: object) -> N
 
 
 def test_a_delayed_answer(cluster: Cluster, new_topic: NewTopic) -> None:
-    """So late that the client has given up: it is sent again, and is there twice."""
+    """So late that the client has given up, however late it looks: it is sent again, and is there twice."""
     topic = new_topic()
-    fault = cluster.delay("Produce", 2_000, topic=topic)
+    fault = cluster.delay("Produce", PATIENCE_SECONDS * 1000, topic=topic)
     settings = {"request_timeout_ms": 1_000, "retry_backoff_ms": 10, "enable_idempotence": False}
     produce(cluster, topic, b"again", **settings)
     cluster.wait_for(topic, fault=fault, records=2)

@@ -30,6 +30,7 @@ from odradek.testing.cluster.views import Moment
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster, MachineClock
 from odradek.testing.folder_disk import FolderDisk
 from odradek.testing.memory_tree import Change
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.socket_network import OUTSIDE, SocketNetwork
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.zk_schema.store import StoreError, WatchKind
@@ -40,7 +41,7 @@ from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, topic_p
 HOST = "test"
 """Whose connections are those of this file."""
 REQUEST_TIMEOUT_MS = 30_000
-WAIT_S = 30.0
+WAIT_S = PATIENCE_SECONDS
 MOMENTS_MAX = 10_000
 """So many are remembered, the last ones."""
 
