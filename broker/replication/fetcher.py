@@ -35,7 +35,8 @@ FETCH_VERSION_BY_NAME = 12
 ADDED_AT_ONCE_MAX = 500
 """Partitions that one request may add to the session. Each costs some 30 µs here and at the leader, in one piece."""
 KNOWN_AT_ONCE_MAX = 1000
-"""Partitions of the session that are looked at for one request, and that it may name."""
+"""Partitions of the session that are looked at for one request, and that it may name, besides those whose logs have
+changed: of these the leader sends the same records with each answer until they are named."""
 LOOK_AT_ALL_MS = 30_000
 """Time after which all partitions are looked at: the start of our own log may move without a fetch."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
@@ -171,13 +172,16 @@ class FetcherCore:
         waiting: dict[PartitionKey, None] = {}
         added, old, complete = 0, 0, True
         for key in self._to_look_at:
-            state = states.get(key)
+            state, former = states.get(key), known.get(key)
             if state is None or not state.may_be_asked_for(now_ms):
                 wanted[key] = None
                 if state is not None:
                     waiting[key] = None
-            elif (old < KNOWN_AT_ONCE_MAX) if key in known else (added < ADDED_AT_ONCE_MAX):
-                old, added = (old + 1, added) if key in known else (old, added + 1)
+            elif former is None and added < ADDED_AT_ONCE_MAX:
+                added += 1
+                wanted[key] = self._asked(state.partition)
+            elif former and (old < KNOWN_AT_ONCE_MAX or former.fetch_offset != state.partition.log.log_end_offset):
+                old += 1
                 wanted[key] = self._asked(state.partition)
             else:
                 waiting[key] = None

@@ -111,6 +111,15 @@ def test_thousands_that_changed_are_looked_at_a_few_at_a_time(monkeypatch: pytes
     assert waits == [0, 0, SETTINGS.replica_fetch_wait_max_ms, SETTINGS.replica_fetch_wait_max_ms]
 
 
+def test_all_that_have_got_records_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that were not, the leader sent the same records again: of 10,000 partitions five times on average."""
+    monkeypatch.setattr(fetcher, "KNOWN_AT_ONCE_MAX", 2)
+    core, partitions = following(5)
+    answer(core, *(records(partition, 0) for partition in partitions))
+    request = core.request(1.0)
+    assert request is not None and named(request) == [0, 1, 2, 3, 4]
+
+
 def test_a_log_start_that_moved_by_itself_is_told_within_a_second() -> None:
     core, partitions = following(3)
     answer(core, records(partitions[2], 0))
