@@ -108,7 +108,7 @@ class RecordTooLarge(ClientError):
 class UnreadableRecords(ClientError):
     """Records cannot be handed out; `topic`, `partition` and `offset` say which.
 
-    Each poll raises it again. To go on without them, `seek` to `next_offset`.
+    Each poll raises it again. To go on without them, `seek` to `next_offset`, which is None where it is not known.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class UnreadableRecords(ClientError):
     ) -> None:
         super().__init__(message, topic_partition=topic_partition, offset=offset)
         self.next_offset = next_offset
-        """Offset behind them; None where it is not known."""
+        """Offset behind them; None where it is not known, as of a batch whose offsets are damaged too."""
 
 
 class DeserializationError(UnreadableRecords):
@@ -129,7 +129,10 @@ class DeserializationError(UnreadableRecords):
 
 
 class CorruptRecords(UnreadableRecords):
-    """A broker sent records that are damaged. Each poll raises it, as with Java's consumer, until the log is mended."""
+    """A broker sent records that are damaged. Each poll raises it, as with Java's consumer, until a `seek`.
+
+    To seek to where the consumer is asks the broker again, whose log may be mended by then.
+    """
 
     code = ErrorCode.CORRUPT_MESSAGE
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any, Self
 
 from odradek.client import arguments
@@ -18,6 +19,7 @@ from odradek.client.records import (
     OffsetAndMetadata,
     TopicPartition,
 )
+from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 LONGEST_WAIT_MS = 1_000.0
@@ -109,8 +111,16 @@ class Consumer(ConsumerBase):
         if records:
             self._sensors.taken(sum(map(len, records.values())))
             if self._intercepts:
-                records = self._interceptors.on_consume(records)
+                records = self._intercepted(records)
         return records
+
+    def _intercepted(self, records: Records) -> Records:
+        try:
+            return self._interceptors.on_consume(records)
+        except BaseException:  # an interrupt: they are handed out to nobody
+            with suppress(KafkaError):
+                self.stay(records)
+            raise
 
     def take_one_now(self) -> ConsumerRecord | None:
         """Return one record, as `take_now`."""
@@ -122,7 +132,7 @@ class Consumer(ConsumerBase):
             if record is None or not self._intercepts:
                 return record
             where = TopicPartition(record.topic, record.partition)
-            kept = self._interceptors.on_consume({where: [record]}).get(where)
+            kept = self._intercepted({where: [record]}).get(where)
             if kept:
                 return kept[0]
         return None

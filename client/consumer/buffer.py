@@ -200,9 +200,13 @@ class RecordBuffer:
             before = {tp: (state, state.position, state.leader_epoch) for tp, state in states}
         for topic_partition, records in self._take(self._settings.max_poll_records, 1).items():
             state, position, leader_epoch = before[topic_partition]
-            with self._shared.lock:
-                self._ahead = Ahead(topic_partition, state, records, (state.position, state.leader_epoch))
-                state.position, state.leader_epoch = position, leader_epoch
+            try:
+                with self._shared.lock:
+                    self._ahead = Ahead(topic_partition, state, records, (state.position, state.leader_epoch))
+                    state.position, state.leader_epoch = position, leader_epoch
+            except BaseException:
+                self._undo({topic_partition: before[topic_partition]})
+                raise
         return bool(self._ahead)
 
     def _take(self, limit: int, most_partitions: int | None = None) -> Records:

@@ -144,19 +144,22 @@ class Chunk:
         Raises CorruptRecords.
         """
         end = self._end_offset
+        in_place = header.base_offset >= least and (end is None or last_offset < end)
         covered = self.records[position + ATTRIBUTES_AT : position + LOG_OVERHEAD + header.batch_length]
         if crc32c(covered) != header.crc:
-            raise self.damaged(header, CorruptBatch(position, f"checksum is not {header.crc:#010x}"))
-        if header.base_offset < least or (end is not None and last_offset >= end):
+            raise self.damaged(header, CorruptBatch(position, f"checksum is not {header.crc:#010x}"), in_place)
+        if not in_place:
             said = f"offset {header.base_offset} after {least - 1}, in a log that ends at {end}"
-            raise self.damaged(header, CorruptBatch(position, said))
+            raise self.damaged(header, CorruptBatch(position, said), in_place)
 
-    def damaged(self, header: BatchHeader, error: MalformedMessage) -> CorruptRecords:
-        """Return what to raise for a batch that does not decode."""
-        first, beyond = header.base_offset, header.base_offset + max(0, header.last_offset_delta) + 1
+    def damaged(self, header: BatchHeader, error: MalformedMessage, in_place: bool = True) -> CorruptRecords:
+        """Return what to raise for a batch that does not decode. `in_place`: its offsets may be right."""
+        first = header.base_offset
+        beyond = first + max(0, header.last_offset_delta) + 1 if in_place else None
+        way = "seek beyond them to go on" if beyond is None else f"seek to {beyond} to go on behind them"
         where = f"{self.topic_partition} at offset {first}"
         said = CorruptRecords(
-            f"{where}: damaged records: {error}; seek to {beyond} to go on behind them (CORRUPT_MESSAGE)",
+            f"{where}: damaged records: {error}; {way} (CORRUPT_MESSAGE)",
             topic_partition=self.topic_partition,
             offset=first,
             next_offset=beyond,

@@ -330,7 +330,8 @@ def _arrived(topic_partition: TopicPartition, asked: Asked, data: PartitionData,
     try:
         chunk = Chunk(topic_partition, records, asked.offset, asked.version, aborted, end)
     except MalformedMessage as error:
-        return Refused(CorruptRecords(f"{topic_partition} from offset {asked.offset}: damaged records: {error}"))
+        said = f"{topic_partition} from offset {asked.offset}: damaged records: {error}"
+        return Refused(CorruptRecords(said, topic_partition=topic_partition, offset=asked.offset))
     if not chunk.empty:
         return Arrived(chunk)
     return Refused(ClientError(f"{topic_partition} at offset {asked.offset}: the batch there is larger than {limit}"))

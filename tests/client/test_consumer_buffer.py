@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 
 from odradek.client.config import load
-from odradek.client.consumer import chunks
+from odradek.client.consumer import buffer, chunks
 from odradek.client.consumer.buffer import RecordBuffer, Shared
 from odradek.client.consumer.chunks import HEADERS_KEPT, Chunk
 from odradek.client.consumer.config import ConsumerSettings, Deserializer
-from odradek.client.consumer.fetch_requests import plan_fetches
+from odradek.client.consumer.fetch_requests import Asked, Refused, judge, plan_fetches
 from odradek.client.consumer.positions import Positions
 from odradek.client.errors import ClientError, CorruptRecords, DeserializationError
 from odradek.client.metadata import ClusterView, Node, PartitionInfo, TopicInfo
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.record_batch import CorruptBatch, read_header
+from odradek.protocol.messages.fetch import PartitionData
+from odradek.protocol.record_batch import MAGIC_AT, CorruptBatch, read_header
 from odradek.protocol.records import assemble, decode_records, encode_batch
 from odradek.testing import old_segments
 from odradek.testing.old_segments import golden_bytes
@@ -276,6 +277,23 @@ def test_an_interrupt_between_two_batches_takes_none_of_them(monkeypatch: pytest
     assert [record.value for record in reader.take(1, 10)] == [b"b"]
 
 
+def test_an_interrupt_of_iterating_takes_none_of_what_was_decoded_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The position was behind all of it."""
+
+    def interrupted(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a", b"b"))
+    monkeypatch.setattr(buffer, "Ahead", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bench.buffer.next_record()
+    bench.arrive(T0, batch(0, b"a", b"b"))
+    assert bench.values() == [b"a", b"b"]
+
+
 def view(topic_id: bytes = bytes(16)) -> ClusterView:
     partitions = tuple(
         PartitionInfo("t", number, leader, 3, (leader,), (leader,), (), ErrorCode.NONE)
@@ -366,17 +384,39 @@ def test_batches_whose_offsets_rot_are_refused() -> None:
     lower[7] ^= 4
     bench.arrive(T0, batch(0, b"a", b"b") + lower)
     assert bench.values() == [b"a", b"b"]
-    with pytest.raises(
-        CorruptRecords, match=r"t-0 at offset 1: damaged records: .*seek to 2 .*CORRUPT_MESSAGE"
-    ) as told:
+    with pytest.raises(CorruptRecords, match=r"t-0 at offset 1: damaged records: .*CORRUPT_MESSAGE") as told:
         bench.values()
-    assert (told.value.topic, told.value.partition, told.value.offset, told.value.next_offset) == ("t", 0, 1, 2)
+    assert (told.value.topic, told.value.partition, told.value.offset) == ("t", 0, 1)
+    assert told.value.next_offset is None  # 2, where the damaged ones would have come again
     assert bench.positions.partitions[T0].position == 2
     higher = bytearray(batch(0, b"a"))
     higher[3] ^= 1
     chunk = Chunk(T0, memoryview(higher), 0, 0, None, 10)
     with pytest.raises(CorruptRecords, match="in a log that ends at 10"):
         list(chunk.batches(check_crcs=True))
+
+
+def test_damaged_records_say_where_they_end_if_that_can_be_so() -> None:
+    """A length that had rotted too led far behind the log's end, from where auto.offset.reset leads anywhere."""
+    damaged = bytearray(batch(0, b"a", b"b"))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptRecords, match=r"checksum .*seek to 2 to go on behind them") as told:
+        list(Chunk(T0, memoryview(damaged), 0, 0, None, 10).batches(check_crcs=True))
+    assert (told.value.topic, told.value.partition, told.value.offset, told.value.next_offset) == ("t", 0, 0, 2)
+    damaged[23] ^= 1
+    assert read_header(damaged).last_offset_delta > 10
+    with pytest.raises(CorruptRecords, match="checksum") as told:
+        list(Chunk(T0, memoryview(damaged), 0, 0, None, 10).batches(check_crcs=True))
+    assert told.value.next_offset is None
+
+
+def test_an_answer_that_begins_with_nonsense_says_of_which_partition_it_is() -> None:
+    nonsense = bytearray(batch(7, b"a"))
+    nonsense[MAGIC_AT] = 9
+    data = PartitionData(partition_index=0, error_code=0, high_watermark=8, records=memoryview(nonsense))
+    refused = judge(T0, Asked(7, 0), data, 0, "a limit")
+    assert isinstance(refused, Refused) and isinstance(refused.error, CorruptRecords)
+    assert (refused.error.topic, refused.error.partition, refused.error.offset) == ("t", 0, 7)
 
 
 def test_a_paused_partition_keeps_its_place_and_the_others_take_turns() -> None:

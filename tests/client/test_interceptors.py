@@ -1,5 +1,6 @@
 """Interceptors that drop, give nothing back, or want to hear of every record."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -72,6 +73,39 @@ def test_a_consumer_that_drops_many_records_goes_on() -> None:
             assert [[one.value for one in some] for some in polled.values()] == [[b"last"]]
 
     run(main, brokers=1)
+
+
+class Interrupted:
+    """Is struck by Ctrl-C, once."""
+
+    def __init__(self) -> None:
+        self.struck = False
+
+    def on_consume(self, records: Any) -> Any:
+        if not self.struck:
+            self.struck = True
+            raise KeyboardInterrupt
+        return records
+
+
+@pytest.mark.parametrize("way", ["poll", "iterate"])
+def test_an_interrupt_in_an_interceptor_takes_no_record(way: str) -> None:
+    """They were behind the position, and handed out to nobody."""
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            for value in (b"a", b"b"):
+                await producer.send("t", value, partition=0)
+        settings: dict[str, Any] = {"auto_offset_reset": "earliest", "interceptor_classes": [Interrupted()]}
+        async with Consumer("t", bootstrap_servers=cluster.bootstrap, **settings) as consumer:
+            while not consumer._shared.readable:
+                await asyncio.sleep(0.01)
+            with pytest.raises(KeyboardInterrupt):
+                _ = consumer.take_now(10) if way == "poll" else consumer.take_one_now()
+            left = [await consumer.getone(1_000) for _ in range(2)]
+            assert [one and one.value for one in left] == [b"a", b"b"]
+
+    run(main, brokers=1, topics={"t": 1})
 
 
 def test_interceptors_hear_of_sends_that_raise() -> None:
