@@ -32,6 +32,7 @@ from odradek.zk_schema.znodes.json_data import BadZnode
 log = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
+EPOCH_MAX = 2**31 - 1
 
 
 class CurrentController(NamedTuple):
@@ -74,11 +75,12 @@ async def elect(store: Store, clock: Clock, broker_id: int, epoch_seen: int = 0)
 
     The epoch is later than `epoch_seen`, the latest that this broker knows of, also where ZooKeeper's is older: brokers
     obey nobody in an epoch before the latest that they know. Kafka's refuse such a controller until they are restarted.
+    After EPOCH_MAX, which any client may have sent, none is later: written, it would keep all from every election.
     Raises ConnectionLost when the outcome is unknown: `recognize` tells it later. Raises BadZnode when
     `/controller_epoch` cannot be read, for then no epoch would be safe.
     """
     epoch, written = await read_epoch(store)
-    if epoch < epoch_seen:
+    if epoch < epoch_seen < EPOCH_MAX:
         log.warning("/controller_epoch is %d, and was %d before: deleted, or of an older ZooKeeper", epoch, epoch_seen)
         epoch = epoch_seen
     registration = ControllerRegistration(broker_id, clock.now_ms())

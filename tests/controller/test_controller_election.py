@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from odradek.controller.controller_election import (
+    EPOCH_MAX,
     CurrentController,
     Elected,
     current_controller,
@@ -63,6 +64,18 @@ def test_the_epoch_of_who_was_elected_meanwhile_is_not_taken_for_ours() -> None:
         assert current.session_id == first.session_id
         assert await recognize(first, current, NEVER) is None
         assert await current_controller(first) == CurrentController(1, second.session_id, zookeeper.tree.last_zxid)
+
+    play(story)
+
+
+def test_an_epoch_that_no_request_can_carry_is_not_written() -> None:
+    """A request with the last epoch of all had been obeyed; the next controller wrote one that nobody could read."""
+
+    async def story(clock: VirtualClock, zookeeper: MemoryZooKeeper, first: MemoryStore, second: MemoryStore) -> None:
+        zookeeper.commit([Delete(CONTROLLER_PATH)], 0)
+        assert await elect(second, clock, 1, epoch_seen=EPOCH_MAX) == Elected(2, 2)
+        zookeeper.commit([Delete(CONTROLLER_PATH)], 0)
+        assert await elect(second, clock, 1, epoch_seen=EPOCH_MAX - 1) == Elected(EPOCH_MAX, 3)
 
     play(story)
 
