@@ -151,7 +151,10 @@ class Client:
 
     def _take(self) -> None:
         buffer = memoryview(bytearray(1 << 16))
-        self._received += buffer[: self._endpoint.receive_into(buffer)]
+        size = self._endpoint.receive_into(buffer)
+        if size == 0:
+            self._endpoint.close()  # whoever waits fails at decoding what there is
+        self._received += buffer[:size]
         self._answered.set()
 
     async def ask(self, message: Message, version: int, trace: Trace | None = None) -> Message:
