@@ -55,6 +55,7 @@ class Consumer(ConsumerBase):
             self.seek(partition, some[0].offset)
 
     async def _getmany(self, timeout_ms: float, max_records: int | None) -> Records:
+        self._check_loop()
         limit = self.limit(max_records)
         end_ms = self._now_ms + arguments.duration(timeout_ms)
         await asyncio.sleep(0)  # who never waits here would keep the loop from fetching more
@@ -68,6 +69,7 @@ class Consumer(ConsumerBase):
 
         The position is behind the record handed out last, so that a commit says what is done.
         """
+        self._check_loop()
         end_ms = self._now_ms + arguments.duration(timeout_ms)
         while True:
             record = self.take_one_now()
@@ -75,6 +77,7 @@ class Consumer(ConsumerBase):
                 return record
 
     def __aiter__(self) -> Self:
+        self._check_loop()
         return self
 
     async def __anext__(self) -> ConsumerRecord:

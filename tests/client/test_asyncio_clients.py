@@ -9,6 +9,7 @@ import pytest
 from odradek.client.aio.admin import Admin
 from odradek.client.aio.consumer import Consumer
 from odradek.client.aio.producer import Producer
+from odradek.client.consumer.chunks import Chunk
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -16,6 +17,7 @@ from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.records import encode_batch
 from odradek.testing import transaction_bench
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
@@ -199,6 +201,36 @@ def test_a_call_on_another_loop_is_refused_in_one_line(closed: bool) -> None:
         theirs.run(begin())
         asyncio.run(use())
         theirs.run(end())
+
+
+@pytest.mark.parametrize("way", ["getmany", "getone", "iterate"])
+def test_a_call_on_another_loop_takes_no_record_that_has_been_fetched(way: str) -> None:
+    """It was refused when the position was behind them."""
+
+    async def begin() -> Consumer:
+        consumer = await Consumer(bootstrap_servers="127.0.0.1:1").start()
+        consumer.assign([place])
+        consumer.seek(place, 0)
+        version = consumer._shared.positions.partitions[place].version
+        records = memoryview(encode_batch(0, [0], [None], [b"x"]))
+        consumer._shared.keep(Chunk(place, records, 0, version, None))
+        return consumer
+
+    async def use() -> None:
+        with pytest.raises(ClientError, match="the event loop on which it was started is"):
+            if way == "iterate":
+                async for _ in consumer:
+                    pass
+            else:
+                await getattr(consumer, way)()
+
+    place = TopicPartition("t", 0)
+    with asyncio.Runner() as theirs:
+        consumer = theirs.run(begin())
+        asyncio.run(use())
+        record = theirs.run(consumer.getone(0))
+        assert record is not None and record.value == b"x"
+        theirs.run(consumer.close())
 
 
 def test_a_cancelled_block_is_cancelled_also_when_its_abort_is_not_answered(scripted_broker: Any) -> None:
