@@ -86,6 +86,7 @@ def test_a_dead_broker_in_words_and_as_json(cluster: Cluster, capsys: Capture) -
         assert code == 4 and weights[0] == "STOPPED" and weights == sorted(weights, key=ORDER.index)
     finally:
         cluster.restart(dead)
+        cluster.wait_for("hotels", leader=dead)
 
 
 ORDER = ["LOST", "STOPPED", "DEGRADED", "UNEVEN", "NOTE"]
