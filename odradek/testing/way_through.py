@@ -30,10 +30,10 @@ from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
+from odradek.testing import usual_requests
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.log_environments import make_batch
-from odradek.testing.usual_requests import create_topic_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.network import Endpoint
 
@@ -179,9 +179,7 @@ class Client:
 
 
 def produce_request() -> ProduceRequest:
-    records = PartitionProduceData(index=0, records=make_batch())
-    topics = [TopicProduceData(name=TOPIC, partition_data=[records])]
-    return ProduceRequest(acks=ALL, timeout_ms=30_000, topic_data=topics)
+    return usual_requests.produce_request(TOPIC, make_batch(), acks=ALL, timeout_ms=30_000)
 
 
 def fetch_request() -> FetchRequest:
@@ -198,7 +196,7 @@ async def create_topic(cluster: EmbeddedCluster, replicas: list[int], partitions
     await asyncio.sleep(SETTLED_SECONDS)
     (controller,) = (broker for broker in cluster.brokers if broker.server.services.controller.is_active)
     peer = Peer(cluster.network.host("client"), cluster.clock, controller.host, cluster.port, "way")
-    await peer.request(create_topic_request(TOPIC, *[replicas] * partitions), 7, 30_000)
+    await peer.request(usual_requests.create_topic_request(TOPIC, *[replicas] * partitions), 7, 30_000)
     peer.close()
     await asyncio.sleep(SETTLED_SECONDS)
 

@@ -5,6 +5,7 @@ import concurrent.futures
 import inspect
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,9 +19,8 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-def test_a_call_that_comes_while_the_thread_ends_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waited for ever: what it asked for became a task after the others were cancelled, or nothing at all."""
-    thread, begun, came, asked = LoopThread("test"), threading.Event(), threading.Event(), threading.Event()
+def submitting_and_saying(asked: threading.Event) -> Callable[..., Any]:
+    """Return what asks a loop as asyncio does, and sets the event then, whether the loop takes it or not."""
     submit = asyncio.run_coroutine_threadsafe
 
     def submit_and_say(*given: Any) -> Any:
@@ -28,6 +28,13 @@ def test_a_call_that_comes_while_the_thread_ends_is_told_so(monkeypatch: pytest.
             return submit(*given)
         finally:
             asked.set()
+
+    return submit_and_say
+
+
+def test_a_call_that_comes_while_the_thread_ends_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for ever: what it asked for became a task after the others were cancelled, or nothing at all."""
+    thread, begun, came, asked = LoopThread("test"), threading.Event(), threading.Event(), threading.Event()
 
     async def ends_slowly() -> None:
         begun.set()
@@ -42,7 +49,7 @@ def test_a_call_that_comes_while_the_thread_ends_is_told_so(monkeypatch: pytest.
         assert begun.wait(PATIENCE_SECONDS)
         thread.loop.call_soon_threadsafe(thread.loop.stop)
         assert came.wait(PATIENCE_SECONDS)
-        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submit_and_say)
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submitting_and_saying(asked))
         late = callers.submit(thread.run, never())
         for one in (first, late):
             with pytest.raises(ClientClosed):
@@ -76,13 +83,6 @@ def test_what_is_cancelled_before_its_first_step_is_no_coroutine_that_was_forgot
     """Python warned of it: it was never awaited."""
     thread, begun, asked, told = LoopThread("test"), threading.Event(), threading.Event(), asyncio.Event()
     late = never()
-    submit = asyncio.run_coroutine_threadsafe
-
-    def submit_and_say(*given: Any) -> Any:
-        try:
-            return submit(*given)
-        finally:
-            asked.set()
 
     async def holds_the_loop_open() -> None:
         begun.set()
@@ -98,7 +98,7 @@ def test_what_is_cancelled_before_its_first_step_is_no_coroutine_that_was_forgot
     with concurrent.futures.ThreadPoolExecutor(1) as callers:
         first = callers.submit(thread.run, holds_the_loop_open())
         assert begun.wait(PATIENCE_SECONDS)
-        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submit_and_say)
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submitting_and_saying(asked))
         thread.loop.call_soon_threadsafe(end_when_asked)
         with pytest.raises(ClientClosed):
             thread.run(late)
