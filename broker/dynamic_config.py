@@ -15,7 +15,6 @@ from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.layers import KEEP_EVERYTHING, put_instead, readable
 from odradek.broker.settings.topic_overrides import log_config
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.world.clock import Clock
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.change_nodes import ChangeFollower, ChangeNodes, read_each
 from odradek.zk_schema.entity_settings import change_entity
@@ -63,7 +62,6 @@ class DynamicConfig:
         config: BrokerConfig,
         broker_id: int,
         store: Store,
-        clock: Clock,
         tasks: Tasks,
         *,
         broker_changed: Callable[[BrokerConfig], object] = lambda config: None,
@@ -84,7 +82,7 @@ class DynamicConfig:
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         """Made of `config` and the settings of a topic. Thousands of logs have the same ones, and to make them takes
         longer than to open a log. Threads that open logs fill it too: it is exchanged after `config` is."""
-        self._changes = ChangeNodes(store, clock, CONFIG_CHANGES_PATH)
+        self._changes = ChangeNodes(store, CONFIG_CHANGES_PATH)
         self._follower = ChangeFollower(
             store, tasks, (CONFIG_CHANGES_PATH,), self._load, self._read_changed, "dynamic settings"
         )

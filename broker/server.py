@@ -113,7 +113,6 @@ class BrokerServer:
             self.config,
             identity.broker_id,
             store,
-            self._world.clock,
             self.tasks,
             broker_changed=self.setting_changes.broker_changed,
             topic_changed=self.setting_changes.topic_changed,

@@ -5,10 +5,9 @@ Source: ZkNodeChangeNotificationListener of Kafka 3.9.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from odradek.world.clock import Clock
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.lost_answers import create_if_missing, repeated
 from odradek.zk_schema.store import Connected, ConnectionLost, NoNode, SessionExpired, Store, StoreEvent, WatchFired
@@ -30,12 +29,20 @@ class Told(NamedTuple):
     data: bytes
 
 
-class ChangeNodes:
-    """Change nodes below one path, which is made when it is missing. Loop-thread only."""
+class ChangesMissed(Exception):  # noqa: N818 - what happened
+    """Changes were deleted before this process has read them: nobody knows what they named."""
 
-    def __init__(self, store: Store, clock: Clock, path: str) -> None:
+
+class ChangeNodes:
+    """Change nodes below one path, which is made when it is missing. Loop-thread only.
+
+    ZooKeeper numbers them without a gap: there is one when somebody deleted the path, or changes that he took for old,
+    as Kafka's brokers do by their own clocks.
+    """
+
+    def __init__(self, store: Store, path: str) -> None:
         self.path = path
-        self._store, self._clock = store, clock
+        self._store = store
         self._seen = -1
 
     async def begin(self) -> None:
@@ -43,17 +50,19 @@ class ChangeNodes:
         self._seen = max(map(sequence_number, await self._watch()), default=-1)
 
     async def news(self) -> list[Told]:
-        """Watch on, and read those that have come since, in their order; old ones are deleted."""
+        """Watch on, and read those that have come since, in their order; old ones are deleted.
+
+        Raises ChangesMissed when some cannot be read any more; those that are left count as seen then too.
+        """
         names = sorted(await self._watch(), key=sequence_number)
-        told = []
-        for name in names:
-            if sequence_number(name) > self._seen:
-                self._seen = sequence_number(name)
-                path = f"{self.path}/{name}"
-                try:
-                    told.append(Told(path, (await self._store.get(path))[0]))
-                except NoNode:
-                    continue  # somebody found it old enough to delete: whoever wrote it did so long ago
+        seen, self._seen = self._seen, max(map(sequence_number, names), default=-1)
+        new = [f"{self.path}/{name}" for name in names if sequence_number(name) > seen]
+        if self._seen - seen != len(new):
+            raise ChangesMissed(f"{self.path}: {seen} was seen, {self._seen} is the last one, {len(new)} are there")
+        try:
+            told = [Told(path, (await self._store.get(path))[0]) for path in new]
+        except NoNode as error:
+            raise ChangesMissed(f"{self.path}: one was deleted before it could be read") from error
         await self._delete_old(names)
         return told
 
@@ -63,18 +72,21 @@ class ChangeNodes:
         except NoNode:
             await create_if_missing(self._store, self.path)
             names = await self._store.children(self.path, watch=True)
-        names = [name for name in names if has_sequence_number(name)]
-        if max(map(sequence_number, names), default=-1) < self._seen:
-            self._seen = -1  # somebody has deleted the path: its numbers begin anew
-        return names
+        return [name for name in names if has_sequence_number(name)]
 
-    async def _delete_old(self, names: Iterable[str]) -> None:
-        """Delete changes that even slow brokers have read by now."""
-        now_ms = self._clock.now_ms()
-        for name in names:
+    async def _delete_old(self, names: Sequence[str]) -> None:
+        """Delete changes that even slow brokers have read by now, by the clock of ZooKeeper: ours may be wrong.
+
+        The last one stays until there is another: by its number readers see that they missed some.
+        """
+        try:
+            _, last = await self._store.get(f"{self.path}/{names[-1]}")
+        except (IndexError, NoNode):
+            return
+        for name in names[:-1]:
             try:
                 _, stat = await self._store.get(f"{self.path}/{name}")
-                if stat.created_ms + CHANGE_EXPIRATION_MS >= now_ms:
+                if stat.created_ms + CHANGE_EXPIRATION_MS >= last.created_ms:
                     return  # they are in order: the others are younger
                 await self._store.delete(f"{self.path}/{name}")
             except NoNode:
@@ -85,7 +97,8 @@ class ChangeFollower(Generic[Result]):
     """Keeps a copy of something in ZooKeeper current, as change nodes tell. Loop-thread only.
 
     `load` reads everything, and begins with `ChangeNodes.begin`; `read_changed` reads what `ChangeNodes.news` names.
-    Everything is read again after a lost connection, and when the task has died: nobody knows what it had read.
+    Everything is read again after a lost connection, after ChangesMissed, and when the task has died: nobody knows what
+    it had read.
     """
 
     def __init__(
@@ -133,6 +146,10 @@ class ChangeFollower(Generic[Result]):
                     await self._load()
                 else:
                     await self._read_changed()
+            except ChangesMissed as error:
+                log.warning("%s are all read again: %s", self._what, error)
+                self._read_everything = True
+                self._due.set()
             except (ConnectionLost, SessionExpired) as error:
                 self._read_everything = True  # the next Connected begins again
                 log.warning("%s cannot be read: %s", self._what, error)

@@ -52,7 +52,7 @@ class AclStore:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.zookeeper = store
         self._clock = clock
-        self._changes = [ChangeNodes(store, clock, path) for path in CHANGES]
+        self._changes = [ChangeNodes(store, path) for path in CHANGES]
 
     async def create_paths(self) -> None:
         """Make sure of the znodes that lists and changes stand under."""

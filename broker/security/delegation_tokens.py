@@ -87,7 +87,7 @@ class DelegationTokens:
     ) -> None:
         self.settings = settings
         self._store, self._clock, self._tasks, self._random = store, clock, tasks, randomness
-        self._changes = ChangeNodes(store, clock, TOKEN_CHANGES_PATH)
+        self._changes = ChangeNodes(store, TOKEN_CHANGES_PATH)
         self._tokens: dict[str, DelegationToken] = {}
         self._ids: dict[bytes, str] = {}
         """Token ids by the token's secret, as requests name tokens."""

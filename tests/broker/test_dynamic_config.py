@@ -34,7 +34,6 @@ class Cluster:
             config,
             BROKER_ID,
             self.store,
-            clock,
             self.tasks,
             broker_changed=self.brokers.append,
             topic_changed=self.topics.append,
@@ -256,6 +255,26 @@ def test_nothing_is_missed_while_zookeeper_is_away() -> None:
 
     play(cut_off)
     play(expired)
+
+
+def test_changes_that_somebody_deletes_too_early_are_not_missed() -> None:
+    """As a broker does whose clock is ahead by hours: it takes them for old."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.dynamic.start()
+        children = cluster.store.children
+
+        async def after_deletion(path: str, *, watch: bool = False) -> list[str]:
+            cluster.store.children = children  # type: ignore[method-assign]
+            for change in cluster.changes():
+                await cluster.admin.delete(change)
+            return await children(path, watch=watch)
+
+        cluster.store.children = after_deletion  # type: ignore[method-assign]
+        await cluster.change("topics/t", segment_bytes="1000")
+        assert cluster.segment_bytes() == 1000
+
+    play(story)
 
 
 def test_no_refusal_of_zookeeper_ends_the_reading() -> None:
