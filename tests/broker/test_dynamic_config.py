@@ -258,10 +258,11 @@ def test_nothing_is_missed_while_zookeeper_is_away() -> None:
 
 
 def test_changes_that_somebody_deletes_too_early_are_not_missed() -> None:
-    """As a broker does whose clock is ahead by hours: it takes them for old."""
+    """As a broker of Kafka's does whose clock is ahead: it takes them for old."""
 
     async def story(cluster: Cluster) -> None:
         await cluster.dynamic.start()
+        await cluster.change("topics/u", segment_bytes="900")
         children = cluster.store.children
 
         async def after_deletion(path: str, *, watch: bool = False) -> list[str]:
