@@ -19,7 +19,7 @@ from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import Channels, RequestBatch
 from odradek.controller.cluster_state import Broker, ClusterState, LeaderAndIsr
 from odradek.controller.controller_store import ControllerMoved, ControllerStore
-from odradek.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
+from odradek.controller.events import EpochRefused, Event, LeaderAndIsrAnswered, StopReplicaAnswered
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse
@@ -175,6 +175,8 @@ class ActiveController:
         def answered(response: Message) -> None:
             if self._closed:
                 return
+            if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.STALE_CONTROLLER_EPOCH:
+                self._enqueue(EpochRefused())
             if isinstance(response, LeaderAndIsrResponse):
                 self._enqueue(LeaderAndIsrAnswered(broker_id, response))
             elif isinstance(response, StopReplicaResponse):

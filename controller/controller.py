@@ -44,6 +44,7 @@ from odradek.controller.events import (
     BrokersChanged,
     ControllerChanged,
     DeletionsChanged,
+    EpochRefused,
     Event,
     IsrChangeNotified,
     LeaderAndIsrAnswered,
@@ -334,6 +335,8 @@ class Controller:
                 await topic_deletion.take_up_marked(active)
             case StopReplicaAnswered():
                 await topic_deletion.note_stopped(active, event)
+            case EpochRefused():
+                await notifications.leave_refused_epoch(active)
             case LeaderAndIsrAnswered():
                 await notifications.leader_and_isr_answered(active, event)
             case IsrChangeNotified():

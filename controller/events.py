@@ -85,6 +85,12 @@ class UncleanElectionEnabled(Event):
     topic: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class EpochRefused(Event):
+    """A broker has obeyed a controller of a later epoch than ours: of a later controller, or `/controller_epoch` has
+    gone back."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LeaderAndIsrAnswered(Event):
     broker: int

@@ -9,6 +9,7 @@ import logging
 import random
 
 from odradek.controller import (
+    notifications,
     partition_machine,
     reassignment,
     replica_machine,
@@ -33,6 +34,8 @@ async def take_over(active: ActiveController, randomness: random.Random) -> None
     await _drop_notifications(active)
     await active.store.write_until_done(Create(FEATURE_PATH, FinalizedFeatures().encode()))
     await _read_cluster(active, randomness)
+    if notifications.latest_epoch_written(active) > state.controller_epoch:
+        await notifications.leave_refused_epoch(active)
     await topic_deletion.initialize(active)
     # Brokers refuse a leader that they do not know to be alive: the live brokers come first. With them all partitions,
     # for a broker that is made a coordinator takes a partition that it has never heard of for one that may still come.

@@ -6,9 +6,13 @@ from odradek.controller import partition_machine, reassignment, replica_machine,
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.broker_changes import replicas_lost
 from odradek.controller.cluster_state import Replica, ReplicaPhase
-from odradek.controller.events import ControllerChanged, LeaderAndIsrAnswered
+from odradek.controller.controller_election import EPOCH_MAX
+from odradek.controller.controller_store import ControllerMoved
+from odradek.controller.events import LeaderAndIsrAnswered
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_names import TopicPartition
+from odradek.zk_schema.store import ANY_VERSION, ConnectionLost, Delete, MultiFailed, SetData
+from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, encode_controller_epoch
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.notifications import (
     ISR_CHANGE_PATH,
@@ -18,6 +22,10 @@ from odradek.zk_schema.znodes.notifications import (
 )
 
 log = logging.getLogger(__name__)
+
+RAISED_EPOCH_MAX = EPOCH_MAX // 2
+"""Highest epoch that brokers' refusals raise `/controller_epoch` to: enough are left for every election there will
+be."""
 
 
 async def isr_changes(active: ActiveController) -> None:
@@ -75,8 +83,6 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
     """Count replicas whose log directory is broken as offline until the broker comes back or takes them again."""
     if event.response.error_code != ErrorCode.NONE:
         log.warning("broker %d refused LeaderAndIsr: %d", event.broker, event.response.error_code)
-        if event.response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
-            active.soon(ControllerChanged())  # somebody was elected, and this one has not heard of it
         return
     broken, fine = set(), set()
     for topic in event.response.topics:
@@ -99,3 +105,35 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
     if newly_broken:
         log.warning("broker %d cannot reach %s", event.broker, ", ".join(map(str, sorted(newly_broken))))
         await replicas_lost(active, [Replica(partition, event.broker) for partition in sorted(newly_broken)])
+
+
+async def leave_refused_epoch(active: ActiveController) -> None:
+    """Resign, and have the next controller elected in a later epoch: brokers, or states of partitions, have a later one
+    than this.
+
+    Somebody else was elected, and this one has not heard of it: then the first write says so. Or `/controller_epoch`
+    has gone back, deleted or of an older ZooKeeper: nobody would be obeyed, nor could write those states (Kafka's
+    brokers obey nobody until they are restarted). How far back it went is not said, so it is doubled until it is
+    enough. Raises ControllerMoved, unless no later epoch is left.
+    """
+    present = active.state.controller_epoch
+    raised = min(max(2 * present, latest_epoch_written(active)), RAISED_EPOCH_MAX)
+    if raised <= present:
+        log.error(
+            "a broker has obeyed a later controller than epoch %d, and must be restarted to obey another", present
+        )
+        return
+    later = SetData(CONTROLLER_EPOCH_PATH, encode_controller_epoch(raised), ANY_VERSION)
+    try:
+        await active.store.write([later, Delete(CONTROLLER_PATH)])
+    except (ConnectionLost, MultiFailed) as error:  # whoever looks next sees what has become of it
+        raise ControllerMoved(f"a later controller has been obeyed than that of epoch {present}: {error}") from error
+    noted = {"change": "epoch_raised", "former_epoch": present, "epoch": raised}
+    active.journal.note("controller", str(active.state.controller_id), **noted)
+    log.warning("/controller_epoch went back to %d, a later one has been obeyed: it is %d now", present, raised)
+    raise ControllerMoved(f"a later controller has been obeyed than that of epoch {present}")
+
+
+def latest_epoch_written(active: ActiveController) -> int:
+    """Return the latest controller epoch that a partition's state names; 0 without partitions."""
+    return max((known.controller_epoch for known in active.state.leader_and_isr.values()), default=0)

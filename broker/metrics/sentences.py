@@ -42,6 +42,10 @@ TABLE: Final[Mapping[str, Sentence]] = {
         "controller", "broker {subject} is the controller, epoch {epoch}",
         "/controller was free, and it was the first to take it",
     ),
+    "controller epoch_raised": Sentence(
+        "controller", "/controller_epoch went back to {former_epoch}, and is {epoch} now",
+        "a later one has been obeyed: the znode was deleted, or is of an older ZooKeeper",
+    ),
     "controller resigned": Sentence("controller", "broker {subject} is not the controller any more", "{reason}"),
     "session registered": Sentence(
         "session", "broker {subject} has registered itself in ZooKeeper", "", "session {session:#x}, epoch {epoch}"

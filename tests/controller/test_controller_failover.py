@@ -8,10 +8,12 @@ import pytest
 
 from odradek.controller import channel_manager, partition_machine, replica_machine
 from odradek.controller.controller import ELECTION_RETRY_MS
+from odradek.controller.controller_election import EPOCH_MAX
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import TYPE_FULL, TYPE_INCREMENTAL, UpdateMetadataRequest
+from odradek.protocol.topic_names import TopicPartition
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.zk_schema.store import ANY_VERSION, Create, SetData
 from odradek.zk_schema.znodes.admin import delete_topic_path
@@ -524,5 +526,57 @@ def test_deleting_the_controller_znode_forces_an_election(play: Play) -> None:
         await cluster.settle()
         assert cluster.active.controller_epoch == 2
         assert [c.is_active for c in cluster.controllers.values()].count(True) == 1
+
+    play(scenario)
+
+
+def test_brokers_that_refuse_an_epoch_have_it_raised(play: Play) -> None:
+    """`/controller_epoch` was deleted, and a broker elected that has just been started: it knew no later epoch than 1.
+    In Kafka all others refuse it until they are restarted."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(1, 2, 3, controllers=())
+        for refusing in (2, 3):
+            cluster.brokers[refusing].controller_epoch = 1000
+        await cluster.add_controller(1)
+        await cluster.settle()
+        await cluster.create_topic("t", [2, 3])
+        assert cluster.active.controller_epoch > 1000
+        assert cluster.brokers[2].led() == {TopicPartition("t", 0)}
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_an_epoch_before_that_of_a_written_state_is_left_at_once(play: Play) -> None:
+    """Elections in such partitions failed for ever: "its state was written by a later controller"."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(1, 2, 3, controllers=[1])
+        await cluster.create_topic("t", [2, 3])
+        state = replace(cluster.state("t"), controller_epoch=70)
+        await cluster.admin.set(state_path("t", 0), state.encode())
+        await cluster.admin.delete(CONTROLLER_PATH)
+        await cluster.settle()
+        assert cluster.active.controller_epoch == 71
+        cluster.kill(2)
+        await cluster.settle()
+        assert (cluster.state("t").leader, cluster.state("t").controller_epoch) == (3, 71)
+
+    play(scenario)
+
+
+def test_the_last_epoch_of_all_cannot_be_passed(play: Play) -> None:
+    """Any client that may send a LeaderAndIsr can send it: the broker refuses all until it is restarted, as in Kafka,
+    and the others are led on."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(1, 2, 3, controllers=())
+        cluster.brokers[3].controller_epoch = EPOCH_MAX
+        await cluster.add_controller(1)
+        await cluster.settle()
+        await cluster.create_topic("t", [2, 3])
+        assert 1 < cluster.active.controller_epoch <= EPOCH_MAX // 2 + 1
+        assert cluster.brokers[2].led() == {TopicPartition("t", 0)}
 
     play(scenario)

@@ -42,6 +42,11 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
         {"kind": "controller", "subject": "2", "change": "elected", "epoch": 4},
         "broker 2 is the controller, epoch 4: /controller was free, and it was the first to take it",
     ),
+    "controller epoch_raised": (
+        {"kind": "controller", "subject": "2", "change": "epoch_raised", "former_epoch": 1, "epoch": 2},
+        "/controller_epoch went back to 1, and is 2 now: "
+        "a later one has been obeyed: the znode was deleted, or is of an older ZooKeeper",
+    ),
     "controller resigned": (
         {"kind": "controller", "subject": "2", "change": "resigned", "reason": "it failed"},
         "broker 2 is not the controller any more: it failed",
