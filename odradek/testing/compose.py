@@ -7,6 +7,7 @@ with ComposeCluster(repository) as cluster:
 Needs the docker and testcontainers packages, which are development dependencies, and an engine.
 """
 
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,7 +56,12 @@ class ComposeCluster:
         return ",".join(f"{HOST}:{port}" for port in self._broker_ports.values())
 
     def __enter__(self) -> "ComposeCluster":
-        self._compose.__enter__()
+        try:
+            self._compose.__enter__()
+        except subprocess.CalledProcessError as error:
+            error.add_note("\n".join(map(self.last_words, (*ZOOKEEPERS, *BROKERS))))
+            self.__exit__(type(error), error, None)
+            raise
         return self
 
     def __exit__(
@@ -66,15 +72,20 @@ class ComposeCluster:
         self._settings.close()
 
     def container(self, service: str) -> Container:
-        """Return the container of a service as it is now.
+        """Return the container of a service as it is now."""
+        [one] = self._containers(service)
+        return one
+
+    def _containers(self, service: str) -> list[Container]:
+        """Return the container of a service, if there is one.
 
         Whoever builds with compose labels the image, too, and with it every container of that image: only those that
         compose has made have a number.
         """
         own = {"project": self.project, "service": service, "container-number": "1"}
         labels = [f"com.docker.compose.{name}={value}" for name, value in own.items()]
-        [one] = self._docker.containers.list(all=True, filters={"label": labels})
-        return one
+        found: list[Container] = self._docker.containers.list(all=True, filters={"label": labels})
+        return found
 
     def kill(self, service: str) -> None:
         """Kill a service with SIGKILL: the container ends, and stays as it is."""
@@ -120,6 +131,10 @@ class ComposeCluster:
         return {name: mode for name, mode in modes.items() if mode is not None}
 
     def last_words(self, service: str) -> str:
-        """Return the state of a service's container, and the last lines of its log."""
-        one = self.container(service)
-        return f"{service} is {one.status}:\n{one.logs(tail=LAST_LINES).decode()}"
+        """Return the state of a service's container, what its health checks said, and the last lines of its log."""
+        found = self._containers(service)
+        if not found:
+            return f"{service} was not made"
+        [one] = found
+        said = "\n".join(check["Output"] for check in one.attrs["State"].get("Health", {}).get("Log") or ())
+        return f"{service} is {one.status}, {one.health}:\n{said}\n{one.logs(tail=LAST_LINES).decode()}"
