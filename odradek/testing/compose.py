@@ -57,7 +57,7 @@ class ComposeCluster:
 
     def __enter__(self) -> "ComposeCluster":
         try:
-            self._compose.__enter__()
+            self._compose.start()
         except subprocess.CalledProcessError as error:
             error.add_note("\n".join(map(self.last_words, (*ZOOKEEPERS, *BROKERS))))
             self.__exit__(type(error), error, None)
@@ -67,7 +67,7 @@ class ComposeCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._compose.__exit__(kind, error, traceback)
+        self._compose.stop()
         self._docker.close()
         self._settings.close()
 
