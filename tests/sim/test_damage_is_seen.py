@@ -455,6 +455,15 @@ def test_a_watermark_above_the_end_of_its_log() -> None:
     assert "ends at 1 on broker-2, its high watermark is 2" in stage.seen
 
 
+@pytest.mark.parametrize(("begin", "seen"), [(1, False), (2, True)])
+def test_a_leader_epoch_beyond_the_end_of_its_log(begin: int, seen: bool) -> None:
+    stage = Stage("other")
+    stage.write(make_batch(), to=(0, 1, 2))
+    stage.replicas[2].log.assign_epoch(6, begin)
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert ("ends at 1 on broker-2, its epoch 6 begins at 2" in stage.seen) is bool(stage.seen) is seen
+
+
 @pytest.mark.parametrize(("offset", "end", "seen"), [(1, 2, False), (2, 2, True), (2, 1, False)])
 def test_a_checkpoint_above_the_high_watermark(offset: int, end: int, seen: bool) -> None:
     """Not one of what has been cut off."""
@@ -887,7 +896,17 @@ def test_producer_ids_that_two_brokers_give_out() -> None:
     assert not stage.seen
     stage.brokers[2].server.services.producer_ids.left = range(12, 20)
     coordinators.look()
-    assert stage.seen == "broker-2 gives out the producer ids up to 20, as broker 1 does"
+    assert stage.seen == "broker-2 in its life 1 gives out the producer ids up to 20, as broker-1 in its life 1 does"
+
+
+def test_producer_ids_that_somebody_else_has_taken() -> None:
+    stage = Stage()
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.give_out(40, "an old broker")
+    coordinators.look()
+    assert not stage.seen
+    coordinators.give_out(30, "an old broker")
+    assert stage.seen == "an old broker gives out the producer ids up to 30, as broker-2 in its life 1 does"
 
 
 @pytest.mark.parametrize("touched", [True, False])

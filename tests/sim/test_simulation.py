@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
 from odradek.testing.seeds import corpus
-from odradek.testing.simulation.plans import Plan, Report, varied_plan
+from odradek.testing.simulation.plans import EXPIRES, FAULT_KINDS, ROLLING, Plan, Report, varied_plan
 from odradek.testing.simulation.run import simulate
 
 SEEDS = range(2)
@@ -49,10 +50,34 @@ def test_a_varied_plan(seed: int) -> None:
         (10, ["zookeeper_lags", "zookeeper_leads_anew", "other_zookeeper"]),
         (11, ["rolling_restart", "live_settings", "death_within"]),
         (12, ["bit_rot"]),
+        (13, ["lost_tail", "two_histories"]),
+        (14, ["unheard_election", "producer_ids"]),
     ],
 )
 def test_one_kind_of_fault(seed: int, kinds: list[str]) -> None:
     check(simulate(Plan(seed, kinds, faults_s=SHORT_S, without=WITHOUT[seed % 2])))
+
+
+def test_the_tail_of_a_topic_that_expires() -> None:
+    check(simulate(Plan(15, ["early_expiry"], SHORT_S, settings=ROLLING, retention_bytes=EXPIRES)))
+
+
+@pytest.mark.parametrize(
+    ("brokers", "kinds"),
+    [
+        (1, ["kill", "shutdown", "full_disk", "failed_directory", "no_descriptors", "session_expiry", "live_settings"]),
+        (3, FAULT_KINDS),
+        (5, ["reassign", "kill", "isolate", "lost_disk", "parting_histories", "kill_controller", "rolling_restart"]),
+    ],
+)
+def test_varied_plans_are_of_every_size(brokers: int, kinds: Sequence[str]) -> None:
+    """One in six has one broker, one in six has five; there, too, each of these faults comes."""
+    plans = [plan for plan in map(varied_plan, range(3000)) if plan.brokers == brokers]
+    assert len(plans) >= {1: 400, 3: 1900, 5: 400}[brokers]
+    assert any(not plan.kinds for plan in plans)
+    assert set(kinds) <= {kind for plan in plans if plan.kinds for kind in plan.possible_kinds}
+    assert {bool(plan.settings) for plan in plans} == {True, False}
+    assert any("transactions" not in plan.without for plan in plans)
 
 
 @pytest.mark.parametrize("brokers", [1, 5])

@@ -24,6 +24,8 @@ SLOW_ANSWER_MS = (250.0, 400.0)
 SLOW_ELECTION_MS = (20.0, 20.0)
 UNTIL_READ_S = (0.03, 0.1)
 """After so long, with such answers of ZooKeeper, a candidate may have read the epoch and not written yet."""
+UNTIL_SEEN_S = (0.05, 0.1)
+"""After so long one that is connected again has seen whose the znode of the controller is."""
 UNEVEN_MS = (0.1, 400.0)
 
 
@@ -42,6 +44,7 @@ class AwkwardMoments(Director):
             "parting_histories": self.parting_histories,
             "unheard_answers": self.unheard_answers,
             "last_in_sync": self.last_in_sync,
+            "unheard_election": self.unheard_election,
         }
 
     # what happens
@@ -197,6 +200,35 @@ class AwkwardMoments(Director):
             await asyncio.sleep(0.2)
             self.others.zookeeper_latency_ms = former
             self.others.busy.discard(candidate.broker_id)
+
+    async def unheard_election(self) -> None:
+        """A broker is elected and does not hear of it. It sees that the znode is its own, and stands still before it
+        has read the epoch; another one is elected meanwhile: that epoch is not its own."""
+        for _ in range(self.random.randint(1, 4)):
+            if self.others.busy or not self.cluster.zookeeper.serving:
+                return
+            former, self.others.zookeeper_latency_ms = self.others.zookeeper_latency_ms, SLOW_ELECTION_MS
+            self._depose()
+            await self.until(lambda: self._elected_unknowing() is not None)
+            elected = self._elected_unknowing()
+            if elected is not None:
+                self.others.busy.add(elected.broker_id)
+                self.note(f"{elected.host} is elected, and does not hear of it")
+                elected.store.move()
+                await asyncio.sleep(self.random.uniform(*UNTIL_SEEN_S))
+                elected.suspend()
+                self._depose()
+                await self.until(lambda: any(one.running and controls(one) for one in self.cluster.brokers))
+                elected.resume()
+                await asyncio.sleep(0.3)
+                self.others.busy.discard(elected.broker_id)
+            self.others.zookeeper_latency_ms = former
+
+    def _elected_unknowing(self) -> EmbeddedBroker | None:
+        """Return the broker that ZooKeeper has for the controller, and that has had no answer yet."""
+        znode = self.cluster.zookeeper.tree.get(CONTROLLER_PATH)
+        free = [one for one in self.cluster.brokers if self.others.is_free(one) and not controls(one)]
+        return next((one for one in free if znode is not None and one.store.session_id == znode.owner), None)
 
     def _depose(self) -> None:
         with contextlib.suppress(MultiFailed):  # it has resigned meanwhile

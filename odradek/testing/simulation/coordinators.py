@@ -27,15 +27,16 @@ class Coordinators:
 
     def __init__(self, cluster: EmbeddedCluster, history: History) -> None:
         self._cluster, self._history = cluster, history
-        self._blocks: dict[int, tuple[int, int]] = {}
-        """Broker and life that give out producer ids, by the end of their block."""
+        self._blocks: dict[int, str] = {}
+        """Givers of producer ids, by the end of their block."""
 
     def look(self) -> None:
         """Look at all brokers that run."""
         for broker in self._cluster.brokers:
             if broker.running:
                 self._look_at_what_is_kept(broker)
-                self._look_at_producer_ids(broker)
+                if left := broker.server.services.producer_ids.left:
+                    self.give_out(left.stop, f"{broker.host} in its life {broker.lives}")
                 for (topic, _), partition in broker.server.services.replicas.partitions.items():
                     if partition.is_leader and partition.high_watermark < partition.log.log_end_offset:
                         if topic == CONSUMER_OFFSETS:
@@ -54,12 +55,10 @@ class Coordinators:
             if partition is None or not (partition.is_leader or partition.offline):
                 self._history.violated(f"{broker.host} keeps {name} of {where}, which it does not lead")
 
-    def _look_at_producer_ids(self, broker: EmbeddedBroker) -> None:
-        left, life = broker.server.services.producer_ids.left, (broker.broker_id, broker.lives)
-        if left and (first := self._blocks.setdefault(left.stop, life)) != life:
-            self._history.violated(
-                f"{broker.host} gives out the producer ids up to {left.stop}, as broker {first[0]} does"
-            )
+    def give_out(self, end: int, giver: str) -> None:
+        """Note who gives out the producer ids of the block that ends before `end`: nobody else may."""
+        if (first := self._blocks.setdefault(end, giver)) != giver:
+            self._history.violated(f"{giver} gives out the producer ids up to {end}, as {first} does")
 
     def judge(self, where: tuple[str, int], written: Mapping[bytes, bytes]) -> None:
         """Compare, at rest, what the coordinator of a partition tells with the newest that is `written` there."""

@@ -120,7 +120,7 @@ class Inspection:
 
     def _look_at_bounds(self, broker: EmbeddedBroker, partition: Partition) -> None:
         """Require that no record is deleted but of the topic whose records expire, and none that is not committed; and
-        that a replica has all that it counts as committed."""
+        that a replica has all that it counts as committed, and no leader epoch begins beyond its end."""
         log, watermark = partition.log, partition.high_watermark
         if broker.broker_id in self._history.rotten:  # nothing in the file of the log starts tells that it has rotted
             return
@@ -133,6 +133,9 @@ class Inspection:
             self._history.violated(
                 f"{partition} ends at {log.log_end_offset} on {broker.host}, its high watermark is {watermark}"
             )
+        epoch, end = log.latest_epoch, log.log_end_offset
+        if (begin := log.end_offset_for_epoch(epoch - 1)[1]) > end:
+            self._history.violated(f"{partition} ends at {end} on {broker.host}, its epoch {epoch} begins at {begin}")
 
     def _look_at_leader(self, broker: EmbeddedBroker, partition: Partition) -> None:
         what = (partition.topic_id, partition.index, partition.leader_epoch)

@@ -17,12 +17,18 @@ FAULT_KINDS = (
     "full_disk", "slow_disk", "failed_directory", "lost_disk", "no_descriptors",
     "repeat_requests", "stalled_requests", "freeze_client", "kill_client", "join_group",
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "late_candidate",
-    "parting_histories", "unheard_answers", "last_in_sync", "stale_requests", "stale_commits",
+    "parting_histories", "unheard_answers", "last_in_sync", "unheard_election", "stale_requests", "stale_commits",
     "moved_decisions", "former_leaders", "invented_epochs", "late_answers", "refused_in_between",
     "rolling_restart", "live_settings", "death_within", "delete_records", "bit_rot",
+    "lost_tail", "two_histories", "early_expiry", "producer_ids",
 )  # fmt: skip
-AMONG_SEVERAL = ("power_failure", "lost_disk", "bit_rot", "isolate_from_brokers", "one_way")
-"""Those that make no sense, or lose what nobody else has, where there is one broker only."""
+AMONG_SEVERAL = (
+    "power_failure", "lost_disk", "bit_rot", "isolate_from_brokers", "one_way", "reassign", "elect_leaders", "throttle",
+    "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "late_candidate", "parting_histories",
+    "last_in_sync", "unheard_election", "moved_decisions", "former_leaders", "late_answers", "refused_in_between",
+    "lost_tail", "two_histories", "early_expiry",
+)  # fmt: skip
+"""Those that do nothing, make no sense, or lose what nobody else has, where there is one broker only."""
 OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old", "loose")
 """Those without which a run makes sense."""
 ALONE = ("power_failure", "lost_disk", "bit_rot")
@@ -97,7 +103,8 @@ def varied_plan(seed: int) -> Plan:
 
     Some mistakes show only when many things go wrong at once, others only when the same few go wrong again and again.
     In half of them logs are rolled and compacted all the time, in a quarter old records are deleted as well; half have
-    clients of old message formats, the others a topic that may lose something. One in six has one broker, or five.
+    clients of old message formats, the others a topic that may lose something. One in six has one broker, one in six
+    has five.
     """
     chance = random.Random(seed)
     settings = ROLLING if chance.random() < 0.5 else {}

@@ -23,6 +23,7 @@ from odradek.testing.simulation.bit_rot import BitRot
 from odradek.testing.simulation.client_faults import ClientFaults
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
 from odradek.testing.simulation.coordinators import Coordinators
+from odradek.testing.simulation.cut_moments import CutMoments
 from odradek.testing.simulation.disk_faults import DiskFaults
 from odradek.testing.simulation.faults import LATENCY_MS, ZOOKEEPER_LATENCY_MS, Faults
 from odradek.testing.simulation.fences import Fences
@@ -33,6 +34,7 @@ from odradek.testing.simulation.occurrences import CALM, DRAWN, DrawnHere, Occur
 from odradek.testing.simulation.old_clients import OldClients
 from odradek.testing.simulation.operations import Operations
 from odradek.testing.simulation.plans import ALONE, FAULT_KINDS, SETTINGS, Plan, Report
+from odradek.testing.simulation.producer_id_moments import ProducerIdMoments
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from odradek.testing.simulation.safety import Safety
 from odradek.testing.simulation.stale_requests import StaleRequests
@@ -102,13 +104,15 @@ class Simulation:
         expires = plan.retention_bytes is not None
         self.faults.kinds.update(Operations(self.faults, LASTING, expires=expires).kinds)
         self.faults.kinds.update(BitRot(self.faults, self._read_again).kinds)
+        self.faults.kinds.update(CutMoments(self.faults, repeated, TOPIC, expires=expires).kinds)
+        self.coordinators = Coordinators(self.cluster, self.history)
+        self.faults.kinds.update(ProducerIdMoments(self.faults, self.coordinators).kinds)
         assert tuple(self.faults.kinds) == FAULT_KINDS, list(self.faults.kinds)
         self.inspection = Inspection(self.cluster, self.history, TOPIC, TRANSACTIONAL_TOPIC)
         min_isr = int(self.cluster.overrides["min.insync.replicas"])
         self.fences = Fences(self.cluster, self.history)
         self.safety = Safety(self.cluster, self.history, min_isr)
         self.safety.on_elected = self.fences.elected
-        self.coordinators = Coordinators(self.cluster, self.history)
         self.work = Work(self.cluster, self.history)
         self.waits = Waits(self.cluster, self.history)
         self.faults.on_lost_data = self.safety.doubt
