@@ -20,7 +20,7 @@ class BrokerClient:
 
     Several requests may be in flight at once; on one connection they are handled, and answered, in their order. All
     trouble is one exception, BrokerUnreachable (an OSError): the broker or the controller is not known, nobody answers
-    there, or the request was given up. Whether the request was carried out is unknown then.
+    there, or the request was given up, as all are when the client is closed. Whether it was carried out is unknown then.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class BrokerClient:
         self._listener, self._client_id = listener, client_id
         self._brokers: dict[int, Peer] = {}
         self._controller: tuple[int, Peer] | None = None
+        self._closed = False
         metadata.subscribe(self._give_up_what_has_changed)
 
     async def to_controller(self, message: Message, version: int, timeout_ms: float) -> Message:
@@ -54,13 +55,16 @@ class BrokerClient:
             peer.close("given up")
 
     def close(self) -> None:
-        """Give up all that is in flight. Harmless twice."""
+        """Give up all that is in flight; further requests fail. Harmless twice."""
+        self._closed = True
         self._metadata.unsubscribe(self._give_up_what_has_changed)
         for broker_id in tuple(self._brokers):
             self.disconnect(broker_id)
         self._depose()
 
     def _connect(self, broker_id: int, what: str) -> Peer:
+        if self._closed:
+            raise BrokerUnreachable("closed here")
         node = self._metadata.node(broker_id, self._listener)
         if node is None:
             raise BrokerUnreachable(f"{what} has no address at listener {self._listener}")

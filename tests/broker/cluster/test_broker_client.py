@@ -67,6 +67,21 @@ def test_nobody_known_is_unreachable(play: Any) -> None:
     play(scenario)
 
 
+def test_a_closed_client_opens_no_connection_that_nobody_would_close(play: Any) -> None:
+    async def scenario(harness: Any) -> None:
+        metadata = MetadataCache()
+        client = client_of(harness, metadata)
+        tell(metadata, {1: ("broker", harness.port), 2: ("broker", harness.port)})
+        client.close()
+        with pytest.raises(BrokerUnreachable, match="closed here"):
+            await client.to_broker(2, beat(1), 4, 1000)
+        with pytest.raises(BrokerUnreachable, match="closed here"):
+            await client.to_controller(beat(1), 4, 1000)
+        assert harness.server.connections == 0
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("successor", [2, NO_CONTROLLER])
 def test_a_controller_that_hangs_holds_nobody_when_it_is_deposed(play: Any, successor: int) -> None:
     async def scenario(harness: Any) -> None:
