@@ -20,7 +20,7 @@ class BrokerClient:
 
     Several requests may be in flight at once; on one connection they are handled, and answered, in their order. All
     trouble is one exception, BrokerUnreachable (an OSError): the broker or the controller is not known, nobody answers
-    there, or the request was given up, as all are when the client is closed. Whether it was carried out is unknown then.
+    there, or the request was given up or comes after `close`. Whether it was carried out is unknown then.
     """
 
     def __init__(

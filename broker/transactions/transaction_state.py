@@ -39,13 +39,6 @@ PREPARED = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABORT}
 """States in which the end is decided and markers are being written, each with the state that follows them."""
 EXPIRABLE = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
 """States in which a transactional id may be forgotten (`transactional.id.expiration.ms`)."""
-AGREEING_WITH_END = {
-    (COMPLETE_COMMIT, True): ErrorCode.NONE,
-    (COMPLETE_ABORT, False): ErrorCode.NONE,
-    (PREPARE_COMMIT, True): ErrorCode.CONCURRENT_TRANSACTIONS,
-    (PREPARE_ABORT, False): ErrorCode.CONCURRENT_TRANSACTIONS,
-}
-"""Answers to an EndTxn (True: commit) that comes again; in all other states it is INVALID_TXN_STATE."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -168,14 +161,18 @@ class TransactionMetadata:
     # end
 
     def end(self, producer: ProducerIdentity, *, commit: bool, now_ms: int) -> TxnState | ErrorCode:
-        """Decide EndTxn by the producer: NONE when the transaction has ended that way already."""
+        """Decide EndTxn by the producer: NONE when the transaction has ended that way already.
+
+        While the markers are being written it is CONCURRENT_TRANSACTIONS, also where it asks for the other end.
+        """
         error = self._check_producer(producer)
         if error is not ErrorCode.NONE:
             return error
-        if self.pending is not None:
+        if self.pending is not None or self.state.status in PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if self.state.status is not ONGOING:
-            return AGREEING_WITH_END.get((self.state.status, commit), ErrorCode.INVALID_TXN_STATE)
+            ended_so = self.state.status is (COMPLETE_COMMIT if commit else COMPLETE_ABORT)
+            return ErrorCode.NONE if ended_so else ErrorCode.INVALID_TXN_STATE
         return self._becomes(replace(self.state, status=PREPARE_COMMIT if commit else PREPARE_ABORT, updated_ms=now_ms))
 
     def fence_and_abort(self, now_ms: int) -> TxnState | ErrorCode:
