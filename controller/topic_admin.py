@@ -29,6 +29,7 @@ from odradek.zk_schema.store import (
     SetData,
     Stat,
     Store,
+    parent,
 )
 from odradek.zk_schema.znodes.admin import delete_topic_path
 from odradek.zk_schema.znodes.configs import SETTINGS_BYTES_MAX, encode_config, topic_config_path
@@ -244,7 +245,8 @@ async def _write_topic(store: Store, topic: str, settings: bytes, assignment: To
         except MultiFailed as failed:
             if not isinstance(failed.cause, NodeExists | NoNode):
                 raise
-            await create_if_missing(store, TOPICS_PATH)
+            for above in (parent(path), TOPICS_PATH):
+                await create_if_missing(store, above)
 
 
 async def _read_assignment(store: Store, topic: str) -> tuple[TopicAssignment, Stat] | None:
