@@ -39,7 +39,10 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
 class GroupStateMachine:
-    """Rules of one group, over the facts in `group`."""
+    """Rules of one group, over the facts in `group`. Once it has died its owner asks nothing of it any more.
+
+    What was being written then may still be reported by `stored`.
+    """
 
     def __init__(self, group: GroupMetadata, config: GroupSettings) -> None:
         self.group = group
@@ -56,8 +59,6 @@ class GroupStateMachine:
         if not has_room_for(group, request.member_id, self._config.group_max_size):
             self._rebalance.remove(request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
             self.outbox.refuse_join(callback, UNKNOWN_MEMBER, ErrorCode.GROUP_MAX_SIZE_REACHED)
-        elif group.state is GroupState.DEAD:
-            self.outbox.refuse_join(callback, request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif not group.supports(request.protocol_type, request.protocols):
             self.outbox.refuse_join(callback, request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif request.member_id == UNKNOWN_MEMBER:
@@ -101,8 +102,6 @@ class GroupStateMachine:
     def leave(self, member_id: str, instance_id: str | None, now_ms: int, reason: str = "") -> ErrorCode:
         """Handle a LeaveGroup for one member; an instance id alone removes that static member (KIP-345)."""
         group = self.group
-        if group.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if member_id == UNKNOWN_MEMBER and instance_id is not None:
             member_id = group.static_member_id(instance_id) or UNKNOWN_MEMBER
         if member_id not in group.pending:
@@ -124,8 +123,6 @@ class GroupStateMachine:
 
     def expire(self, kind: TimerKind, member_id: str, now_ms: int) -> None:
         """Handle a timer of the group, or of one member, that has fired."""
-        if self.group.state is GroupState.DEAD:
-            return
         if kind is TimerKind.JOIN:
             self._rebalance.join_timer_fired(now_ms)
         elif kind is TimerKind.SYNC:
@@ -263,7 +260,7 @@ def has_room_for(group: GroupMetadata, member_id: str, group_max_size: int) -> b
     While a rebalance gathers members, those that join first stay; after that only members may come back.
     """
     member = group.members.get(member_id)
-    if group.state in (GroupState.EMPTY, GroupState.DEAD):
+    if group.state is GroupState.EMPTY:
         return True
     if group.state is GroupState.PREPARING_REBALANCE:
         return (member is not None and member.join_callback is not None) or group.joined_count() < group_max_size
@@ -283,8 +280,6 @@ def check_member(group: GroupMetadata, member_id: str, instance_id: str | None) 
 
 def check_generation(group: GroupMetadata, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
     """Check that member id and instance id name a member, and that `generation` is the one in force."""
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = check_member(group, member_id, instance_id)
     if error is ErrorCode.NONE and generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
@@ -308,8 +303,6 @@ def check_commit(group: GroupMetadata, member_id: str, instance_id: str | None, 
 
     Those others send no generation (-1): consumers that assign partitions to themselves.
     """
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if group.state is GroupState.EMPTY and generation < 0:
         return ErrorCode.NONE
     if generation < 0 and member_id == UNKNOWN_MEMBER and instance_id is None:
@@ -324,8 +317,6 @@ def check_commit_in_transaction(
     group: GroupMetadata, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode:
     """Check a TxnOffsetCommit: unlike OffsetCommit it is legal between two generations, and without any member."""
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation < 0 and (group.state is GroupState.EMPTY or (member_id == UNKNOWN_MEMBER and instance_id is None)):
         return ErrorCode.NONE
     return check_generation(group, member_id, instance_id, generation)
