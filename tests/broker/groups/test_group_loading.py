@@ -238,6 +238,8 @@ def test_tombstones_and_unknown_keys(world):
     world.coordinator.delete_offsets("g", [T0])
     world.commit({T0: 1}, group="deleted")
     world.coordinator.delete("deleted")
+    world.leave(world.stable(1, "left")[0].member_id, group="left")
+    world.coordinator.delete("left")
     world.log.append(world.coordinator.partition_for("g"), encode_batch(0, [0], [b"\0\x09later"], [b"x"]), 0, print)
     move(world)
     world.clock.advance()

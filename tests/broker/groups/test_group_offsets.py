@@ -234,23 +234,59 @@ def test_what_is_committed_behind_a_marker_is_not_ended_by_it(replicated_in_time
     assert table.is_stable(T0)
 
 
+def commit_in_transaction(world, offset: int) -> list[dict]:
+    answers: list[dict] = []
+    request = CommitRequest("", None, -1, {T0: CommittedOffset(offset, 0)}, InTransaction(7, 0))
+    world.coordinator.commit("g", request, answers.append)
+    return answers
+
+
 def test_a_marker_of_the_coordinator_ends_what_stands_before_it(world):
     world.stable(1)
-
-    def commit(offset: int) -> None:
-        in_transaction = InTransaction(7, 0)
-        request = CommitRequest("", None, -1, {T0: CommittedOffset(offset, 0)}, in_transaction)
-        world.coordinator.commit("g", request, lambda errors: None)
-
-    commit(1)
+    commit_in_transaction(world, 1)
     partition = world.coordinator.partition_for("g")
     ended = world.coordinator.marker_appended(partition, 7, committed=True)
     assert world.offsets() == {}
-    commit(2)
+    commit_in_transaction(world, 2)
     ended(ErrorCode.NONE)
     assert world.offsets() == {T0: 1}
     late = world.coordinator.marker_appended(partition, 7, committed=True)
     late(ErrorCode.REQUEST_TIMED_OUT)
     assert world.offsets() == {T0: 1}
     world.coordinator.marker_appended(partition, 7, committed=False)(ErrorCode.NONE)
+    assert world.offsets() == {T0: 1}
+
+
+def test_a_commit_that_was_not_written_is_not_made_visible_by_its_marker(world):
+    world.log.held = True
+    answers = commit_in_transaction(world, 1)
+    world.log.acknowledge(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert world.only(answers) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    world.coordinator.marker_appended(world.coordinator.partition_for("g"), 7, committed=True)(ErrorCode.NONE)
+    assert world.offsets() == {}
+    _, fetched = world.coordinator.fetch_offsets("g", [T0], require_stable=True)
+    assert fetched[T0].error is ErrorCode.NONE
+
+
+def test_what_is_deleted_while_it_is_being_committed_stays_deleted(world):
+    world.commit({U0: 1})
+    commit_in_transaction(world, 1)
+    world.log.held = True
+    answers = world.commit({T0: 2})
+    world.coordinator.on_partitions_deleted([T0])
+    world.clock.advance()
+    world.log.acknowledge()
+    assert world.only(answers) == {T0: ErrorCode.NONE}
+    world.coordinator.marker_appended(world.coordinator.partition_for("g"), 7, committed=True)(ErrorCode.NONE)
+    assert world.offsets() == {U0: 1}
+
+
+def test_a_marker_after_a_resignation_is_for_the_next_coordinator(world):
+    commit_in_transaction(world, 1)
+    partition = world.coordinator.partition_for("g")
+    world.coordinator.on_resigned(partition, 1)
+    assert not world.coordinator.serves_partition(partition)
+    world.coordinator.on_elected(partition, 2)
+    world.clock.advance()
+    world.coordinator.marker_appended(partition, 7, committed=True)(ErrorCode.NONE)
     assert world.offsets() == {T0: 1}
