@@ -9,12 +9,12 @@ from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.protocol.topic_names import TopicPartition
-from odradek.zk_schema.store import ConnectionLost
+from odradek.zk_schema.store import ConnectionLost, SetData
 from odradek.zk_schema.znodes.admin import (
     PREFERRED_REPLICA_ELECTION_PATH,
 )
 from odradek.zk_schema.znodes.brokers import broker_path
-from odradek.zk_schema.znodes.cluster import PRODUCER_ID_BLOCK_PATH
+from odradek.zk_schema.znodes.cluster import PRODUCER_ID_BLOCK_PATH, ProducerIdBlock
 from odradek.zk_schema.znodes.notifications import (
     ISR_CHANGE_PATH,
     ISR_CHANGE_PREFIX,
@@ -237,11 +237,29 @@ def test_producer_ids_are_handed_out_once(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, controllers=[0])
         await cluster.add_controller(1)
-        first = await cluster.active.allocate_producer_ids(1, cluster.brokers[1].epoch)
-        cluster.brokers[0].store.lose_next_answer()
-        second = await cluster.active.allocate_producer_ids(1, cluster.brokers[1].epoch)
+        epoch = cluster.brokers[1].epoch
+        first = await cluster.active.allocate_producer_ids(1, epoch)
+
+        def once_written(fault: Callable[[list[Any], int], None]) -> None:
+            def before_commit(operations: list[Any], session_id: int) -> None:
+                if any(operation.path == PRODUCER_ID_BLOCK_PATH for operation in operations):
+                    cluster.before_commit = None
+                    fault(operations, session_id)
+
+            cluster.before_commit = before_commit
+
+        def lose_the_answer(operations: list[Any], session_id: int) -> None:
+            cluster.brokers[0].store.lose_next_answer()
+
+        def be_quicker(operations: list[Any], session_id: int) -> None:
+            cluster.zookeeper.commit([SetData(PRODUCER_ID_BLOCK_PATH, ProducerIdBlock(2, 5000, 5999).encode())], 0)
+
+        once_written(lose_the_answer)
+        second = await cluster.active.allocate_producer_ids(1, epoch)
+        once_written(be_quicker)
+        later = await cluster.active.allocate_producer_ids(1, epoch)
+        assert (second.first, later.first) == (2000, 6000), "1000 to 1999 were written, and nobody heard of it"
         assert (first.first, first.last) == (0, 999)
-        assert second.first >= 1000
         with pytest.raises(KafkaError) as refused:
             await cluster.active.allocate_producer_ids(1, 1)
         assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
@@ -251,8 +269,21 @@ def test_producer_ids_are_handed_out_once(play: Play) -> None:
         cluster.kill(0)
         await cluster.settle()
         third = await cluster.active.allocate_producer_ids(1, cluster.brokers[1].epoch)
-        assert third.first == second.last + 1
+        assert third.first == later.last + 1
         assert b'"block_start":"%d"' % third.first in cluster.zookeeper.data(PRODUCER_ID_BLOCK_PATH)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("data", [b"{", ProducerIdBlock(1, 2**63 - 1000, 2**63 - 1).encode()])
+def test_no_producer_ids_follow_a_block_that_cannot_be_read_or_is_the_last(play: Play, data: bytes) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0)
+        await cluster.admin.set(PRODUCER_ID_BLOCK_PATH, data)
+        with pytest.raises(KafkaError) as refused:
+            await cluster.active.allocate_producer_ids(0, cluster.brokers[0].epoch)
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert cluster.zookeeper.data(PRODUCER_ID_BLOCK_PATH) == data
 
     play(scenario)
 
