@@ -1,7 +1,7 @@
 """The values that applications hand in and get back."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from odradek.protocol.topic_names import TopicPartition as TopicPartition
 
@@ -56,6 +56,28 @@ class RecordMetadata(NamedTuple):
     def topic_partition(self) -> TopicPartition:
         """Topic and partition."""
         return TopicPartition(self.topic, self.partition)
+
+
+class RecordHeaders(list[tuple[str, bytes | None]]):
+    """Headers of a record that was read, in their order: a list that cannot be changed, so that records may share it.
+
+    `list(headers)`, `headers + [...]`, a slice and a copy are lists like any other; so is what pickle makes of it.
+    """
+
+    __slots__ = ()
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("headers of a record that was read cannot be changed: make a list of your own, list(headers)")
+
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (tuple(self),)
+
+
+NO_HEADERS = RecordHeaders()
+"""Headers of every record that has none: a list for each would be a sixth of what it takes to read a small record."""
 
 
 class ConsumerRecord(NamedTuple):

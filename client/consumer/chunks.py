@@ -10,7 +10,7 @@ from typing import Any
 
 from odradek.client.consumer.config import Deserializer
 from odradek.client.errors import ClientError, CorruptRecords, DeserializationError
-from odradek.client.records import ConsumerRecord, TopicPartition
+from odradek.client.records import NO_HEADERS, ConsumerRecord, RecordHeaders, TopicPartition
 from odradek.protocol.checksum import crc32c
 from odradek.protocol.conversion import to_batches
 from odradek.protocol.errors import MalformedMessage
@@ -253,10 +253,10 @@ class Reader:
             end = start + limit - len(taken)
         failure = None
         offsets, keys, values = columns.offsets[start:end], columns.keys[start:end], columns.values[start:end]
-        headers: list[Any] = [[] for _ in offsets]  # a list for each: it is the application's
+        headers = [NO_HEADERS] * len(offsets)
         if columns.raw_headers is not None:
             try:
-                headers = [decode_headers(section) for section in columns.raw_headers[start:end]]
+                headers = [RecordHeaders(decode_headers(section)) for section in columns.raw_headers[start:end]]
             except MalformedMessage as error:
                 raise self.chunk.damaged(header, error) from error
         if self._key is not None or self._value is not None:
@@ -278,7 +278,7 @@ class Reader:
             raise failure
 
     def _deserialized(
-        self, offsets: list[int], headers: list[Any], keys: list[Any], values: list[Any]
+        self, offsets: list[int], headers: list[RecordHeaders], keys: list[Any], values: list[Any]
     ) -> tuple[list[Any], list[Any], ClientError | None]:
         """Return keys and values as the application has them, up to one that cannot be deserialized; and why."""
         topic, key_of, value_of = self.chunk.topic_partition.topic, self._key, self._value

@@ -475,12 +475,3 @@ def test_what_iterating_has_decoded_ahead_is_the_partitions_as_long_as_that_is_r
     assert following() == b"5"
     bench.positions.assign([T1])
     assert following() is None
-
-
-def test_each_record_has_headers_of_its_own() -> None:
-    bench = Bench()
-    bench.start(T0)
-    bench.arrive(T0, batch(0, b"a", b"b"))
-    first, second = bench.buffer.take(2)[T0]
-    assert (first.headers, second.headers) == ([], [])
-    assert first.headers is not second.headers
