@@ -19,7 +19,7 @@ def assign_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of `partitions` partitions from number `first_partition` on, the preferred leader first.
+    """Choose the replicas of `partitions` partitions from number `first_partition` on, the preferred leader first.
 
     `racks` are the live brokers and their racks; racks count when all brokers have one. `start` is the place of the
     first leader among the brokers, `shift` the distance of the second replica; both at random, or both given to go on
@@ -52,7 +52,7 @@ def random_start(racks: Mapping[int, str | None], randomness: random.Random) -> 
 
 
 def alternate_racks(racks: Mapping[int, str]) -> list[int]:
-    """The brokers so that neighbours are in different racks: the first of each rack, then the second of each, …"""
+    """List the brokers so that neighbours are in different racks: the first of each, then the second of each, …"""
     by_rack = [sorted(broker for broker in racks if racks[broker] == rack) for rack in sorted(set(racks.values()))]
     longest = max(map(len, by_rack), default=0)
     return [brokers[place] for place in range(longest) for brokers in by_rack if place < len(brokers)]
@@ -66,7 +66,7 @@ def _order(brokers: Sequence[int], first: int, shift: int, racks: Mapping[int, s
 
 
 def _choose(order: Sequence[int], replication_factor: int, racks: Mapping[int, str]) -> tuple[int, ...]:
-    """The first brokers of the order, a rack that has none yet before one that has (`racks` empty: just the first).
+    """Choose the first brokers, a rack that has none yet before one that has (`racks` empty: just the first).
 
     Kafka walks round the order and starts a rack anew when all racks have one; so do the rounds here.
     """
@@ -110,7 +110,7 @@ def check_assignment(
 
 
 def check_numbering(partitions: Sequence[int]) -> None:
-    """Partitions of a new topic are 0, 1, 2, … Raises KafkaError: INVALID_REPLICA_ASSIGNMENT."""
+    """Check that the partitions of a new topic are 0, 1, 2, … Raises KafkaError: INVALID_REPLICA_ASSIGNMENT."""
     if sorted(partitions) != list(range(len(partitions))):
         raise _invalid("partitions should be a consecutive 0-based integer sequence")
 

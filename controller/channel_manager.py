@@ -59,7 +59,7 @@ VERSIONS: dict[int, int] = {4: 7, 5: 4, 6: 8}
 """Versions sent, by API key: those of inter.broker.protocol.version 3.9 (LeaderAndIsr, StopReplica, UpdateMetadata)."""
 RETRY_BACKOFF_MS = 100.0
 QUEUED_REQUESTS_MAX = 100_000
-"""Per broker. One that does not take its requests for so long is cut off and caught up when it registers anew."""
+"""Most requests that wait for one broker: one that does not take them is cut off until it registers anew."""
 
 
 class RequestBatch:
@@ -89,7 +89,7 @@ class RequestBatch:
             self.update_metadata([partition])
 
     def stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Stop following (or leading), and with `delete` remove the files. Once delete stays delete."""
+        """Stop replicas, followers or leaders, and with `delete` remove their files. Once delete stays delete."""
         for broker in brokers:
             wanted = self._stop_replica[broker]
             wanted[partition] = delete or wanted.get(partition, False)
@@ -327,10 +327,10 @@ class Channels(Protocol):
         """Forget its queue and the request in flight; harmless for an unknown one."""
 
     def send(self, broker_id: int, message: Message, on_response: OnResponse) -> None:
-        """`on_response` is called at most once, on the loop, never from within `send`."""
+        """Queue a request. `on_response` is called at most once, on the loop, never from within `send`."""
 
     def queued_by_broker(self) -> dict[int, int]:
-        """Requests that wait to be sent."""
+        """Count the requests that wait to be sent, by broker id."""
 
 
 class Connection(Protocol):

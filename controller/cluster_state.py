@@ -122,6 +122,8 @@ NOT_ASSIGNED = Assignment(())
 
 
 class PartitionPhase(Enum):
+    """Place of a partition in its life (Kafka's PartitionState); partition_machine.py says what may follow what."""
+
     NON_EXISTENT = "NonExistent"
     NEW = "New"
     ONLINE = "Online"
@@ -129,6 +131,8 @@ class PartitionPhase(Enum):
 
 
 class ReplicaPhase(Enum):
+    """Place of a replica in its life (Kafka's ReplicaState); replica_machine.py says what may follow what."""
+
     NON_EXISTENT = "NonExistent"
     NEW = "New"
     ONLINE = "Online"

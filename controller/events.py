@@ -38,7 +38,7 @@ class BrokersChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged(Event):
-    pass
+    """Topics came, or were removed from ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,16 @@ class EpochRefused(Event):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeaderAndIsrAnswered(Event):
+    """A broker answered a LeaderAndIsr."""
+
     broker: int
     response: LeaderAndIsrResponse
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StopReplicaAnswered(Event):
+    """A broker answered a StopReplica."""
+
     broker: int
     request: StopReplicaRequest
     response: StopReplicaResponse

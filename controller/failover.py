@@ -29,7 +29,7 @@ FIRST_BALANCE_DELAY_MS = 5000.0
 
 
 async def take_over(active: ActiveController, randomness: random.Random) -> None:
-    """`randomness` makes ids for topics that are older than topic ids."""
+    """Take over the cluster. `randomness` makes ids for topics that are older than topic ids."""
     state = active.state
     await _drop_notifications(active)
     await active.store.write_until_done(Create(FEATURE_PATH, FinalizedFeatures().encode()))

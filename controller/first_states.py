@@ -15,7 +15,7 @@ Written = dict[TopicPartition, LeaderAndIsr | StoreError]
 
 
 async def create_first_states(store: ControllerStore, chosen: Mapping[TopicPartition, LeaderAndIsr]) -> Written:
-    """Return what was written of each, or what prevented it. ConnectionLost: perhaps it was written."""
+    """Create states; return of each what was written, or what prevented it. ConnectionLost: perhaps it was written."""
     topics = dict.fromkeys(partition.topic for partition in chosen)
     await store.write_each([Create(partitions_path(topic)) for topic in topics])
     groups = slices(list(chosen.items()), PARTITIONS_PER_TRANSACTION)

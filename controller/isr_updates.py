@@ -127,7 +127,7 @@ async def decide_proposals(
 async def _write(
     active: ActiveController, to_write: dict[TopicPartition, LeaderAndIsr], verdicts: dict[TopicPartition, Verdict]
 ) -> set[TopicPartition]:
-    """Set the verdicts; return the partitions whose write lost a race: to be judged by what ZooKeeper says now."""
+    """Write the states, and set the verdicts; return the partitions to be judged again, whose write lost a race."""
     lost = set()
     results = await active.store.update_leader_and_isr(to_write)
     for partition, result in results.items():
@@ -148,7 +148,7 @@ async def _write(
 async def _read_again(
     active: ActiveController, partition: TopicPartition, verdicts: dict[TopicPartition, Verdict]
 ) -> bool:
-    """Take over what ZooKeeper says; whether the proposal can be judged again."""
+    """Take over what ZooKeeper says; tell whether the proposal can be judged again."""
     found = (await active.store.leader_and_isr([partition]))[partition]
     if found is None or found.controller_epoch > active.state.controller_epoch:
         verdicts[partition] = ErrorCode.INVALID_UPDATE_VERSION

@@ -36,7 +36,7 @@ NOTHING_TO_CANCEL: Outcome = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partiti
 async def reassign(
     active: ActiveController, targets: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, Outcome]:
-    """Begin to move partitions to new replicas; None cancels what is under way. Of each the error and a message."""
+    """Begin to move partitions to new replicas; None cancels what is under way. Return errors and messages."""
     outcomes: dict[TopicPartition, Outcome] = {}
     accepted: dict[TopicPartition, Assignment] = {}
     for partition, target in targets.items():

@@ -204,7 +204,7 @@ async def _shrink(
 
 
 def _adopt_offline(state: ClusterState, replica: Replica, written: LeaderAndIsr, batch: RequestBatch) -> None:
-    """ZooKeeper has it: the other replicas hear of the smaller ISR."""
+    """Take in a state without the replica that ZooKeeper has; the other replicas hear of it."""
     partition, broker = replica
     state.replica_phases[replica] = ReplicaPhase.OFFLINE
     state.leader_and_isr[partition] = written

@@ -123,7 +123,7 @@ def check_name(topic: str) -> None:
 
 
 def collide(one: str, other: str) -> bool:
-    """Names that differ only in `.` and `_` would have the same metrics."""
+    """Tell whether two names differ only in `.` and `_`, and so would have the same metrics."""
     return one != other and one.replace(".", "_") == other.replace(".", "_")
 
 
@@ -228,7 +228,7 @@ def _check_count(new_partitions: int) -> None:
 
 
 async def _write_topic(store: Store, topic: str, settings: bytes, assignment: TopicAssignment) -> None:
-    """Settings first, as in Kafka: whoever sees the topic finds them. Settings of an earlier topic are replaced."""
+    """Write the settings with the topic, so that whoever sees it finds them; those of an earlier topic are replaced."""
     while True:
         found = await repeated(store, lambda: _read_assignment(store, topic))
         if found is not None:

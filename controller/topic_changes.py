@@ -83,7 +83,7 @@ async def add_topic(active: ActiveController, topic: str, found: Topic, randomne
 
 
 async def _give_id(active: ActiveController, topic: str, topic_id: bytes) -> Topic | None:
-    """Write the id of a topic that has none in ZooKeeper; what ZooKeeper has then, None when the topic is gone."""
+    """Write the id of a topic that has none; return what ZooKeeper has then, None when the topic is gone."""
     return await active.store.change_assignment(
         topic, lambda now: now if now.topic_id is not None else now._replace(topic_id=topic_id)
     )

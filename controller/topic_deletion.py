@@ -131,8 +131,8 @@ def _is_deleting(active: ActiveController, replica: Replica) -> bool:
     return active.state.replica_phase(replica) is ReplicaPhase.DELETION_STARTED
 
 
-async def replicas_failed(active: ActiveController, replicas: Iterable[Replica]) -> None:
-    """Replicas of topics to be deleted are out of reach: their topics wait until a broker comes back."""
+async def replicas_failed(active: ActiveController, replicas: Collection[Replica]) -> None:
+    """Have topics to be deleted wait, of which these replicas are out of reach, until a broker comes back."""
     state = active.state
     begun = [replica for replica in replicas if _is_deleting(active, replica)]
     await replica_machine.move(active, begun, ReplicaPhase.DELETION_INELIGIBLE)

@@ -200,7 +200,7 @@ class MetadataCache:
             look()
 
     def controller_changed(self, broker_id: int) -> None:
-        """ZooKeeper says who the controller is (NO_CONTROLLER: nobody), before it has told us itself."""
+        """Take note of whom ZooKeeper names as the controller (NO_CONTROLLER: nobody), before that one has told us."""
         if broker_id != self.controller_id:
             self.controller_id = broker_id
             self._tell()
@@ -234,12 +234,12 @@ class MetadataCache:
 def _lacking(
     former: Mapping[str, Mapping[int, object]], present: Mapping[str, Mapping[int, object]]
 ) -> set[PartitionKey]:
-    """Partitions of `former` that are not in `present`."""
+    """Return the partitions of `former` that are not in `present`."""
     return {(topic, index) for topic, known in former.items() for index in known.keys() - present.get(topic, {}).keys()}
 
 
 def _partition_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, bytes, UpdateMetadataPartitionState]]:
-    """(topic, topic id, state) of an UpdateMetadata of any version."""
+    """Yield topic, topic id and state of each partition in an UpdateMetadata of any version."""
     for state in request.ungrouped_partition_states:
         yield state.topic_name, ZERO_UUID, state
     for topic in request.topic_states:
@@ -248,7 +248,7 @@ def _partition_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, byt
 
 
 def _endpoints(broker: UpdateMetadataBroker) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Name of the listener and address, for any version: up to 2 a listener is called as its protocol."""
+    """Yield names of listeners and addresses, for any version: up to 2 a listener is called as its protocol."""
     if broker.v0_host:
         yield SECURITY_PROTOCOLS[0], (broker.v0_host, broker.v0_port)
     for at in broker.endpoints:

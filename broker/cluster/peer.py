@@ -108,7 +108,7 @@ class _Link:
                     self._answered(frame)
 
     def _take_frames(self) -> None:
-        """The whole answers of the reused buffer; a begun one gets a buffer of its own."""
+        """Take the whole answers out of the reused buffer; a begun one gets a buffer of its own."""
         at, end, head = 0, self._head_end, self._head
         while end - at >= SIZE_BYTES and self._body is None and not self.closed:
             size: int = SIZE.unpack_from(head, at)[0]

@@ -28,7 +28,7 @@ class Leaving(Protocol):
 
 
 async def move_leaders_away(broker: Leaving, clients: BrokerClients) -> bool:
-    """Ask until no partition is left that another broker could lead; whether that was reached.
+    """Ask the controller until no leader is left here that could be elsewhere; tell whether that was reached.
 
     Tries `controlled.shutdown.max.retries` times, `controlled.shutdown.retry.backoff.ms` apart. Where no other broker
     lives there is nobody to take over, and nothing to wait for.

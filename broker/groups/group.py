@@ -24,7 +24,7 @@ from odradek.world.clock import Clock, Timer
 log = logging.getLogger(__name__)
 
 TOMBSTONES_PER_BATCH = 1000
-"""Keeps a batch of them below any reasonable max.message.bytes."""
+"""Most tombstones in one batch, which is then below any reasonable max.message.bytes."""
 
 CommitAnswer = Callable[[dict[PartitionKey, ErrorCode]], object]
 
@@ -46,7 +46,7 @@ class CommitRequest:
     offsets: Mapping[PartitionKey, CommittedOffset]
     transaction: InTransaction | None = None
     records: Mapping[PartitionKey, Record] = field(default_factory=dict)
-    """Records of the offsets, of which whoever commits very many has made them before: `offset_records`."""
+    """Records of the offsets where they are very many, and were made before, in steps (`offset_records`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,8 +169,10 @@ class GroupCoordinator:
     def leave(
         self, group_id: str, leaving: Sequence[tuple[str, str | None]], reasons: Sequence[str] = ()
     ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """LeaveGroup by (member id, group.instance.id): one error for all, and one for each. `reasons`: theirs, for the
-        journal (KIP-800)."""
+        """Answer LeaveGroup for pairs of member id and group.instance.id: one error for all, and one for each.
+
+        `reasons` are theirs, for the journal (KIP-800).
+        """
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error, []

@@ -89,7 +89,7 @@ SyncCallback = Callable[[SyncResult], object]
 
 
 class TimerKind(Enum):
-    """Session timers are one per member (or pending member); the others one per group."""
+    """Kind of a timer: SESSION for each member and pending member, the others for the group."""
 
     SESSION = "session"
     JOIN = "join"

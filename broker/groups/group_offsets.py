@@ -62,7 +62,7 @@ class OffsetTable:
         self._next_sequence = 0
 
     def __len__(self) -> int:
-        """Partitions with a committed offset."""
+        """Return the number of partitions with a committed offset."""
         return len(self._visible)
 
     # commits
@@ -140,7 +140,7 @@ class OffsetTable:
         return closed
 
     def end_transaction(self, closed: TransactionOffsets, *, committed: bool) -> None:
-        """The marker is in the log of every replica in sync: commits become visible unless later ones already are."""
+        """End a transaction whose marker all in sync have; what it `committed` is visible unless a later commit is."""
         self._drop_closed(closed)
         for partition, appended in closed.items():
             visible = self._visible.get(partition)

@@ -34,7 +34,7 @@ class _InitialDelay:
 
 
 class Rebalance:
-    """The rules between two generations, over a group's group."""
+    """The rules between two generations of one group."""
 
     def __init__(self, group: GroupMetadata, outbox: Outbox, config: GroupSettings) -> None:
         self._group = group

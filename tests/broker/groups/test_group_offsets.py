@@ -234,8 +234,8 @@ def test_what_is_committed_behind_a_marker_is_not_ended_by_it(replicated_in_time
     assert table.is_stable(T0)
 
 
-def commit_in_transaction(world, offset: int) -> list[dict]:
-    answers: list[dict] = []
+def commit_in_transaction(world, offset):
+    answers: list[dict[tuple[str, int], ErrorCode]] = []
     request = CommitRequest("", None, -1, {T0: CommittedOffset(offset, 0)}, InTransaction(7, 0))
     world.coordinator.commit("g", request, answers.append)
     return answers
