@@ -16,10 +16,11 @@ from odradek.broker.metrics.counters import ControllerCounters
 from odradek.broker.metrics.journal import Entry, Journal, plain
 from odradek.broker.metrics.sentences import tell
 from odradek.broker.settings.cluster_settings import ControllerSettings
-from odradek.controller.channel_manager import Channels, RequestBatch
+from odradek.controller.channel_manager import Channels
 from odradek.controller.cluster_state import Broker, ClusterState, LeaderAndIsr
 from odradek.controller.controller_store import ControllerMoved, ControllerStore
 from odradek.controller.events import EpochRefused, Event, LeaderAndIsrAnswered, StopReplicaAnswered
+from odradek.controller.request_batch import RequestBatch
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse

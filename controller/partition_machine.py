@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.channel_manager import RequestBatch
 from odradek.controller.cluster_state import FIRST_LEADER_EPOCH, ClusterState, LeaderAndIsr, PartitionPhase
 from odradek.controller.controller_store import lost_race, slices
 from odradek.controller.first_states import create_first_states
+from odradek.controller.request_batch import RequestBatch
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import ConnectionLost, NodeExists
 

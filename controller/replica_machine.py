@@ -6,9 +6,9 @@ Only going offline writes to ZooKeeper: the replica leaves the ISR, and the lead
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.channel_manager import RequestBatch
 from odradek.controller.cluster_state import ClusterState, LeaderAndIsr, Replica, ReplicaPhase
 from odradek.controller.controller_store import lost_race, slices
+from odradek.controller.request_batch import RequestBatch
 from odradek.protocol.topic_names import TopicPartition
 
 SLICE = 200

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.controller import channel_manager, partition_machine, replica_machine
+from odradek.controller import partition_machine, replica_machine, request_batch
 from odradek.controller.controller import ELECTION_RETRY_MS
 from odradek.controller.controller_election import EPOCH_MAX
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -95,7 +95,7 @@ def test_a_new_controller_elects_before_all_else_and_tells_each_replica_once(
     """It took the dead out of all ISRs first, wrote what it then elected for twice, and told brokers three times."""
     monkeypatch.setattr(replica_machine, "SLICE", 2)
     monkeypatch.setattr(partition_machine, "SLICE", 2)
-    monkeypatch.setattr(channel_manager, "PARTITIONS_PER_REQUEST", 2)
+    monkeypatch.setattr(request_batch, "PARTITIONS_PER_REQUEST", 2)
 
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, 3)

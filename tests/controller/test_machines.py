@@ -10,14 +10,13 @@ import pytest
 
 from odradek.controller import (
     broker_changes,
-    channel_manager,
     controller_store,
     notifications,
     partition_machine,
     replica_machine,
+    request_batch,
 )
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.channel_manager import RequestBatch
 from odradek.controller.cluster_state import (
     Assignment,
     Broker,
@@ -30,6 +29,7 @@ from odradek.controller.cluster_state import (
 from odradek.controller.controller_store import ControllerMoved
 from odradek.controller.events import LeaderAndIsrAnswered
 from odradek.controller.partition_machine import Strategy
+from odradek.controller.request_batch import RequestBatch
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -148,7 +148,7 @@ def test_a_broker_hears_of_thousands_of_leaders_a_part_at_a_time(
     state: ClusterState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the metadata too, behind all leaders; but complete metadata say what is gone, and so come in one request."""
-    monkeypatch.setattr(channel_manager, "PARTITIONS_PER_REQUEST", 1)
+    monkeypatch.setattr(request_batch, "PARTITIONS_PER_REQUEST", 1)
     batch = RequestBatch(state, "INTERNAL")
 
     def told() -> list[tuple[int, type, list[int]]]:
