@@ -176,14 +176,20 @@ def _load_segments(environment: LogEnvironment, directory: str, config: LogConfi
 def _load_epochs(
     environment: LogEnvironment, directory: str, names: list[str], segments: list[Segment]
 ) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
-    """Load the leader epochs, and what their file says; None where it is lost: torn, empty or missing beside data."""
+    """Load the leader epochs, and what their file says; None where it is lost: torn, empty or missing beside data.
+
+    Nobody writes epochs that do not rise: bits of their file, which has no checksum, have turned over.
+    """
     has_data = any(segment.size_bytes for segment in segments)
     if LEADER_EPOCHS not in names:
         return LeaderEpochs(), None if has_data else []
     try:
         data = environment.files.read(f"{directory}/{LEADER_EPOCHS}")
-        epochs = LeaderEpochs(decode_epochs(data))
-        return epochs, epochs.entries() if data or not has_data else None
+        in_file = decode_epochs(data)
+        epochs = LeaderEpochs(in_file)
+        if epochs.entries() != in_file:
+            raise CorruptFile("leader epochs that do not rise")
+        return epochs, in_file if data or not has_data else None
     except CorruptFile as error:
         logger.warning("%s/%s: %s; it is made anew from the batches", directory, LEADER_EPOCHS, error)
         return LeaderEpochs(), None

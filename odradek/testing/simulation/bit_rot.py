@@ -4,8 +4,9 @@ The broker may send what has rotted, as Kafka does; nobody may take it for a rec
 That is all which a rotten disk may cost: while it is there, some of what lies on it cannot be read, and when somebody
 has put another one in its place, all that was acknowledged is there, for the other replicas were in sync.
 
-Offsets and leader epochs of batches, and indexes of aborted transactions, do not turn over here: no checksum of Kafka's
-formats covers them, and nothing else in a log tells what they should be.
+Offsets and leader epochs of batches, indexes of aborted transactions, and checkpoints of leader epochs that would rise
+as before, do not turn over here: no checksum of Kafka's formats covers them, and a start does not read the whole log to
+find out what they should be.
 """
 
 import posixpath
@@ -13,16 +14,23 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, decode_epochs
+from odradek.broker.log.errors import CorruptFile
+from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.protocol.record_batch import batches
 from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.simulation.faults import Faults
 
-LOG = ".log"
+LOG, INDEX = ".log", ".index"
 UNCHECKED = (".txnindex", ".txnindex.deleted")
 NOT_COVERED = (*range(8), *range(12, 16))
 """Bytes of a batch that its checksum does not cover: its offset, and its leader epoch."""
 LOG_IN = 0.4
 """So often it is the log itself that rots."""
+INDEX_IN = 0.3
+"""So often, otherwise, an index of offsets."""
+INDEX_ENTRY, LOW_BYTE = 8, 3
+"""Bytes of an entry, and that of them which, another one, leaves the offsets rising mostly."""
 
 
 class Reader(Protocol):
@@ -90,15 +98,22 @@ class BitRot:
             name = posixpath.basename(path)
             if broker.files.size(path) and not name.endswith(UNCHECKED):
                 by_kind[posixpath.splitext(name)[1] or name].append(path)
-        kind = LOG if LOG in by_kind and self._random.random() < LOG_IN else self._random.choice(sorted(by_kind))
+        kind = self._random.choice(sorted(by_kind))
+        for likely, chance in ((INDEX, INDEX_IN), (LOG, LOG_IN)):
+            if likely in by_kind and self._random.random() < chance:
+                kind = likely
         path = self._random.choice(by_kind[kind])
         topic, _, index = posixpath.basename(posixpath.dirname(path)).rpartition("-")
         partition = (topic, int(index)) if index.isdigit() else None
         places = list(range(broker.files.size(path)))
+        if kind == INDEX and self._random.random() < 0.7:
+            places = places[LOW_BYTE::INDEX_ENTRY]
         if kind == LOG:
             places = self._places_in_log(broker, path, partition) if partition is not None else []
         if places:
             place, bit = self._random.choice(places), self._random.randrange(8)
+            if kind == LEADER_EPOCHS and _are_others(broker.files.read(path), place, bit):
+                return partition
             self._note(f"{broker.host}: bit {bit} of byte {place} of {path} turns over")
             broker.files.flip(path, place, 1 << bit)
         return partition
@@ -114,3 +129,14 @@ class BitRot:
             for byte in range(header.size_bytes)
             if byte not in NOT_COVERED
         ]
+
+
+def _are_others(data: bytes, place: int, bit: int) -> bool:
+    """Tell whether leader epochs with that bit turned over are others, which rise as well."""
+    turned = bytearray(data)
+    turned[place] ^= 1 << bit
+    try:
+        epochs = decode_epochs(bytes(turned))
+    except CorruptFile:
+        return False
+    return epochs != decode_epochs(data) and LeaderEpochs(epochs).entries() == epochs

@@ -137,6 +137,8 @@ class SimulatedConsumer(RebalanceListener):
         self._consumer.open(asyncio.get_running_loop())
         if group is not None:
             self._consumer.subscribe([topic], listener=self)
+        self.wanders = False
+        """It goes on, at each poll, from any offset that is known to be there."""
         self._polls = 0
         self.polling = asyncio.ensure_future(self._work())
 
@@ -158,6 +160,8 @@ class SimulatedConsumer(RebalanceListener):
             await asyncio.sleep(self._random.uniform(0.5, 1.5) * POLL_MS / 1000)
             if not self._grouped and not self._consumer.assignment():
                 continue
+            if self.wanders:
+                self._wander()
             try:
                 taken = await self._consumer.getmany(max_records=POLL_RECORDS)
             except KafkaError as error:
@@ -171,6 +175,13 @@ class SimulatedConsumer(RebalanceListener):
             self._polls += 1
             if self._grouped and self._polls % COMMIT_EVERY_POLLS == 0:
                 await self._commit()
+
+    def _wander(self) -> None:
+        for partition in self.positions:
+            begin, known = self._history.log_start_of(partition), self._history.values.get(partition, {})
+            if begin <= (last := max(known, default=-1)):
+                self.positions[partition] = self._random.randint(begin, last)
+                self._consumer.seek(partition, self.positions[partition])
 
     def _take(self, partition: TopicPartition, record: ConsumerRecord) -> None:
         expected, offset = self.positions.get(partition), record.offset

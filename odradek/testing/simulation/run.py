@@ -285,10 +285,13 @@ class Simulation:
         return SimulatedConsumer(self.cluster, self.history, name, seed, TOPIC, GROUP, host, is_static=self.is_static)
 
     def _read_again(self) -> list[SimulatedConsumer | CommittedReader]:
-        """Make readers who read everything once more."""
-        again = SimulatedConsumer(self.cluster, self.history, "again", self.plan.seed * 100 + 11, TOPIC)
-        again.assign(range(self.administrator.partitions))
-        return [again, *([self.transactions.read_again()] if self.transactions is not None else [])]
+        """Make readers who read everything once more, and one who reads here and there."""
+        seed = self.plan.seed * 100 + 11
+        again = [SimulatedConsumer(self.cluster, self.history, name, seed, TOPIC) for name in ("again", "wanderer")]
+        for reader in again:
+            reader.assign(range(self.administrator.partitions))
+        again[1].wanders = True
+        return [*again, *([self.transactions.read_again()] if self.transactions is not None else [])]
 
     def _log_start(self, partition: TopicPartition) -> int:
         """Return the highest that a broker knows, below which readers may miss records."""

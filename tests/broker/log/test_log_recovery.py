@@ -163,7 +163,9 @@ def test_a_torn_snapshot_is_dropped_and_the_state_rebuilt() -> None:
     assert log.append_as_leader(make_batch([b"x" * 50], producer_id=1, sequence=9), 0).duplicate
 
 
-@pytest.mark.parametrize("data", [None, b"\0\0\0", b"0\n7\n"])
+@pytest.mark.parametrize(
+    "data", [None, b"\0\0\0", b"0\n7\n", b"0\n4\n0 0\n1 3\n2 2\n3 9\n", b"0\n4\n0 0\n3 3\n2 6\n3 9\n"]
+)
 def test_lost_epochs_are_read_from_the_batches(data: bytes | None) -> None:
     files = SimulatedFiles()
     log = open_test_log(make_environment(files), CONFIG, clean=True)
