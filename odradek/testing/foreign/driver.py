@@ -22,6 +22,9 @@ from typing import Any
 from odradek.testing.foreign.interface import Client, Member, Record
 from odradek.testing.patience import PATIENCE_SECONDS
 
+LAST_WORDS = 4000
+"""Characters of the program's own log that stand in the message of a failed test."""
+
 
 class DriverClient(Client):
     """`log` gets what the program writes on stderr."""
@@ -41,10 +44,13 @@ class DriverClient(Client):
         self._process.stdin.write(json.dumps({"do": what, **arguments}) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
-        assert line, f"{self.name} has ended: {self._log.read_text()[-2000:]}"
+        assert line, f"{self.name} has ended: {self._last_words()}"
         answer: dict[str, Any] = json.loads(line)
-        assert "error" not in answer, f"{self.name}: {answer['error']}"
+        assert "error" not in answer, f"{self.name}: {answer['error']}; before it: {self._last_words()}"
         return answer
+
+    def _last_words(self) -> str:
+        return self._log.read_text(errors="replace")[-LAST_WORDS:]
 
     def produce(self, topic: str, codec: str, records: Sequence[Record], *, idempotent: bool = False) -> None:
         packed = [_packed(record) for record in records]

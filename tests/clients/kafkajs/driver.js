@@ -35,7 +35,8 @@ async function plugCodecs () {
 }
 
 const quiet = () => ({ log }) => process.stderr.write(JSON.stringify(log) + '\n')
-const kafkaWith = (security) => new Kafka({ clientId: 'kafkajs', brokers: bootstrap.split(','), logLevel: logLevel.WARN, logCreator: quiet, ...security })
+const patient = { connectionTimeout: 60000, authenticationTimeout: 60000 } // a second to connect is short on a busy machine
+const kafkaWith = (security) => new Kafka({ clientId: 'kafkajs', brokers: bootstrap.split(','), logLevel: logLevel.WARN, logCreator: quiet, ...patient, ...security })
 let kafka = kafkaWith({})
 
 // From now on with TLS and a login; a token is wanted as a function.
