@@ -252,7 +252,10 @@ class Reader:
         if end - start > limit - len(taken):
             end = start + limit - len(taken)
         failure = None
-        offsets, keys, values = columns.offsets[start:end], columns.keys[start:end], columns.values[start:end]
+        offsets, timestamps, keys, values = columns.offsets, columns.timestamps, columns.keys, columns.values
+        if end - start < len(offsets):  # mostly it is all of a batch
+            offsets, timestamps = offsets[start:end], timestamps[start:end]
+            keys, values = keys[start:end], values[start:end]
         headers = [NO_HEADERS] * len(offsets)
         if columns.raw_headers is not None:
             try:
@@ -266,7 +269,7 @@ class Reader:
             repeat(where.topic),
             repeat(where.partition),
             offsets,
-            columns.timestamps[start:end],
+            timestamps,
             repeat(1 if header.attributes & LOG_APPEND_TIME_BIT else 0),
             keys,  # after a failure fewer than offsets, and these end it
             values,
