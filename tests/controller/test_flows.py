@@ -9,7 +9,7 @@ from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.protocol.topic_names import TopicPartition
-from odradek.zk_schema.store import ConnectionLost, SetData
+from odradek.zk_schema.store import ConnectionLost, Create, SetData
 from odradek.zk_schema.znodes.admin import (
     PREFERRED_REPLICA_ELECTION_PATH,
 )
@@ -214,6 +214,23 @@ def test_isr_written_by_an_older_broker(play: Play) -> None:
         await cluster.settle()
         assert not await cluster.admin.children(ISR_CHANGE_PATH)
         cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_news_that_cannot_be_read_is_dropped_and_the_rest_heeded(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        cluster.brokers[1].storage_errors = {T0}
+        for path in (ISR_CHANGE_PATH, LOG_DIR_EVENT_PATH):
+            cluster.zookeeper.commit([Create(f"{path}/nonsense", b"{")], 0)
+        await cluster.admin.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(1), sequential=True)
+        await cluster.settle()
+        assert cluster.state("t").leader == 2
+        for path in (ISR_CHANGE_PATH, LOG_DIR_EVENT_PATH):
+            assert not await cluster.admin.children(path)
+        assert cluster.active.controller_epoch == 1 and not cluster.tasks.deaths
 
     play(scenario)
 

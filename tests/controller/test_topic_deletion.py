@@ -13,7 +13,7 @@ from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import Create
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
 from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
-from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path
+from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, state_path, topic_path
 
 Play = Callable[[Callable[[Any], Awaitable[None]]], None]
 T0 = TopicPartition("t", 0)
@@ -205,5 +205,25 @@ def test_a_mark_that_somebody_takes_away_does_not_stop_a_deletion_half_way(play:
         await cluster.settle()
         assert not cluster.exists(topic_path("t"))
         assert not cluster.exists(delete_topic_path("t"))
+
+    play(scenario)
+
+
+def test_partitions_that_are_added_to_a_topic_that_is_being_deleted_are_taken_out_again(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        await cluster.create_topic("t", [1])
+        cluster.brokers[1].answers = False
+        await cluster.delete_topic("t")
+        data, stat = await cluster.admin.get(topic_path("t"))
+        before = TopicAssignment.decode("t", data)
+        more = {**before.partitions, 1: PartitionReplicas((1,))}
+        await cluster.admin.set(topic_path("t"), TopicAssignment(more, before.topic_id).encode(), stat.version)
+        await cluster.settle()
+        assert TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t"))) == before
+        assert not cluster.exists(state_path("t", 1))
+        cluster.brokers[1].answers = True
+        await cluster.settle()
+        assert not cluster.exists(topic_path("t"))
 
     play(scenario)
