@@ -233,3 +233,29 @@ def test_leaders_are_not_balanced_while_a_move_is_under_way(play: Play) -> None:
         assert cluster.state("t").leader == 1
 
     play(scenario)
+
+
+def test_nobody_goes_before_one_of_those_that_stay_can_lead(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        cluster.kill(1)
+        await cluster.settle()
+        cluster.kill(2)
+        await cluster.settle()
+        await cluster.add_broker(1)
+        await cluster.settle()
+        assert (cluster.state("t").leader, cluster.state("t").isr) == (-1, (2,))
+        outcomes = await cluster.active.alter_reassignments({T0: [2]})
+        assert outcomes[T0][0] == ErrorCode.NONE
+        await cluster.settle()
+        assert list(await cluster.active.list_reassignments(None)) == [T0]
+        assert cluster.brokers[1].deleted == []
+        await cluster.add_broker(2)
+        await cluster.settle()
+        assert not await cluster.active.list_reassignments(None)
+        assert cluster.brokers[1].deleted == [T0]
+        assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))
+        cluster.check_agreement()
+
+    play(scenario)
