@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 
+from odradek.testing.cuts import Cuts
 from odradek.world.files import Buffer
 from odradek.world.network import Endpoint
 from odradek.world.tcp import DEFAULT_BACKLOG, TcpEndpoint, TcpListener, TcpNetwork, name_address, set_options
@@ -121,10 +122,11 @@ class HostListener:
     end = close
 
 
-class SocketNetwork:
+class SocketNetwork(Cuts):
     """Network of the hosts of one cluster. `close` gives back the ports that it keeps for them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
         self.endpoints: dict[HostEndpoint, None] = {}
         self.listeners: dict[HostListener, None] = {}
         self._loop = loop
@@ -132,9 +134,7 @@ class SocketNetwork:
         self._kept: list[socket.socket] = []
         self._owners: dict[int, str] = {}
         """Host of each port that is known to be one's: the brokers' own, and those that their connections come from."""
-        self._cuts: set[tuple[str, str]] = set()
         self._suspended: set[str] = set()
-        self._healed = asyncio.Event()
 
     def host(self, name: str) -> HostSockets:
         """Return the network as that host sees it."""
@@ -164,28 +164,8 @@ class SocketNetwork:
 
     def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
         """Let nothing arrive from `source` at `target` from now on, nor back unless `one_way`."""
-        self._cuts.add((source, target))
-        if not one_way:
-            self._cuts.add((target, source))
+        super().cut(source, target, one_way=one_way)
         self._arrange()
-
-    def heal(self, source: str | None = None, target: str | None = None) -> None:
-        """Undo one cut, both ways, or all of them; what was held back arrives."""
-        pair = {(source, target), (target, source)}
-        self._mend({way for way in self._cuts if source is None or way in pair})
-
-    def heal_way(self, source: str, target: str) -> None:
-        """Undo the cut in one direction."""
-        self._mend({(source, target)})
-
-    def _mend(self, ways: set[tuple[str, str]]) -> None:
-        self._cuts -= ways
-        self._arrange()
-        self._healed.set()
-        self._healed = asyncio.Event()
-
-    def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cuts
 
     def is_suspended(self, host: str) -> bool:
         return host in self._suspended

@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 
+from odradek.testing.cuts import Cuts
 from odradek.testing.virtual_process import OutsideClock, in_own_context
 from odradek.world.clock import Clock, Timer
 from odradek.world.files import Buffer, File
@@ -262,10 +263,11 @@ class HostNetwork:
         return await self._network.connect(self.name, target, port)
 
 
-class VirtualNetwork:
+class VirtualNetwork(Cuts):
     """Network of hosts in memory. `latency_ms`: least and most, one way; the seed decides."""
 
     def __init__(self, clock: Clock, seed: int = 0, latency_ms: tuple[float, float] = (0.1, 1.0)) -> None:
+        super().__init__()
         self.clock: Clock = OutsideClock(clock)
         self.random = random.Random(seed)
         self.latency_ms = latency_ms
@@ -275,8 +277,6 @@ class VirtualNetwork:
         self._endpoints: dict[VirtualEndpoint, tuple[str, str]] = {}
         self._pipes: dict[Pipe, None] = {}
         """Every direction of a connection whose receiving end is open."""
-        self._cuts: set[tuple[str, str]] = set()
-        self._healed = asyncio.Event()
         self._suspended: set[str] = set()
         self._ports = itertools.count(FIRST_EPHEMERAL_PORT)
         self.tap: Callable[[Pipe], Callable[[bytes], object] | None] = lambda way: None
@@ -294,30 +294,9 @@ class VirtualNetwork:
 
     # what a test does to it
 
-    def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
-        """Let nothing arrive from `source` at `target` from now on, nor back unless `one_way`."""
-        self._cuts.add((source, target))
-        if not one_way:
-            self._cuts.add((target, source))
-
-    def heal(self, source: str | None = None, target: str | None = None) -> None:
-        """Undo one cut, both ways, or all of them; what was held back arrives."""
-        pair = {(source, target), (target, source)}
-        self._mend({way for way in self._cuts if source is None or way in pair})
-
-    def heal_way(self, source: str, target: str) -> None:
-        """Undo the cut in one direction."""
-        self._mend({(source, target)})
-
-    def _mend(self, ways: set[tuple[str, str]]) -> None:
-        self._cuts -= ways
+    def _arrange(self) -> None:
         for pipe in self._pipes:
             pipe.arrange()
-        self._healed.set()
-        self._healed = asyncio.Event()
-
-    def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cuts
 
     def reset(self, host: str, other: str | None = None) -> None:
         """Break all connections of a host, or those with one other host, at both ends."""
