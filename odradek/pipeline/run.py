@@ -24,6 +24,7 @@ LATE_WORKER = "Python worker failed to connect back"
 """Spark's words when the process that plans a stream's batches has not started within ten seconds, which no setting
 changes: on a busy machine it takes longer."""
 STARTS_MAX = 5
+"""Starts in a row that may fail so before a micro-batch is done."""
 OBSERVED, SEEN, NO_FLIGHTS = "parsed", "seen", "no_flights"
 
 
@@ -87,15 +88,17 @@ def run(spark: SparkSession, settings: PipelineSettings, report: Callable[[str],
     its checkpoint, where a process of Spark's was late.
     """
     summary = Summary()
-    for start in range(1, STARTS_MAX + 1):
+    fruitless = 0
+    while True:
+        done = summary.batches
         try:
             _run_query(spark, settings, summary, report)
-            break
+            return summary
         except StreamingQueryException as failed:
-            if LATE_WORKER not in str(failed) or start == STARTS_MAX:
+            fruitless = 1 if summary.batches > done else fruitless + 1
+            if LATE_WORKER not in str(failed) or fruitless == STARTS_MAX:
                 raise
             report("Spark's Python has not started within ten seconds: once more")
-    return summary
 
 
 def _run_query(

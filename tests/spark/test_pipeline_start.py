@@ -42,7 +42,11 @@ class Writer:
     def outputMode(self, *_: Any, **__: Any) -> "Writer":  # noqa: N802
         return self
 
-    option = foreachBatch = trigger = outputMode  # noqa: N815
+    option = trigger = outputMode
+
+    def foreachBatch(self, sink: Any) -> "Writer":  # noqa: N802
+        self.sink = sink
+        return self
 
     def start(self) -> "Writer":
         self.starts += 1
@@ -70,6 +74,23 @@ def test_it_is_started_again_when_sparks_python_is_late(monkeypatch: pytest.Monk
 def test_it_is_not_started_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StreamingQueryException, match="failed to connect back"):
         play(monkeypatch, *[LATE] * STARTS_MAX)
+
+
+class WorkingWriter(Writer):
+    """Does a micro-batch before it fails."""
+
+    def awaitTermination(self) -> None:  # noqa: N802
+        rows = SimpleNamespace(persist=lambda: None, count=lambda: 0, unpersist=lambda: None)
+        self.sink(rows, self.starts)
+        super().awaitTermination()
+
+
+def test_starts_that_did_something_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that ran for weeks ended with its fifth late process, however far they were apart."""
+    writer = WorkingWriter(*[LATE] * (2 * STARTS_MAX))
+    monkeypatch.setattr(pipeline, "frames", lambda *_: writer)
+    summary = run(None, SETTINGS, lambda line: None)  # type: ignore[arg-type]
+    assert summary.batches == writer.starts == 2 * STARTS_MAX + 1
 
 
 def test_what_fails_otherwise_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
