@@ -192,7 +192,7 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator["pyarro
 
 def _decoded(options: SourceOptions, wanted: OffsetRange) -> Iterator["pyarrow.RecordBatch"]:
     """Decode on the task's own thread, while the loop's fetches the next answer."""
-    from odradek.client.spark.columns import locate, record_batch, sections
+    from odradek.client.spark.columns import first_damaged, locate, record_batch, sections
     from odradek.client.spark.fetching import read_range
 
     session = session_for(options.client)
@@ -207,7 +207,7 @@ def _decoded(options: SourceOptions, wanted: OffsetRange) -> Iterator["pyarrow.R
             found = sections(chunk.records, batches)
             located = locate(found)
         except MalformedMessage as error:
-            raise chunk.damaged(batches[0][1], error) from error
+            raise chunk.damaged(first_damaged(chunk.records, batches), error) from error
         yield record_batch(
             found,
             located,

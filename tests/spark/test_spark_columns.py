@@ -1,6 +1,7 @@
 """Arrow columns are what the plain record codec says, for all codecs, headers, nulls and damage."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,9 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.client.consumer.chunks import Chunk
+from odradek.client.errors import CorruptRecords
 from odradek.client.records import TopicPartition
+from odradek.client.spark import fetching, reading
 from odradek.client.spark.columns import SCHEMA, SCHEMA_WITH_HEADERS, locate, record_batch, sections
 from odradek.client.spark.data_source import spark_schema
+from odradek.client.spark.ranges import OffsetRange
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.record_batch import HEADER_BYTES, RECORD_COUNT_AT, entries, update_crc
 from odradek.protocol.records import encode_batch
@@ -101,6 +105,31 @@ def test_a_count_that_does_not_fit_is_refused() -> None:
         update_crc(two, at)
     with pytest.raises(MalformedMessage, match="do not fill it"):
         arrow_rows(bytes(two))
+
+
+@pytest.mark.parametrize("damaged", range(3))
+def test_the_damaged_one_of_several_batches_is_named(monkeypatch: pytest.MonkeyPatch, damaged: int) -> None:
+    """It was always the first one of the answer, and whoever went on behind it met the damage again."""
+    data = bytearray()
+    for base in (10, 20, 30):
+        data += encode_batch(base, [1, 2], [None, None], [b"a", b"b"])
+    at = [entry.position for entry in entries(data)][damaged]
+    data[at + RECORD_COUNT_AT : at + RECORD_COUNT_AT + 4] = (3).to_bytes(4, "big")
+    update_crc(data, at)
+    chunk = Chunk(TopicPartition("t", 0), memoryview(bytes(data)), 10, 0, None)
+    with pytest.raises(CorruptRecords) as raised:
+        decode(monkeypatch, chunk)
+    assert (raised.value.offset, raised.value.next_offset) == (10 * damaged + 10, 10 * damaged + 12)
+
+
+def decode(monkeypatch: pytest.MonkeyPatch, chunk: Chunk) -> None:
+    """Decode a chunk as a Spark task does, that nothing had to be fetched for."""
+    session = SimpleNamespace(settings=SimpleNamespace(check_crcs=True))
+    monkeypatch.setattr(reading, "session_for", lambda options: session)
+    monkeypatch.setattr(fetching, "read_range", lambda *_, **__: [chunk])
+    monkeypatch.setattr(reading, "here", lambda: SimpleNamespace(iterate=iter))
+    options: Any = SimpleNamespace(client=None, fail_on_data_loss=True, poll_timeout_ms=None, include_headers=False)
+    list(reading._decoded(options, OffsetRange("t", 0, 10, 40)))
 
 
 def test_the_arrow_schema_is_sparks() -> None:
