@@ -5,6 +5,7 @@ record costs two references and no lock.
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -61,7 +62,7 @@ class Outcome:
     def wake(self) -> None:
         """Let those who wait look: it is decided and its callbacks were called, or the batch was split."""
         self.awake = True  # before those are called: who comes meanwhile looks at it after it has added itself
-        for call in self._waiters:
+        for call in tuple(self._waiters):  # those whose time is over take themselves out, on their own threads
             call()
 
     async def until_awake(self) -> None:
@@ -84,9 +85,12 @@ class Outcome:
                 loop.call_soon_threadsafe(end)
 
         self._waiters.append(woken)
-        if self.awake:  # meanwhile, on the producer's thread, which may have looked already
-            end()
-        await waiter
+        try:
+            if self.awake:  # meanwhile, on the producer's thread, which may have looked already
+                end()
+            await waiter
+        finally:
+            self._leave(woken)
 
     def forked(self, error: Exception) -> None:
         """Fail here, in the copy of a process; its parent goes on with the delivery."""
@@ -101,8 +105,17 @@ class Outcome:
 
     def _wait(self, timeout_seconds: float | None) -> bool:
         woken = threading.Event()  # made for who waits: most batches are waited for by nobody
-        self._waiters.append(woken.set)
-        return self.awake or woken.wait(timeout_seconds)
+        wake = woken.set
+        self._waiters.append(wake)
+        try:
+            return self.awake or woken.wait(timeout_seconds)
+        finally:
+            self._leave(wake)
+
+    def _leave(self, wake: Callable[[], object]) -> None:
+        """Take out who waits no longer: a batch may be open for minutes, and be asked for many times a second."""
+        with contextlib.suppress(ValueError):  # `forked` has emptied them
+            self._waiters.remove(wake)
 
     def metadata(self, index: int) -> RecordMetadata:
         """Return where the record at `index` of the batch is. Only when it was delivered."""

@@ -1,12 +1,15 @@
 """The producer's accumulator: order, memory, linger."""
 
+import asyncio
+import threading
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.client.errors import RecordTooLarge
+from odradek.client.errors import ClientTimeout, RecordTooLarge
 from odradek.client.producer.accumulator import Accumulator, AccumulatorLimits
-from odradek.client.producer.batch import ProducerBatch, record_size_bytes
+from odradek.client.producer.batch import Home, ProducerBatch, RecordFuture, record_size_bytes
 from odradek.client.records import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -139,3 +142,23 @@ def test_a_batch_that_is_opened_behind_another_lets_a_sticky_partitioner_move_on
         assert batch is not None
         moved.append(len(batch) == 1 and target.waits_behind(batch))
     assert moved == [False, False, False, True, False, False, True]
+
+
+def test_who_has_waited_for_a_record_leaves_nothing_behind() -> None:
+    """Each wait that timed out left a waiter until the batch was decided: a program that polls a future of an
+    unreachable broker grew all the while."""
+    batch = ProducerBatch(T0, 0)
+    producers_loop = asyncio.new_event_loop()
+    future = RecordFuture(batch, 0, Home(threading.Lock(), producers_loop))
+    for _ in range(3):
+        with pytest.raises(ClientTimeout):
+            future.result(0)
+
+    async def polled() -> None:
+        for _ in range(3):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(future, 0.001)
+
+    asyncio.run(polled())
+    producers_loop.close()
+    assert batch.outcome._waiters == []
