@@ -90,7 +90,8 @@ class Loading:
             else:
                 self._take(directory, result)
             if left == 0:
-                self._future_logs.sort_out(self._found_futures, self._found_deleted)
+                futures = [one for one in self._found_futures if self._is_online(one[0])]
+                self._future_logs.sort_out(futures, self._found_deleted)
                 ready()
 
         for directory in self._directories.online():
@@ -127,6 +128,9 @@ class Loading:
         for recovery in self._recoveries:
             recovery.stop()
 
+    def _is_online(self, log: Log) -> bool:
+        return self._directories.by_path[log.log_directory].offline is None
+
     def _give_up(self, log: Log) -> None:
         log.abandon()
         try:
@@ -141,8 +145,12 @@ class Loading:
         self._directories.fail(directory.path, error)
 
     def _take(self, directory: LogDirectory, loaded: Loaded) -> None:
-        """Take its logs over. One that another directory has too (Kafka ended amid a move) sets this one aside, unless
-        one of the two is empty: it could not be made there, nor removed."""
+        """Take its logs over, unless one is in another directory too and neither is empty (one that is could not be
+        made there, nor removed).
+
+        A directory was put back, or Kafka ended amid a move: which of the two is whole nobody knows, so both
+        directories stay offline. Without a third one the broker does not start (Kafka's never does).
+        """
         empty = []
         for log, topic_id in loaded.logs:
             other = self._logs.get((log.topic, log.partition))
@@ -152,8 +160,10 @@ class Loading:
                 self._logs.remove(other)
                 self._give_up(other)
             elif other is not None:
-                error = OSError(errno.EEXIST, f"{log.directory} is in {other.directory} too: delete one of them")
-                self._directories.fail(directory.path, error)
+                where = f"{other.directory} and {log.directory}"
+                said = f"{log.topic}-{log.partition} is twice there, {where}: move away the one that is out of date"
+                for path in (other.log_directory, directory.path):
+                    self._directories.fail(path, OSError(errno.EEXIST, said))
                 return
         for one in empty:
             loaded.logs.remove(one)

@@ -275,6 +275,33 @@ def test_a_failing_directory_takes_only_its_logs() -> None:
     assert broker.files.exists("/b/.kafka_cleanshutdown")
 
 
+@pytest.mark.parametrize("order", [("/a", "/b", "/c"), ("/c", "/b", "/a")])
+def test_of_a_partition_in_two_directories_neither_copy_is_served(order: tuple[str, ...]) -> None:
+    """One directory was away for a while, say: whichever was loaded first would be taken for the partition's log."""
+    broker = Broker(order).start()
+    for partition in range(3):
+        broker.write("t", partition)
+    at = {log.partition: log.log_directory for log in broker.logs.all_logs()}
+    broker.logs.close()
+    broker.directories = tuple(path for path in order if path != at[0])
+    broker.start()
+    broker.write("t", 0, 2)
+    log = broker.logs.get("t", 0)
+    assert log is not None
+    elsewhere, [third] = log.log_directory, [path for path in order if path not in (at[0], log.log_directory)]
+    broker.logs.close()
+    broker.directories = order
+    broker.start()
+    assert [directory.path for directory in broker.logs.online()] == [third]
+    assert [log.log_directory for log in broker.logs.all_logs()] == [third]
+    for path in (at[0], elsewhere):
+        said = str(broker.logs.directories[path].offline)
+        assert f"{at[0]}/t-0" in said and f"{elsewhere}/t-0" in said
+    with pytest.raises(KafkaError) as refused:
+        broker.logs.get_or_create("t", 0, TOPIC_ID)
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_a_directory_has_one_broker_at_a_time() -> None:
     broker = Broker().start()
     with pytest.raises(UnusableDirectory, match="/a cannot be used: another broker is using it"):
@@ -376,18 +403,6 @@ def test_a_file_in_place_of_a_directory_is_an_offline_directory(tmp_path: Path) 
     assert isinstance(logs.directories[paths[0]].offline, NotADirectoryError)
     assert logs.get_or_create("t", 0, is_new=True).log_directory == paths[1]
     logs.close()
-
-
-def test_a_directory_with_a_partition_that_another_has_too_is_set_aside() -> None:
-    broker = Broker().start()
-    broker.write("t", 0)
-    broker.logs.close()
-    broker.files.set_content(f"/b/t-0/{0:020d}.log", bytes(make_batch([b"another"])))
-    broker.start()
-    assert broker.lost == [("/b", [])]
-    log = broker.logs.get("t", 0)
-    assert log is not None
-    assert (log.directory, log.log_end_offset) == ("/a/t-0", 1)
 
 
 @pytest.mark.parametrize(("full", "empty"), [("/a", "/b"), ("/b", "/a")])
