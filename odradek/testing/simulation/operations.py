@@ -4,6 +4,7 @@ delete what a broker dies with."""
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from odradek.client.records import TopicPartition
 from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import OF_BROKERS, OF_TOPIC
 from odradek.testing.simulation.faults import Faults
@@ -112,4 +113,6 @@ class Operations:
                 broker, partition = self._random.choice(led)
                 offset = self._random.choice((HIGH_WATERMARK, partition.high_watermark // 2))
                 await self._administrator.delete_records(broker, partition.topic, partition.index, offset)
+                where = TopicPartition(partition.topic, partition.index)
+                self._others.history.log_start_of(where)  # which remembers it
             await self._others.pass_time(0.0, 3.0)

@@ -119,6 +119,7 @@ class Simulation:
         self.history.on_acknowledged = self.safety.acknowledged
         self.history.on_read = self.safety.read
         self.history.expires = expires
+        self._log_starts: dict[TopicPartition, int] = {}
         self.history.log_start_of = self._log_start
         self.consumer: SimulatedConsumer | None = None
         self.transactions: Transactions | None = None
@@ -294,9 +295,15 @@ class Simulation:
         return [*again, *([self.transactions.read_again()] if self.transactions is not None else [])]
 
     def _log_start(self, partition: TopicPartition) -> int:
-        """Return the highest that a broker knows, below which readers may miss records."""
+        """Return the highest that a broker has known, below which readers may miss records.
+
+        What was deleted may come back with a crash (as in Kafka: the checkpoint of where logs begin is written once a
+        minute), and whoever has read on by then does not see it.
+        """
         held = (b.server.services.replicas.partitions for b in self.cluster.brokers if b.running)
-        return max((one[partition].log.log_start_offset for one in held if partition in one), default=0)
+        known = [one[partition].log.log_start_offset for one in held if partition in one]
+        self._log_starts[partition] = max([*known, self._log_starts.get(partition, 0)])
+        return self._log_starts[partition]
 
     def _use_partitions(self) -> None:
         for producer in self.producers:
