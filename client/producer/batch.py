@@ -5,7 +5,6 @@ record costs two references and no lock.
 """
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -34,7 +33,7 @@ class Outcome:
     )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
-        self._waiters: list[Callable[[], object]] = []
+        self._waiters: dict[Callable[[], object], None] = {}
         self.awake = False
         """Waiting is over."""
         self.decided = False
@@ -62,7 +61,7 @@ class Outcome:
     def wake(self) -> None:
         """Let those who wait look: it is decided and its callbacks were called, or the batch was split."""
         self.awake = True  # before those are called: who comes meanwhile looks at it after it has added itself
-        for call in tuple(self._waiters):  # those whose time is over take themselves out, on their own threads
+        for call in self._waiters.copy():  # those whose time is over take themselves out, on their own threads
             call()
 
     async def until_awake(self) -> None:
@@ -84,7 +83,7 @@ class Outcome:
             elif not loop.is_closed():
                 loop.call_soon_threadsafe(end)
 
-        self._waiters.append(woken)
+        self._waiters[woken] = None
         try:
             if self.awake:  # meanwhile, on the producer's thread, which may have looked already
                 end()
@@ -94,7 +93,7 @@ class Outcome:
 
     def forked(self, error: Exception) -> None:
         """Fail here, in the copy of a process; its parent goes on with the delivery."""
-        self._waiters = []
+        self._waiters = {}
         if not self.decided:
             self.fail(error)
         self.awake = True
@@ -106,7 +105,7 @@ class Outcome:
     def _wait(self, timeout_seconds: float | None) -> bool:
         woken = threading.Event()  # made for who waits: most batches are waited for by nobody
         wake = woken.set
-        self._waiters.append(wake)
+        self._waiters[wake] = None
         try:
             return self.awake or woken.wait(timeout_seconds)
         finally:
@@ -114,8 +113,7 @@ class Outcome:
 
     def _leave(self, wake: Callable[[], object]) -> None:
         """Take out who waits no longer: a batch may be open for minutes, and be asked for many times a second."""
-        with contextlib.suppress(ValueError):  # `forked` has emptied them
-            self._waiters.remove(wake)
+        self._waiters.pop(wake, None)  # `forked` may have emptied them
 
     def metadata(self, index: int) -> RecordMetadata:
         """Return where the record at `index` of the batch is. Only when it was delivered."""

@@ -95,7 +95,7 @@ def run(spark: SparkSession, settings: PipelineSettings, report: Callable[[str],
             _run_query(spark, settings, summary, report)
             return summary
         except StreamingQueryException as failed:
-            fruitless = 1 if summary.batches > done else fruitless + 1
+            fruitless = 0 if summary.batches > done else fruitless + 1
             if LATE_WORKER not in str(failed) or fruitless == STARTS_MAX:
                 raise
             report("Spark's Python has not started within ten seconds: once more")

@@ -7,7 +7,6 @@ with ComposeCluster(repository) as cluster:
 Needs the docker and testcontainers packages, which are development dependencies, and an engine.
 """
 
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,9 +57,11 @@ class ComposeCluster:
     def __enter__(self) -> "ComposeCluster":
         try:
             self._compose.start()
-        except subprocess.CalledProcessError as error:
-            error.add_note("\n".join(map(self.last_words, (*ZOOKEEPERS, *BROKERS))))
-            self.__exit__(type(error), error, None)
+        except BaseException as error:
+            try:
+                error.add_note("\n".join(map(self.last_words, (*ZOOKEEPERS, *BROKERS))))
+            finally:
+                self.__exit__(type(error), error, None)
             raise
         return self
 

@@ -161,4 +161,4 @@ def test_who_has_waited_for_a_record_leaves_nothing_behind() -> None:
 
     asyncio.run(polled())
     producers_loop.close()
-    assert batch.outcome._waiters == []
+    assert not batch.outcome._waiters

@@ -93,6 +93,25 @@ def test_starts_that_did_something_are_not_counted(monkeypatch: pytest.MonkeyPat
     assert summary.batches == writer.starts == 2 * STARTS_MAX + 1
 
 
+class WorkingOnce(WorkingWriter):
+    """Does a micro-batch in its first start alone."""
+
+    def awaitTermination(self) -> None:  # noqa: N802
+        awaited = WorkingWriter if self.starts == 1 else Writer
+        awaited.awaitTermination(self)
+
+
+def test_a_start_that_did_something_leaves_as_many_as_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = WorkingOnce(*[LATE] * STARTS_MAX)
+    monkeypatch.setattr(pipeline, "frames", lambda *_: writer)
+    run(None, SETTINGS, lambda line: None)  # type: ignore[arg-type]
+    assert writer.starts == STARTS_MAX + 1
+    writer = WorkingOnce(*[LATE] * (STARTS_MAX + 1))
+    monkeypatch.setattr(pipeline, "frames", lambda *_: writer)
+    with pytest.raises(StreamingQueryException, match="failed to connect back"):
+        run(None, SETTINGS, lambda line: None)  # type: ignore[arg-type]
+
+
 def test_what_fails_otherwise_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StreamingQueryException, match="another reason"):
         play(monkeypatch, "another reason", LATE)
