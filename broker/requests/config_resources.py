@@ -104,6 +104,11 @@ def check_resource(broker: Services, kind: int, name: str) -> None:
         _check_broker_name(broker, name)
     elif kind == ResourceType.TOPIC:
         _check_topic_name(broker, name)
+    elif kind == ResourceType.CLIENT_METRICS:
+        raise refuse(
+            ErrorCode.INVALID_REQUEST,
+            "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS",
+        )
     else:
         raise refuse(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 

@@ -3,7 +3,8 @@
 Any broker answers for topics; a broker answers for itself and, under the name "", with the dynamic default of all
 brokers. A value counts from the first of: the topic's own, the broker's dynamic, the default's dynamic, the file's, the
 default; with `include_synonyms` all of them are shown. Passwords are null and marked, and so is what nobody knows the
-type of. Version 3 adds types and documentation. Groups and client metrics are for KRaft, as in Kafka.
+type of. Version 3 adds types and documentation. Groups and client metrics are for KRaft, as in Kafka: the
+latter are refused alone, and a type without settings has the whole request refused.
 """
 
 from collections.abc import Mapping
@@ -47,6 +48,7 @@ TYPE_NUMBERS: Final[dict[ValueType, int]] = {
     ValueType.CLASS: 8,
     ValueType.PASSWORD: 9,
 }
+DESCRIBED: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN, ResourceType.GROUP}
 Sources = list[tuple[str, str, Source]]
 
 
@@ -56,10 +58,22 @@ def handle(broker: Services, request: DescribeConfigsRequest, context: RequestCo
 
 async def _describe_all(broker: Services, request: DescribeConfigsRequest) -> Reply:
     turn, results = TimeSlice(broker.clock), []
+    if any(one.resource_type not in DESCRIBED for one in request.resources):
+        return Reply(DescribeConfigsResponse(results=[_of_no_kind(one) for one in request.resources]))
     for resource in request.resources:
         results.append(await _describe(broker, request, resource))
         await turn.pause_if_over()
     return Reply(DescribeConfigsResponse(results=results))
+
+
+def _of_no_kind(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    """Refuse a resource whose request names one of an unknown kind, be it another: Kafka answers for none of them."""
+    return DescribeConfigsResult(
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message="A resource of the request is of a type that has no settings",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 async def _describe(
@@ -101,7 +115,9 @@ async def _entries(broker: Services, kind: int, name: str) -> list[DescribeConfi
             DescribeConfigsResourceResult(name=logger, value=level, config_source=Source.DYNAMIC_BROKER_LOGGER)
             for logger, level in loggers.levels().items()
         ]
-    raise refuse(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    if not name:
+        raise refuse(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    raise refuse(ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters")
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:

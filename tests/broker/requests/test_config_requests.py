@@ -30,7 +30,8 @@ from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.entity_settings import change_entity, stored_settings
 from odradek.zk_schema.znodes.notifications import CONFIG_CHANGE_PREFIX
 
-TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+NOT_FOR_CLIENT_METRICS = "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"
 STATIC = {
     "zookeeper.connect": "zk:2181",
     "log.retention.hours": "24",
@@ -228,6 +229,37 @@ def test_what_cannot_be_described(kind: int, name: str, code: ErrorCode) -> None
     play(story)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("", "Client metrics subscription name must not be empty"),
+        ("x", "Config type client-metrics is only supported on KRaft clusters"),
+    ],
+)
+def test_client_metrics_are_said_to_be_for_kraft(name: str, said: str) -> None:
+    async def story(cluster: Cluster) -> None:
+        result = await cluster.describe(CLIENT_METRICS, name)
+        assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, said)
+
+    play(story)
+
+
+@pytest.mark.parametrize("kind", [0, 1, GROUP, 64])
+def test_a_resource_of_an_unknown_kind_has_the_whole_request_refused(kind: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        resources = [
+            DescribeConfigsResource(resource_type=one, resource_name=name) for one, name in ((TOPIC, "t"), (kind, "g"))
+        ]
+        response = await cluster._ask(describe_configs, DescribeConfigsRequest(resources=resources), 4)
+        assert [(one.resource_type, one.resource_name, one.error_code) for one in response.results] == [
+            (TOPIC, "t", ErrorCode.INVALID_REQUEST),
+            (kind, "g", ErrorCode.INVALID_REQUEST),
+        ]
+        assert all(one.error_message and not one.configs for one in response.results)
+
+    play(story)
+
+
 def test_settings_written_past_all_checks_are_an_error_and_not_an_accident() -> None:
     async def story(cluster: Cluster) -> None:
         await change_entity(cluster.store, "topics/t", {"segment.bytes": "many"})
@@ -400,6 +432,8 @@ def test_single_settings_change_and_lists_grow_and_shrink() -> None:
             "Invalid value -1 for configuration follower.replication.throttled.rate: Value must be at least 0",
         ),
         (GROUP, "g", [], ErrorCode.INVALID_REQUEST, "Unknown resource type 32"),
+        (CLIENT_METRICS, "", [], ErrorCode.INVALID_REQUEST, NOT_FOR_CLIENT_METRICS),
+        (CLIENT_METRICS, "x", [], ErrorCode.INVALID_REQUEST, NOT_FOR_CLIENT_METRICS),
     ],
 )
 def test_changes_that_are_refused(
