@@ -91,10 +91,12 @@ class ClusterPlan:
     def remarks(self) -> list[str]:
         """Lines for people about settings that are unknown or have no effect.
 
-        Raises ConfigError when no broker would start with these settings.
+        Raises ConfigError when no broker would start with these settings, or under a number that is not its own.
         """
-        from odradek.broker.config import Given, read_config
+        from odradek.broker.config import ConfigError, Given, read_config
 
+        if "broker.id" in self.overrides:  # all would wait for a broker that never registers
+            raise ConfigError("--override: broker.id is given by up, which counts its brokers from 0")
         settings = self.broker_files()[0].settings()
         return read_config(
             [Given(name, text, "--override" if name in self.overrides else "up") for name, text in settings.items()]

@@ -61,6 +61,10 @@ def test_up_says_what_is_wrong_with_a_setting_before_it_starts_anything(
         "odradek up: --override: num.partitions=many: Not a number of type INT "
         "(allowed: a whole number of 32 bits, at least 1)"
     ]
+    assert command_line.run(["up", "--override", "broker.id=1"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "odradek up: --override: broker.id is given by up, which counts its brokers from 0"
+    ]
 
 
 def test_up_tells_metrics_on_the_usual_ports_or_on_free_ones(monkeypatch: pytest.MonkeyPatch) -> None:
