@@ -7,6 +7,7 @@ Source: LogLoader.scala of Kafka 3.9.
 
 import logging
 from bisect import bisect_right
+from itertools import pairwise
 
 from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, decode_epochs, encode_epochs
 from odradek.broker.log.directories.directory_files import PARTITION_METADATA
@@ -178,7 +179,8 @@ def _load_epochs(
 ) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
     """Load the leader epochs, and what their file says; None where it is lost: torn, empty or missing beside data.
 
-    Nobody writes epochs that do not rise: bits of their file, which has no checksum, have turned over.
+    Nobody writes epochs that do not rise, or offsets that fall: bits of the file, which has no checksum, have turned
+    over. Two epochs may have one offset, as Kafka 1.0 to 2.0 wrote them; the later one counts.
     """
     has_data = any(segment.size_bytes for segment in segments)
     if LEADER_EPOCHS not in names:
@@ -186,10 +188,9 @@ def _load_epochs(
     try:
         data = environment.files.read(f"{directory}/{LEADER_EPOCHS}")
         in_file = decode_epochs(data)
-        epochs = LeaderEpochs(in_file)
-        if epochs.entries() != in_file:
+        if any(epoch <= before or offset < former for (before, former), (epoch, offset) in pairwise(in_file)):
             raise CorruptFile("leader epochs that do not rise")
-        return epochs, in_file if data or not has_data else None
+        return LeaderEpochs(in_file), in_file if data or not has_data else None
     except CorruptFile as error:
         logger.warning("%s/%s: %s; it is made anew from the batches", directory, LEADER_EPOCHS, error)
         return LeaderEpochs(), None

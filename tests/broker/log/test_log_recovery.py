@@ -164,7 +164,11 @@ def test_a_torn_snapshot_is_dropped_and_the_state_rebuilt() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [None, b"\0\0\0", b"0\n7\n", b"0\n4\n0 0\n1 3\n2 2\n3 9\n", b"0\n4\n0 0\n3 3\n2 6\n3 9\n"]
+    "data",
+    [
+        *(None, b"\0\0\0", b"0\n7\n"),
+        *(b"0\n4\n0 0\n1 3\n2 2\n3 9\n", b"0\n4\n0 0\n3 3\n2 6\n3 9\n", b"0\n4\n0 0\n1 3\n1 6\n3 9\n"),
+    ],
 )
 def test_lost_epochs_are_read_from_the_batches(data: bytes | None) -> None:
     files = SimulatedFiles()
@@ -181,6 +185,21 @@ def test_lost_epochs_are_read_from_the_batches(data: bytes | None) -> None:
     log = open_test_log(make_environment(files), CONFIG, recovery_point=10)
     assert log.epochs.entries() == [(0, 0), (1, 3), (2, 6), (3, 9)]
     assert files.read(path) == b"0\n4\n0 0\n1 3\n2 6\n3 9\n"
+
+
+def test_of_two_epochs_that_begin_at_one_offset_the_later_one_is_kept() -> None:
+    """Kafka 1.0 to 2.0 wrote them. Nothing is read from the batches, which would say another thing here."""
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files), CONFIG, clean=True)
+    for _ in range(10):
+        log.append_as_leader(make_batch([b"x" * 50]), 3)
+    log.flush()
+    files.kill()
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    files.set_content(path, b"0\n4\n0 0\n1 3\n2 3\n3 8\n")
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=10, clean=True)
+    assert log.epochs.entries() == [(0, 0), (2, 3), (3, 8)]
+    assert files.read(path) == b"0\n3\n0 0\n2 3\n3 8\n"
 
 
 def test_interrupted_changes_are_finished() -> None:
