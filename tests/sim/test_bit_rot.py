@@ -18,6 +18,7 @@ from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchT
 from odradek.protocol.record_batch import HEADER_BYTES
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
+from odradek.testing.simulation.bit_rot import _are_others
 from odradek.testing.simulation.clients import SimulatedProducer, bootstrap
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import bytes_of
@@ -94,6 +95,16 @@ def test_readers_and_followers_refuse_what_has_rotted_at_the_leader() -> None:
             assert copied <= 2 and stage.isr() == {0}
 
     run_virtual(main)
+
+
+def test_leader_epochs_that_have_rotted_already_are_left_alone() -> None:
+    """Whether they would be others could not be told, and the run ended with that."""
+    sound = b"0\n2\n1 0\n2 5\n"
+    place = sound.index(b"5")
+    assert not _are_others(sound, place, 6), "unreadable: that is seen"
+    assert _are_others(sound, place, 1), "7, which nothing tells from 5"
+    unreadable = sound.replace(b"5", b"u")
+    assert _are_others(unreadable, place, 6) and _are_others(unreadable, place, 0)
 
 
 def test_what_has_rotted_while_its_broker_was_down_is_copied_anew() -> None:

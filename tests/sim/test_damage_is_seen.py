@@ -464,6 +464,14 @@ def test_a_leader_epoch_beyond_the_end_of_its_log(begin: int, seen: bool) -> Non
     assert ("ends at 1 on broker-2, its epoch 6 begins at 2" in stage.seen) is bool(stage.seen) is seen
 
 
+@pytest.mark.parametrize(("begin", "seen"), [(0, False), (2, True)])
+def test_a_first_leader_epoch_beyond_the_end_of_its_log(begin: int, seen: bool) -> None:
+    stage = Stage("other")
+    stage.replicas[2].log.assign_epoch(0, begin)
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert ("ends at 0 on broker-2, its epoch 0 begins at 2" in stage.seen) is bool(stage.seen) is seen
+
+
 @pytest.mark.parametrize(("offset", "end", "seen"), [(1, 2, False), (2, 2, True), (2, 1, False)])
 def test_a_checkpoint_above_the_high_watermark(offset: int, end: int, seen: bool) -> None:
     """Not one of what has been cut off."""
@@ -907,6 +915,16 @@ def test_producer_ids_that_somebody_else_has_taken() -> None:
     assert not stage.seen
     coordinators.give_out(30, "an old broker")
     assert stage.seen == "an old broker gives out the producer ids up to 30, as broker-2 in its life 1 does"
+
+
+def test_a_block_of_producer_ids_that_the_same_one_is_given_twice() -> None:
+    stage = Stage()
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.answer(40)
+    coordinators.answer(50)
+    assert not stage.seen
+    coordinators.answer(40)
+    assert stage.seen == "ask 3 gives out the producer ids up to 40, as ask 1 does"
 
 
 @pytest.mark.parametrize("touched", [True, False])

@@ -80,6 +80,25 @@ def test_varied_plans_are_of_every_size(brokers: int, kinds: Sequence[str]) -> N
     assert any("transactions" not in plan.without for plan in plans)
 
 
+def test_varied_plans_choose_from_what_can_happen() -> None:
+    """Where no record expires, runs with little else than expiry were runs without faults."""
+    plans = [varied_plan(seed) for seed in range(3000)]
+    assert all(list(plan.kinds) == plan.possible_kinds and len(plan.kinds) > 1 for plan in plans if plan.kinds)
+    for plan in plans:
+        assert ({"delete_records", "early_expiry"} & set(plan.possible_kinds) == set()) or plan.retention_bytes
+    assert "delete_records" in Plan(1, retention_bytes=EXPIRES).possible_kinds
+
+
+def test_a_broker_alone_with_an_offline_directory_is_started_before_its_clients_are_waited_for() -> None:
+    """The disk was full while a broker was started. Its transactors waited for the coordinators in that directory, and
+    the run for the transactors, before it would have started the broker again."""
+    report = simulate(
+        Plan(1, ["full_disk", "rolling_restart"], 12.0, settings=ROLLING, without=frozenset({"loose"}), brokers=1)
+    )
+    check(report)
+    assert any("has offline directories" in line for line in report.lines)
+
+
 @pytest.mark.parametrize("brokers", [1, 5])
 def test_clusters_of_other_sizes(brokers: int) -> None:
     check(simulate(Plan(11, faults_s=SHORT_S, without=frozenset({"loose", "producer-1"}), brokers=brokers)))

@@ -64,15 +64,11 @@ class AwkwardMoments(Director):
                 left = await self.until(lambda: (led := cast.led) is None or not away & led.maximal_isr)
             if not left or cast.led is None:
                 return
-            former = self.others.zookeeper_latency_ms
-            self.others.zookeeper_latency_ms = SLOW_WRITE_MS
             self.note(f"{cast.topic}-{cast.index}: and to join it again, slowly")
-            try:
+            with self.others.zookeeper_latency.at(SLOW_WRITE_MS):
                 await self.until(lambda: (led := cast.led) is None or bool(away & led.maximal_isr))
                 with self.apart(cast.leader, cast.followers[:1]):
                     await asyncio.sleep(self.random.uniform(5.0, 7.0))
-            finally:
-                self.others.zookeeper_latency_ms = former
 
     async def late_proposal(self) -> None:
         """A leader proposes a follower for the ISR, and the controller hears of it when that one has died and come
@@ -107,11 +103,9 @@ class AwkwardMoments(Director):
                         broker.kill()
             heir = replace(cast, leader=cast.followers[1])
             await self.until(lambda: heir.led is not None)
-            former = self.network.latency_ms
-            self.network.latency_ms = SLOW_ANSWER_MS
-            await self.others.start(behind)
-            await asyncio.sleep(self.random.uniform(1.0, 5.0))
-            self.network.latency_ms = former
+            with self.others.network_latency.at(SLOW_ANSWER_MS):
+                await self.others.start(behind)
+                await asyncio.sleep(self.random.uniform(1.0, 5.0))
             await self.others.start(cast.leader)
 
     async def parting_histories(self) -> None:
@@ -122,11 +116,10 @@ class AwkwardMoments(Director):
             if cast is None:
                 return
             without = cast.followers[: self.random.randint(0, 2)]
-            former = self.network.latency_ms
-            with self.reserved(cast):
-                self.network.latency_ms = self.random.choice((former, UNEVEN_MS)) if without else UNEVEN_MS
+            latency = self.others.network_latency
+            chosen = self.random.choice((latency.now, UNEVEN_MS)) if without else UNEVEN_MS
+            with self.reserved(cast), latency.at(chosen):
                 await self._part(cast, without)
-                self.network.latency_ms = former
 
     async def _part(self, cast: Cast, without: list[EmbeddedBroker]) -> None:
         self.note(f"{cast.topic}-{cast.index}: {cast.leader.host} is to write without {len(without)}, and to die")
@@ -189,16 +182,15 @@ class AwkwardMoments(Director):
                 return
             self.others.busy.add(candidate.broker_id)
             self.note(f"{candidate.host} is to be elected by an old epoch")
-            former, self.others.zookeeper_latency_ms = self.others.zookeeper_latency_ms, SLOW_ELECTION_MS
-            self._depose()
-            await asyncio.sleep(self.random.uniform(*UNTIL_READ_S))
-            candidate.suspend()
-            await self.until(lambda: any(one.running and controls(one) for one in self.cluster.brokers))
-            await asyncio.sleep(0.1)
-            self._depose()
-            candidate.resume()
-            await asyncio.sleep(0.2)
-            self.others.zookeeper_latency_ms = former
+            with self.others.zookeeper_latency.at(SLOW_ELECTION_MS):
+                self._depose()
+                await asyncio.sleep(self.random.uniform(*UNTIL_READ_S))
+                candidate.suspend()
+                await self.until(lambda: any(one.running and controls(one) for one in self.cluster.brokers))
+                await asyncio.sleep(0.1)
+                self._depose()
+                candidate.resume()
+                await asyncio.sleep(0.2)
             self.others.busy.discard(candidate.broker_id)
 
     async def unheard_election(self) -> None:
@@ -207,22 +199,21 @@ class AwkwardMoments(Director):
         for _ in range(self.random.randint(1, 4)):
             if self.others.busy or not self.cluster.zookeeper.serving:
                 return
-            former, self.others.zookeeper_latency_ms = self.others.zookeeper_latency_ms, SLOW_ELECTION_MS
-            self._depose()
-            await self.until(lambda: self._elected_unknowing() is not None)
-            elected = self._elected_unknowing()
-            if elected is not None:
-                self.others.busy.add(elected.broker_id)
-                self.note(f"{elected.host} is elected, and does not hear of it")
-                elected.store.move()
-                await asyncio.sleep(self.random.uniform(*UNTIL_SEEN_S))
-                elected.suspend()
+            with self.others.zookeeper_latency.at(SLOW_ELECTION_MS):
                 self._depose()
-                await self.until(lambda: any(one.running and controls(one) for one in self.cluster.brokers))
-                elected.resume()
-                await asyncio.sleep(0.3)
-                self.others.busy.discard(elected.broker_id)
-            self.others.zookeeper_latency_ms = former
+                await self.until(lambda: self._elected_unknowing() is not None)
+                elected = self._elected_unknowing()
+                if elected is not None:
+                    self.others.busy.add(elected.broker_id)
+                    self.note(f"{elected.host} is elected, and does not hear of it")
+                    elected.store.move()
+                    await asyncio.sleep(self.random.uniform(*UNTIL_SEEN_S))
+                    elected.suspend()
+                    self._depose()
+                    await self.until(lambda: any(one.running and controls(one) for one in self.cluster.brokers))
+                    elected.resume()
+                    await asyncio.sleep(0.3)
+                    self.others.busy.discard(elected.broker_id)
 
     def _elected_unknowing(self) -> EmbeddedBroker | None:
         """Return the broker that ZooKeeper has for the controller, and that has had no answer yet."""

@@ -132,11 +132,16 @@ class BitRot:
 
 
 def _are_others(data: bytes, place: int, bit: int) -> bool:
-    """Tell whether leader epochs with that bit turned over are others, which rise as well."""
+    """Tell whether leader epochs with that bit turned over are others, which rise as well; whoever cannot read them,
+    for they have rotted before, has to assume it."""
     turned = bytearray(data)
     turned[place] ^= 1 << bit
+    try:
+        before = decode_epochs(data)
+    except CorruptFile:
+        return True
     try:
         epochs = decode_epochs(bytes(turned))
     except CorruptFile:
         return False
-    return epochs != decode_epochs(data) and LeaderEpochs(epochs).entries() == epochs
+    return epochs != before and LeaderEpochs(epochs).entries() == epochs

@@ -29,6 +29,7 @@ class Coordinators:
         self._cluster, self._history = cluster, history
         self._blocks: dict[int, str] = {}
         """Givers of producer ids, by the end of their block."""
+        self._asks = 0
 
     def look(self) -> None:
         """Look at all brokers that run."""
@@ -59,6 +60,11 @@ class Coordinators:
         """Note who gives out the producer ids of the block that ends before `end`: nobody else may."""
         if (first := self._blocks.setdefault(end, giver)) != giver:
             self._history.violated(f"{giver} gives out the producer ids up to {end}, as {first} does")
+
+    def answer(self, end: int) -> None:
+        """Note that an ask of the simulation was given the block that ends before `end`: each is given another one."""
+        self._asks += 1
+        self.give_out(end, f"ask {self._asks}")
 
     def judge(self, where: tuple[str, int], written: Mapping[bytes, bytes]) -> None:
         """Compare, at rest, what the coordinator of a partition tells with the newest that is `written` there."""

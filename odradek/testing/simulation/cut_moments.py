@@ -51,12 +51,10 @@ class CutMoments(Director):
             await self.until(lambda: any(heir.led is not None for heir in heirs))
             heir = next((one for one in heirs if one.led is not None), heirs[0])
             await self.until(lambda: (led := heir.led) is None or heir.followers[0].broker_id in led.committed_isr)
-            former = self.network.latency_ms
-            self.network.latency_ms = self.random.choice((former, SLOW_ANSWER_MS))
-            with self._without_fetches(heir):
+            latency = self.others.network_latency
+            with latency.at(self.random.choice((latency.now, SLOW_ANSWER_MS))), self._without_fetches(heir):
                 await self.others.start(cast.leader)
                 await asyncio.sleep(3.0)
-            self.network.latency_ms = former
 
     async def two_histories(self) -> None:
         """A leader writes what one follower alone copies, and dies; that one leads, writes more, and dies as well. The
@@ -78,12 +76,11 @@ class CutMoments(Director):
                 )
                 self._kill(first)
             await self.until(lambda: third.led is not None)
-            former, self.network.latency_ms = self.network.latency_ms, SLOW_ANSWER_MS
-            for broker in (cast.leader, first):
-                if not broker.alive:
-                    await self.others.start(broker)
-            await self.until(lambda: (led := third.led) is None or led.committed_isr == set(led.replicas))
-            self.network.latency_ms = former
+            with self.others.network_latency.at(SLOW_ANSWER_MS):
+                for broker in (cast.leader, first):
+                    if not broker.alive:
+                        await self.others.start(broker)
+                await self.until(lambda: (led := third.led) is None or led.committed_isr == set(led.replicas))
 
     async def early_expiry(self) -> None:
         """What a leader has written and nobody has copied is old enough to be deleted, and in segments of its own."""

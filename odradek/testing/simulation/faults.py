@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.server import StartFailure
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
+from odradek.testing.simulation.latencies import Latencies
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_process import ProcessKilled
 from odradek.zk_schema.store import StoreError
@@ -41,9 +43,10 @@ class Faults:
         self.on_lost_data: Callable[[EmbeddedBroker], object] = lambda broker: None
         """Called when a broker has died and misses some of what was on its disk."""
         self.under_way = 0
-        self.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
+        self.network_latency = Latencies(LATENCY_MS, partial(setattr, self.network, "latency_ms"))
+        self.zookeeper_latency = Latencies(ZOOKEEPER_LATENCY_MS)
         latencies = random.Random(seed)
-        cluster.zookeeper.draw_latency_ms = lambda: latencies.uniform(*self.zookeeper_latency_ms)
+        cluster.zookeeper.draw_latency_ms = lambda: latencies.uniform(*self.zookeeper_latency.now)
         self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self.kill,
             "kill_controller": self.kill_controller,
@@ -293,9 +296,8 @@ class Faults:
     async def slow_network(self) -> None:
         most_ms = self.random.choice((20.0, 100.0, 400.0))
         self.history.note(f"latency up to {most_ms} ms")
-        self.network.latency_ms = (0.1, most_ms)
-        await self.pass_time(1.0, 20.0)
-        self.network.latency_ms = LATENCY_MS
+        with self.network_latency.at((0.1, most_ms)):
+            await self.pass_time(1.0, 20.0)
 
     # administrators
 

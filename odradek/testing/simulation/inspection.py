@@ -133,8 +133,8 @@ class Inspection:
             self._history.violated(
                 f"{partition} ends at {log.log_end_offset} on {broker.host}, its high watermark is {watermark}"
             )
-        epoch, end = log.latest_epoch, log.log_end_offset
-        if (begin := log.end_offset_for_epoch(epoch - 1)[1]) > end:
+        epoch, begin = (log.epochs.entries() or [(-1, 0)])[-1]
+        if begin > (end := log.log_end_offset):
             self._history.violated(f"{partition} ends at {end} on {broker.host}, its epoch {epoch} begins at {begin}")
 
     def _look_at_leader(self, broker: EmbeddedBroker, partition: Partition) -> None:

@@ -31,6 +31,8 @@ AMONG_SEVERAL = (
 """Those that do nothing, make no sense, or lose what nobody else has, where there is one broker only."""
 OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old", "loose")
 """Those without which a run makes sense."""
+WHERE_RECORDS_EXPIRE = ("delete_records", "early_expiry")
+"""Those that do nothing unless old records of the topic may go."""
 ALONE = ("power_failure", "lost_disk", "bit_rot")
 SETTINGS = {
     "log.dirs": "/data/one,/data/two",
@@ -93,9 +95,11 @@ class Plan:
 
     @property
     def possible_kinds(self) -> list[str]:
-        """Faults to choose from, where there are so many brokers."""
+        """Faults to choose from, where there are so many brokers, and records expire or do not."""
         kinds = self.kinds or FAULT_KINDS
-        return [kind for kind in kinds if self.brokers > 1 or kind not in AMONG_SEVERAL]
+        without = {*(AMONG_SEVERAL if self.brokers == 1 else ())}
+        without |= {*(WHERE_RECORDS_EXPIRE if self.retention_bytes is None else ())}
+        return [kind for kind in kinds if kind not in without]
 
 
 def varied_plan(seed: int) -> Plan:
@@ -110,10 +114,11 @@ def varied_plan(seed: int) -> Plan:
     settings = ROLLING if chance.random() < 0.5 else {}
     retention = chance.choice((None, EXPIRES)) if settings else None
     without = frozenset(chance.choice((("loose",), ("old",))))
-    kinds = () if chance.random() < 0.5 else tuple(chance.sample(FAULT_KINDS, chance.randint(2, 5)))
     brokers = chance.choice((1, 3, 3, 3, 3, 5))
-    plan = Plan(seed, kinds, 40.0 if kinds else 15.0, 2, settings, retention, without=without, brokers=brokers)
-    return plan if plan.possible_kinds else replace(plan, brokers=3)
+    plan = Plan(seed, (), 15.0, 2, settings, retention, without=without, brokers=brokers)
+    if chance.random() < 0.5:
+        return plan
+    return replace(plan, kinds=tuple(chance.sample(plan.possible_kinds, chance.randint(2, 5))), faults_s=40.0)
 
 
 @dataclass(frozen=True)

@@ -31,13 +31,12 @@ class ProducerIdMoments:
 
     async def producer_ids(self) -> None:
         """Ask the controller for blocks, and have one taken from ZooKeeper before it has written each."""
-        former, self._others.zookeeper_latency_ms = self._others.zookeeper_latency_ms, SLOW_MS
-        for _ in range(self._random.randint(1, 6)):
-            asked = asyncio.ensure_future(self._ask())
-            await asyncio.sleep(self._random.uniform(0.0, WITHIN_S))
-            self._take()
-            await asked
-        self._others.zookeeper_latency_ms = former
+        with self._others.zookeeper_latency.at(SLOW_MS):
+            for _ in range(self._random.randint(1, 6)):
+                asked = asyncio.ensure_future(self._ask())
+                await asyncio.sleep(self._random.uniform(0.0, WITHIN_S))
+                self._take()
+                await asked
 
     async def _ask(self) -> None:
         broker = self._others.pick()
@@ -48,7 +47,7 @@ class ProducerIdMoments:
         )
         answer = await self._others.administrator.ask_controller(request, 0)
         if answer is not None and answer.error_code == ErrorCode.NONE:
-            self._coordinators.give_out(answer.producer_id_start + answer.producer_id_len, "admin")
+            self._coordinators.answer(answer.producer_id_start + answer.producer_id_len)
 
     def _take(self) -> None:
         """Take the next block as such a broker does: if nobody has since it has read which is the last."""

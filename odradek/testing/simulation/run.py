@@ -25,7 +25,7 @@ from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProdu
 from odradek.testing.simulation.coordinators import Coordinators
 from odradek.testing.simulation.cut_moments import CutMoments
 from odradek.testing.simulation.disk_faults import DiskFaults
-from odradek.testing.simulation.faults import LATENCY_MS, ZOOKEEPER_LATENCY_MS, Faults
+from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.fences import Fences
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import Inspection
@@ -231,9 +231,11 @@ class Simulation:
         if self.plan.occurrences is None:
             self._occurrences.append(Occurrence(-1, await self._pass(0.0), CALM))
         self._calm()
+        again = self.faults.start_again_those_with_offline_directories
+        await again()  # the clients wait for coordinators whose partitions are there
         for task in (*working, *self.programs.working):
             await task
-        await self.faults.start_again_those_with_offline_directories()
+        await again()
         await Verdict(self).reached(PATIENCE_S)
         growth.cancel()
 
@@ -361,9 +363,7 @@ class Simulation:
     def _calm(self) -> None:
         self.history.note("calm")
         self.cluster.network.heal()
-        self.faults.network.latency_ms = LATENCY_MS
         self.faults.network.latency_ms_from = {}
-        self.faults.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
         self.zookeeper_faults.calm()
 
 

@@ -44,9 +44,8 @@ class TransactionMoments(Director):
             return
         with self.reserved(cast):
             self.note(f"{cast.topic}-{cast.index}: {cast.leader.host} is to decide, and to be gone")
-            former, self.network.latency_ms = self.network.latency_ms, SLOW_MARKER_MS
-            decided = await self.until(lambda: _has_decided(cast))
-            self.network.latency_ms = former
+            with self.others.network_latency.at(SLOW_MARKER_MS):
+                decided = await self.until(lambda: _has_decided(cast))
             if not decided or not cast.leader.running:
                 return
             if self.random.random() < 0.4:

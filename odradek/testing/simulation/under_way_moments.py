@@ -45,11 +45,10 @@ class UnderWayMoments(Director):
                 way.stall()
             await self.until(lambda: (led := cast.led) is None or led.log.log_end_offset > led.high_watermark)
             await self._there_and_back(cast, replace(cast, leader=heir), copies.back.go_on)
-            former, self.network.latency_ms = self.network.latency_ms, SLOW_MS
-            for way in held:
-                way.go_on()
-            await asyncio.sleep(0.6)
-            self.network.latency_ms = former
+            with self.others.network_latency.at(SLOW_MS):
+                for way in held:
+                    way.go_on()
+                await asyncio.sleep(0.6)
 
     async def _there_and_back(self, cast: Cast, heir: Cast, elected: Callable[[], object]) -> None:
         """Have the heir lead (`elected` is called) until the former leader has copied from it; then that one again."""

@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from odradek.testing.embedded import EmbeddedBroker
-from odradek.testing.simulation.faults import ZOOKEEPER_LATENCY_MS, Faults
+from odradek.testing.simulation.faults import Faults
 
 MEMBERS = 3
 SILENCE_MS = 4_000
@@ -34,7 +34,6 @@ class ZooKeeperFaults:
 
     def calm(self) -> None:
         """End whatever lasts."""
-        self._others.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
         for member in self._zookeeper.members:
             member.catch_up()
         self._begin_serving("ZooKeeper is back")
@@ -93,9 +92,8 @@ class ZooKeeperFaults:
     async def slow_zookeeper(self) -> None:
         most_ms = self._random.choice((20.0, 100.0, 800.0))
         self._note(f"ZooKeeper takes up to {most_ms} ms each way")
-        self._others.zookeeper_latency_ms = (0.0, most_ms)
-        await self._others.pass_time(1.0, 20.0)
-        self._others.zookeeper_latency_ms = ZOOKEEPER_LATENCY_MS
+        with self._others.zookeeper_latency.at((0.0, most_ms)):
+            await self._others.pass_time(1.0, 20.0)
 
     async def lost_answers(self) -> None:
         for _ in range(self._random.randint(1, 5)):
