@@ -129,17 +129,17 @@ class FutureLogs:
 
     # after the start
 
-    def sort_out(self, found: Iterable[tuple[Log, bytes | None]], deleted: list[str]) -> None:
+    def sort_out(self, found: list[tuple[Log, bytes | None]], deleted: list[str]) -> None:
         """Sort out what was found when all directories were loaded: future logs, and directories set aside.
 
         While a directory is offline nothing is removed: what was set aside may be all that is left of a replica whose
         new log is in there.
         """
-        names = {posixpath.basename(path) for path in deleted}
-        for log, topic_id in sorted(found, key=lambda one: not self._replaces(one[0], names)):
+        whole = whole_futures(found, deleted)
+        for log, topic_id in sorted(found, key=lambda one: one[0] not in whole):
             key = (log.topic, log.partition)
             current = self._logs.get(key)
-            if current is None and self._replaces(log, names):
+            if current is None and log in whole:
                 self._finish(log, topic_id)
             elif self._is_of_use(log, topic_id, current):
                 self._logs.add_future(log)
@@ -151,9 +151,6 @@ class FutureLogs:
                 remove_directory(self._environment, path)
         elif deleted:
             logger.warning("a log directory is offline: %s not removed", ", ".join(deleted))
-
-    def _replaces(self, log: Log, deleted_names: set[str]) -> bool:
-        return replaced_name(posixpath.basename(log.directory)) in deleted_names
 
     def _finish(self, log: Log, topic_id: bytes | None) -> None:
         try:
@@ -173,3 +170,9 @@ class FutureLogs:
             return not self._directories.all_online()
         known = self._logs.topic_id(key)
         return current.log_directory != log.log_directory and known in (ZERO_UUID, topic_id or known)
+
+
+def whole_futures(found: Iterable[tuple[Log, bytes | None]], deleted: Iterable[str]) -> set[Log]:
+    """Return the future logs that are whole: what each takes the place of is among the directories set aside."""
+    names = {posixpath.basename(path) for path in deleted}
+    return {log for log, _ in found if replaced_name(posixpath.basename(log.directory)) in names}

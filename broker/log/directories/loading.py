@@ -10,7 +10,7 @@ from functools import partial
 
 from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaProperties, common_owner
 from odradek.broker.log.directories.failing import LogDirectories
-from odradek.broker.log.directories.future_logs import FutureLogs
+from odradek.broker.log.directories.future_logs import FutureLogs, whole_futures
 from odradek.broker.log.directories.live_logs import LiveLogs
 from odradek.broker.log.directories.log_directory import Loaded, LogDirectory, set_aside
 from odradek.broker.log.errors import UnusableDirectory
@@ -18,6 +18,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.parallel import ParallelRecovery, TornLog, torn_logs
 from odradek.broker.settings.topic_settings import LogConfig
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.children import Children
 
 logger = logging.getLogger(__name__)
@@ -38,12 +39,10 @@ class Loading:
         self._directories = directories
         self._logs = logs
         self._future_logs = future_logs
-        self._found_futures: list[tuple[Log, bytes | None]] = []
-        self._found_deleted: list[str] = []
         self._children = children
         self._recoveries: list[ParallelRecovery] = []
         self.some_may_be_missing = False
-        """A directory had no mark of a clean shutdown, or cannot be read; known when all are loaded."""
+        """A directory had no mark of a clean shutdown, or is offline; known when all are loaded."""
 
     def owner(self) -> MetaProperties:
         """Lock all directories; who they belong to, as far as they say it. Raises UnusableDirectory.
@@ -78,20 +77,17 @@ class Loading:
                 directory.claim(identity)
             except OSError as error:
                 self._unusable(directory, error)
-        left = len(self._directories.online())
+        left, found = len(self._directories.online()), list[Loaded]()
 
         def loaded(directory: LogDirectory, result: Loaded | OSError) -> None:
             nonlocal left
             left -= 1
-            if isinstance(result, OSError) or not result.clean:
-                self.some_may_be_missing = True
             if isinstance(result, OSError):
                 self._directories.fail(directory.path, result)
             else:
-                self._take(directory, result)
+                found.append(result)
             if left == 0:
-                futures = [one for one in self._found_futures if self._is_online(one[0])]
-                self._future_logs.sort_out(futures, self._found_deleted)
+                self._take_over(found)
                 ready()
 
         for directory in self._directories.online():
@@ -144,31 +140,44 @@ class Loading:
         logger.error("log directory %s cannot be used: %s", directory.path, error)
         self._directories.fail(directory.path, error)
 
-    def _take(self, directory: LogDirectory, loaded: Loaded) -> None:
-        """Take its logs over, unless one is in another directory too and neither is empty (one that is could not be
-        made there, nor removed).
+    def _take_over(self, found: list[Loaded]) -> None:
+        """Take over what was found in all directories.
 
-        A directory was put back, or Kafka ended amid a move: which of the two is whole nobody knows, so both
-        directories stay offline. Without a third one the broker does not start (Kafka's never does).
+        An empty log gives way to one of its partition in another directory: it could not be made there, nor removed.
         """
-        empty = []
-        for log, topic_id in loaded.logs:
-            other = self._logs.get((log.topic, log.partition))
-            if other is not None and not log.log_end_offset:
-                empty.append((log, topic_id))
-            elif other is not None and not other.log_end_offset:
-                self._logs.remove(other)
-                self._give_up(other)
-            elif other is not None:
-                where = f"{other.directory} and {log.directory}"
-                said = f"{log.topic}-{log.partition} is twice there, {where}: move away the one that is out of date"
-                for path in (other.log_directory, directory.path):
-                    self._directories.fail(path, OSError(errno.EEXIST, said))
-                return
-        for one in empty:
-            loaded.logs.remove(one)
-            self._give_up(one[0])
-        for log, topic_id in loaded.logs:
-            self._logs.add(log, topic_id)
-        self._found_futures += loaded.futures
-        self._found_deleted += loaded.to_delete
+        logs = [log for one in found for log in one.logs]
+        futures = [log for one in found for log in one.futures]
+        deleted = [path for one in found for path in one.to_delete]
+        filled = [log for log, _ in logs if log.log_end_offset]
+        whole = whole_futures(futures, deleted)
+        filled += [log for log, _ in futures if log in whole and log.log_end_offset]
+        self._fail_where_twice(filled)
+        elsewhere = {(log.topic, log.partition) for log in filled}
+        for log, topic_id in logs:
+            key = (log.topic, log.partition)
+            if not self._is_online(log):
+                continue
+            if not log.log_end_offset and (key in elsewhere or key in self._logs):
+                self._give_up(log)
+            else:
+                self._logs.add(log, topic_id)
+        self._future_logs.sort_out([one for one in futures if self._is_online(one[0])], deleted)
+        self.some_may_be_missing = not (self._directories.all_online() and all(one.clean for one in found))
+
+    def _fail_where_twice(self, logs: list[Log]) -> None:
+        """Fail all directories that have a partition that another one has too.
+
+        One was put back, or Kafka ended amid a move: which copy is whole nobody knows. When no directory is left the
+        broker does not start (Kafka's never does).
+        """
+        copies: dict[PartitionKey, list[Log]] = {}
+        for log in logs:
+            copies.setdefault((log.topic, log.partition), []).append(log)
+        for (topic, partition), found in copies.items():
+            if len(found) == 1:
+                continue
+            where = " and ".join(log.directory for log in found)
+            said = f"{topic}-{partition} is there {len(found)} times, {where}: move away what is out of date"
+            logger.error(said)
+            for log in found:
+                self._directories.fail(log.log_directory, OSError(errno.EEXIST, said))

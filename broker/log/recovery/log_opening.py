@@ -180,7 +180,7 @@ def _load_epochs(
     """Load the leader epochs, and what their file says; None where it is lost: torn, empty or missing beside data.
 
     Nobody writes epochs that do not rise, or offsets that fall: bits of the file, which has no checksum, have turned
-    over. Two epochs may have one offset, as Kafka 1.0 to 2.0 wrote them; the later one counts.
+    over. Two epochs may have one offset, as Kafka 0.11 to 2.0 wrote them; the later one counts.
     """
     has_data = any(segment.size_bytes for segment in segments)
     if LEADER_EPOCHS not in names:

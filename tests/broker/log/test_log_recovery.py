@@ -188,7 +188,7 @@ def test_lost_epochs_are_read_from_the_batches(data: bytes | None) -> None:
 
 
 def test_of_two_epochs_that_begin_at_one_offset_the_later_one_is_kept() -> None:
-    """Kafka 1.0 to 2.0 wrote them. Nothing is read from the batches, which would say another thing here."""
+    """Kafka 0.11 to 2.0 wrote them. Nothing is read from the batches, which would say another thing here."""
     files = SimulatedFiles()
     log = open_test_log(make_environment(files), CONFIG, clean=True)
     for _ in range(10):
