@@ -65,6 +65,8 @@ class ActiveController:
         self._timers: dict[Event, Timer] = {}
         self._slice = TimeSlice(clock)
         self._closed = False
+        self.refusal_told = False
+        """True as soon as it is said that brokers must be restarted to obey this epoch."""
 
     @property
     def config(self) -> ControllerSettings:

@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
 EPOCH_MAX = 2**31 - 1
+RAISED_EPOCH_MAX = EPOCH_MAX // 2
+"""Highest epoch that what brokers have obeyed raises `/controller_epoch` to: enough are left for every election there
+will be."""
 
 
 class CurrentController(NamedTuple):
@@ -75,14 +78,16 @@ async def elect(store: Store, clock: Clock, broker_id: int, epoch_seen: int = 0)
 
     The epoch is later than `epoch_seen`, the latest that this broker knows of, also where ZooKeeper's is older: brokers
     obey nobody in an epoch before the latest that they know. Kafka's refuse such a controller until they are restarted.
-    After EPOCH_MAX, which any client may have sent, none is later: written, it would keep all from every election.
-    Raises ConnectionLost when the outcome is unknown: `recognize` tells it later. Raises BadZnode when
-    `/controller_epoch` cannot be read, for then no epoch would be safe.
+    One above RAISED_EPOCH_MAX, which any client may have sent, is passed over. Raises ConnectionLost when the outcome
+    is unknown: `recognize` tells it later. Raises BadZnode when `/controller_epoch` cannot be read, for then no epoch
+    would be safe, or is the last that requests can carry.
     """
     epoch, written = await read_epoch(store)
-    if epoch < epoch_seen < EPOCH_MAX:
+    if epoch < epoch_seen <= RAISED_EPOCH_MAX:
         log.warning("/controller_epoch is %d, and was %d before: deleted, or of an older ZooKeeper", epoch, epoch_seen)
         epoch = epoch_seen
+    if epoch >= EPOCH_MAX:
+        raise BadZnode(CONTROLLER_EPOCH_PATH, encode_controller_epoch(epoch), "no later epoch is left")
     registration = ControllerRegistration(broker_id, clock.now_ms())
     try:
         _, stat = await store.multi(

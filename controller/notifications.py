@@ -6,7 +6,7 @@ from odradek.controller import partition_machine, reassignment, replica_machine,
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.broker_changes import replicas_lost
 from odradek.controller.cluster_state import Replica, ReplicaPhase
-from odradek.controller.controller_election import EPOCH_MAX
+from odradek.controller.controller_election import RAISED_EPOCH_MAX
 from odradek.controller.controller_store import ControllerMoved
 from odradek.controller.events import LeaderAndIsrAnswered
 from odradek.protocol.errors import ErrorCode
@@ -23,9 +23,8 @@ from odradek.zk_schema.znodes.notifications import (
 
 log = logging.getLogger(__name__)
 
-RAISED_EPOCH_MAX = EPOCH_MAX // 2
-"""Highest epoch that brokers' refusals raise `/controller_epoch` to: enough are left for every election there will
-be."""
+RAISED_AT_ONCE = 16
+"""Factor by which an epoch that was refused is raised: eight elections reach any."""
 
 
 async def isr_changes(active: ActiveController) -> None:
@@ -113,15 +112,15 @@ async def leave_refused_epoch(active: ActiveController) -> None:
 
     Somebody else was elected, and this one has not heard of it: then the first write says so. Or `/controller_epoch`
     has gone back, deleted or of an older ZooKeeper: nobody would be obeyed, nor could write those states (Kafka's
-    brokers obey nobody until they are restarted). How far back it went is not said, so it is doubled until it is
-    enough. Raises ControllerMoved, unless no later epoch is left.
+    brokers obey nobody until they are restarted). How far back it went is not said, so it is raised in large
+    steps until it is enough. Raises ControllerMoved, unless no later epoch is left, which is said once.
     """
     present = active.state.controller_epoch
-    raised = min(max(2 * present, latest_epoch_written(active)), RAISED_EPOCH_MAX)
+    raised = min(max(RAISED_AT_ONCE * present, latest_epoch_written(active)), RAISED_EPOCH_MAX)
     if raised <= present:
-        log.error(
-            "a broker has obeyed a later controller than epoch %d, and must be restarted to obey another", present
-        )
+        if not active.refusal_told:
+            log.error("some broker has obeyed a later controller than epoch %d, and must be restarted", present)
+        active.refusal_told = True
         return
     later = SetData(CONTROLLER_EPOCH_PATH, encode_controller_epoch(raised), ANY_VERSION)
     try:

@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from odradek.controller.controller_election import (
     EPOCH_MAX,
     CurrentController,
@@ -9,13 +11,15 @@ from odradek.controller.controller_election import (
     current_controller,
     delete_if_ours,
     elect,
+    read_epoch,
     recognize,
 )
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.store import Delete
-from odradek.zk_schema.znodes.controller import CONTROLLER_PATH
+from odradek.zk_schema.store import Delete, SetData
+from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, encode_controller_epoch
+from odradek.zk_schema.znodes.json_data import BadZnode
 
 NEVER = 0
 Story = Callable[[VirtualClock, MemoryZooKeeper, MemoryStore, MemoryStore], Awaitable[None]]
@@ -68,14 +72,31 @@ def test_the_epoch_of_who_was_elected_meanwhile_is_not_taken_for_ours() -> None:
     play(story)
 
 
-def test_an_epoch_that_no_request_can_carry_is_not_written() -> None:
-    """A request with the last epoch of all had been obeyed; the next controller wrote one that nobody could read."""
+def test_epochs_that_leave_none_for_later_elections_are_not_written() -> None:
+    """A request with the last epoch of all, or one just below it, had been obeyed; a later controller wrote one that
+    nobody could read."""
 
     async def story(clock: VirtualClock, zookeeper: MemoryZooKeeper, first: MemoryStore, second: MemoryStore) -> None:
         zookeeper.commit([Delete(CONTROLLER_PATH)], 0)
         assert await elect(second, clock, 1, epoch_seen=EPOCH_MAX) == Elected(2, 2)
         zookeeper.commit([Delete(CONTROLLER_PATH)], 0)
-        assert await elect(second, clock, 1, epoch_seen=EPOCH_MAX - 1) == Elected(EPOCH_MAX, 3)
+        assert await elect(second, clock, 1, epoch_seen=EPOCH_MAX - 1) == Elected(3, 3)
+        zookeeper.commit([Delete(CONTROLLER_PATH)], 0)
+        assert await elect(second, clock, 1, epoch_seen=EPOCH_MAX // 2) == Elected(EPOCH_MAX // 2 + 1, 4)
+
+    play(story)
+
+
+def test_nobody_is_elected_after_the_last_epoch_of_all() -> None:
+    async def story(clock: VirtualClock, zookeeper: MemoryZooKeeper, first: MemoryStore, second: MemoryStore) -> None:
+        for epoch in (EPOCH_MAX - 1, EPOCH_MAX):
+            zookeeper.commit([Delete(CONTROLLER_PATH)], 0)
+            zookeeper.commit([SetData(CONTROLLER_EPOCH_PATH, encode_controller_epoch(epoch))], 0)
+            if epoch < EPOCH_MAX:
+                assert await elect(second, clock, 1) == Elected(EPOCH_MAX, 3)
+        with pytest.raises(BadZnode):
+            await elect(second, clock, 1)
+        assert (await read_epoch(second))[0] == EPOCH_MAX
 
     play(story)
 
