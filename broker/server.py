@@ -348,6 +348,7 @@ class BrokerServer:
             self._assembly.services.transaction_verification.close()
             self._assembly.services.producer_ids.close()
             await self._assembly.services.controller.stop()
+        self._directory_events = None  # a disk that fails from here on is told to nobody
         self.tasks.close()
         self._sockets.close()
         if self._logs is not None and self._assembly is not None:
