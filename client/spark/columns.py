@@ -122,8 +122,8 @@ def _bounds(data: bytes, count: int) -> tuple[Integers, Integers]:
 
 def _located(found: Sections, counts: Integers, bodies: Integers, ends: Integers) -> Located:
     raw = numpy.frombuffer(found.data, dtype=numpy.uint8)
-    last = numpy.cumsum(counts) - 1
-    if not numpy.array_equal(ends[last[counts > 0]], found.ends[counts > 0]):
+    ends_of_batches = numpy.concatenate(([0], ends))[numpy.cumsum(counts)]  # with 0: the first ones may be empty
+    if (counts < 0).any() or not numpy.array_equal(ends_of_batches, found.ends):
         raise MalformedMessage("the records of a batch do not fill it")
     timestamp_deltas, at = _varints(raw, bodies + 1)  # behind the attributes
     offset_deltas, at = _varints(raw, at)

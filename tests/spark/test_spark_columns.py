@@ -1,6 +1,7 @@
 """Arrow columns are what the plain record codec says, for all codecs, headers, nulls and damage."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +17,8 @@ from odradek.client.spark.columns import SCHEMA, SCHEMA_WITH_HEADERS, locate, re
 from odradek.client.spark.data_source import spark_schema
 from odradek.client.spark.ranges import OffsetRange
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.record_batch import HEADER_BYTES, RECORD_COUNT_AT, entries, update_crc
-from odradek.protocol.records import encode_batch
+from odradek.protocol.record_batch import HEADER_BYTES, RECORD_COUNT_AT, entries, read_header, update_crc
+from odradek.protocol.records import assemble, encode_batch
 from odradek.testing.old_segments import expected, golden_bytes
 
 T0 = TopicPartition("t", 0)
@@ -107,29 +108,51 @@ def test_a_count_that_does_not_fit_is_refused() -> None:
         arrow_rows(bytes(two))
 
 
+@pytest.mark.parametrize("count", [3, 1, 0, -1])
 @pytest.mark.parametrize("damaged", range(3))
-def test_the_damaged_one_of_several_batches_is_named(monkeypatch: pytest.MonkeyPatch, damaged: int) -> None:
-    """It was always the first one of the answer, and whoever went on behind it met the damage again."""
-    data = bytearray()
-    for base in (10, 20, 30):
-        data += encode_batch(base, [1, 2], [None, None], [b"a", b"b"])
-    at = [entry.position for entry in entries(data)][damaged]
-    data[at + RECORD_COUNT_AT : at + RECORD_COUNT_AT + 4] = (3).to_bytes(4, "big")
+def test_the_damaged_one_of_several_batches_is_named(monkeypatch: pytest.MonkeyPatch, damaged: int, count: int) -> None:
+    """It was always the first one of the answer, and whoever went on behind it met the damage again. One that says it
+    is empty was passed over in silence when it was the last."""
+    data, positions = three_batches()
+    at = positions[damaged]
+    data[at + RECORD_COUNT_AT : at + RECORD_COUNT_AT + 4] = count.to_bytes(4, "big", signed=True)
     update_crc(data, at)
-    chunk = Chunk(TopicPartition("t", 0), memoryview(bytes(data)), 10, 0, None)
     with pytest.raises(CorruptRecords) as raised:
-        decode(monkeypatch, chunk)
+        decode(monkeypatch, data)
     assert (raised.value.offset, raised.value.next_offset) == (10 * damaged + 10, 10 * damaged + 12)
 
 
-def decode(monkeypatch: pytest.MonkeyPatch, chunk: Chunk) -> None:
-    """Decode a chunk as a Spark task does, that nothing had to be fetched for."""
+@pytest.mark.parametrize("empty", [{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}])
+def test_batches_that_compaction_has_emptied_are_passed_over(monkeypatch: pytest.MonkeyPatch, empty: set[int]) -> None:
+    data, positions = three_batches()
+    made = bytearray()
+    for number, (start, end) in enumerate(pairwise([*positions, len(data)])):
+        header = read_header(data, start)
+        made += assemble(header._replace(record_count=0)) if number in empty else data[start:end]
+    left = [base + delta for number, base in enumerate((10, 20, 30)) if number not in empty for delta in (0, 1)]
+    assert decode(monkeypatch, made) == left
+
+
+def three_batches(headers: list[Any] | None = None) -> tuple[bytearray, list[int]]:
+    """Two records at offset 10, two at 20, two at 30; and where the batches begin."""
+    data = bytearray()
+    for base in (10, 20, 30):
+        data += encode_batch(base, [1, 2], [None, None], [b"a", b"b"], headers)
+    return data, [entry.position for entry in entries(data)]
+
+
+def decode(monkeypatch: pytest.MonkeyPatch, data: bytearray, *, include_headers: bool = False) -> list[int]:
+    """Decode an answer as a Spark task does, that nothing had to be fetched for; return the offsets."""
     session = SimpleNamespace(settings=SimpleNamespace(check_crcs=True))
+    chunk = Chunk(T0, memoryview(bytes(data)), 10, 0, None)
     monkeypatch.setattr(reading, "session_for", lambda options: session)
     monkeypatch.setattr(fetching, "read_range", lambda *_, **__: [chunk])
     monkeypatch.setattr(reading, "here", lambda: SimpleNamespace(iterate=iter))
-    options: Any = SimpleNamespace(client=None, fail_on_data_loss=True, poll_timeout_ms=None, include_headers=False)
-    list(reading._decoded(options, OffsetRange("t", 0, 10, 40)))
+    options: Any = SimpleNamespace(
+        client=None, fail_on_data_loss=True, poll_timeout_ms=None, include_headers=include_headers
+    )
+    decoded = reading._decoded(options, OffsetRange("t", 0, 10, 40))
+    return [offset for batch in decoded for offset in batch.column("offset").to_pylist()]
 
 
 def test_the_arrow_schema_is_sparks() -> None:
