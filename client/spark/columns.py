@@ -88,17 +88,6 @@ def locate(found: Sections) -> Located:
         raise CorruptBatch(0, f"records: {error}") from None
 
 
-def first_damaged(records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> BatchHeader:
-    """Return the header of the one that is to blame where these batches could not be read together: the first that
-    cannot be read by itself."""
-    for one in batches:
-        try:
-            locate(sections(records, [one]))
-        except MalformedMessage:
-            return one[1]
-    return batches[0][1]  # one that says it is empty, and is not, say
-
-
 def _bounds(data: bytes, count: int) -> tuple[Integers, Integers]:
     """Return where the records start, behind their lengths, and where they end. The only loop over records."""
     bodies: list[int] = []

@@ -6,7 +6,7 @@ Spark pickles these objects, so they hold nothing but options and offsets; conne
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -27,9 +27,12 @@ from odradek.client.spark.spark_versions import (
     SupportsTriggerAvailableNow,
 )
 from odradek.protocol.errors import KafkaError, MalformedMessage
+from odradek.protocol.record_batch import BatchHeader
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from odradek.client.consumer.chunks import Chunk
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +195,6 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator["pyarro
 
 def _decoded(options: SourceOptions, wanted: OffsetRange) -> Iterator["pyarrow.RecordBatch"]:
     """Decode on the task's own thread, while the loop's fetches the next answer."""
-    from odradek.client.spark.columns import first_damaged, locate, record_batch, sections
     from odradek.client.spark.fetching import read_range
 
     session = session_for(options.client)
@@ -201,19 +203,30 @@ def _decoded(options: SourceOptions, wanted: OffsetRange) -> Iterator["pyarrow.R
     )
     for chunk in here().iterate(chunks):
         batches = list(chunk.visible(session.settings.check_crcs))
-        if not batches:
-            continue
-        try:
-            found = sections(chunk.records, batches)
-            located = locate(found)
-        except MalformedMessage as error:
-            raise chunk.damaged(first_damaged(chunk.records, batches), error) from error
-        yield record_batch(
+        if batches:
+            yield _together(chunk, batches, wanted, options.include_headers)
+
+
+def _together(
+    chunk: "Chunk", batches: Sequence[tuple[int, BatchHeader]], wanted: OffsetRange, include_headers: bool
+) -> "pyarrow.RecordBatch":
+    """Decode all at once. Raises CorruptRecords for the first that cannot be read by itself."""
+    from odradek.client.spark.columns import locate, record_batch, sections
+
+    try:
+        found = sections(chunk.records, batches)
+        return record_batch(
             found,
-            located,
+            locate(found),
             wanted.topic,
             wanted.partition,
             wanted.start,
             wanted.end,
-            include_headers=options.include_headers,
+            include_headers=include_headers,
         )
+    except MalformedMessage as error:
+        if len(batches) == 1:
+            raise chunk.damaged(batches[0][1], error) from error
+        for one in batches:
+            _together(chunk, [one], wanted, include_headers)
+        raise

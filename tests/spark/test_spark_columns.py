@@ -122,6 +122,19 @@ def test_the_damaged_one_of_several_batches_is_named(monkeypatch: pytest.MonkeyP
     assert (raised.value.offset, raised.value.next_offset) == (10 * damaged + 10, 10 * damaged + 12)
 
 
+@pytest.mark.parametrize("damaged", range(3))
+def test_the_batch_with_a_damaged_header_is_named(monkeypatch: pytest.MonkeyPatch, damaged: int) -> None:
+    """Headers are decoded last, and only when they are asked for: their damage was reported without a place."""
+    data, positions = three_batches(headers=[[("n", b"1")]] * 2)
+    key_length = data.rindex(b"\x02n", 0, [*positions, len(data)][damaged + 1])
+    data[key_length] = 100
+    update_crc(data, positions[damaged])
+    assert decode(monkeypatch, data) == [10, 11, 20, 21, 30, 31]
+    with pytest.raises(CorruptRecords, match="headers: ") as raised:
+        decode(monkeypatch, data, include_headers=True)
+    assert (raised.value.offset, raised.value.next_offset) == (10 * damaged + 10, 10 * damaged + 12)
+
+
 @pytest.mark.parametrize("empty", [{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}])
 def test_batches_that_compaction_has_emptied_are_passed_over(monkeypatch: pytest.MonkeyPatch, empty: set[int]) -> None:
     data, positions = three_batches()
