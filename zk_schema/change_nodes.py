@@ -10,7 +10,16 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.lost_answers import create_if_missing, repeated
-from odradek.zk_schema.store import Connected, ConnectionLost, NoNode, SessionExpired, Store, StoreEvent, WatchFired
+from odradek.zk_schema.store import (
+    Connected,
+    ConnectionLost,
+    NoNode,
+    SessionExpired,
+    Store,
+    StoreEvent,
+    WatchFired,
+    children_made,
+)
 from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, has_sequence_number, sequence_number
 
 log = logging.getLogger(__name__)
@@ -36,29 +45,33 @@ class ChangesMissed(Exception):  # noqa: N818 - what happened
 class ChangeNodes:
     """Change nodes below one path, which is made when it is missing. Loop-thread only.
 
-    ZooKeeper numbers them without a gap: there is one when somebody deleted the path, or changes that he took for old,
-    as Kafka's brokers do by their own clocks.
+    ZooKeeper numbers them by how many znodes it has made below the path, which its stat tells together with the names:
+    so those are noticed, too, that somebody has deleted because he took them for old, as Kafka's brokers do by their
+    own clocks, and a number that was made up by hand is not taken for one of ZooKeeper's.
     """
 
     def __init__(self, store: Store, path: str) -> None:
         self.path = path
         self._store = store
-        self._seen = -1
+        self._born = 0
+        """Transaction that made the path."""
+        self._seen = 0
+        """Number of znodes made below it, of which all are read: the number of the next one."""
 
     async def begin(self) -> None:
         """Begin to watch, passing over the znodes that are there; to be called before everything is read."""
-        self._seen = max(map(sequence_number, await self._watch()), default=-1)
+        await self._watch()
 
     async def news(self) -> list[Told]:
         """Watch on, and read those that have come since, in their order; old ones are deleted.
 
         Raises ChangesMissed when some cannot be read any more; those that are left count as seen then too.
         """
-        names = sorted(await self._watch(), key=sequence_number)
-        seen, self._seen = self._seen, max(map(sequence_number, names), default=-1)
-        new = [f"{self.path}/{name}" for name in names if sequence_number(name) > seen]
-        if self._seen - seen != len(new):
-            raise ChangesMissed(f"{self.path}: {seen} was seen, {self._seen} is the last one, {len(new)} are there")
+        born, seen = self._born, self._seen
+        names = await self._watch()
+        new = [f"{self.path}/{name}" for name in names if sequence_number(name) >= seen]
+        if self._born != born or self._seen - seen != len(new):
+            raise ChangesMissed(f"{self.path}: {seen} were seen, {self._seen} were made, {len(new)} of them are there")
         try:
             told = [Told(path, (await self._store.get(path))[0]) for path in new]
         except NoNode as error:
@@ -67,17 +80,20 @@ class ChangeNodes:
         return told
 
     async def _watch(self) -> list[str]:
+        """Names of those that are there, by their numbers; all that have been made until now count as seen."""
         try:
-            names = await self._store.children(self.path, watch=True)
+            names, stat = await self._store.children_and_stat(self.path, watch=True)
         except NoNode:
             await create_if_missing(self._store, self.path)
-            names = await self._store.children(self.path, watch=True)
-        return [name for name in names if has_sequence_number(name)]
+            names, stat = await self._store.children_and_stat(self.path, watch=True)
+        self._born, self._seen = stat.czxid, children_made(stat, len(names))
+        numbered = [name for name in names if has_sequence_number(name) and sequence_number(name) < self._seen]
+        return sorted(numbered, key=sequence_number)
 
     async def _delete_old(self, names: Sequence[str]) -> None:
         """Delete changes that even slow brokers have read by now, by the clock of ZooKeeper: ours may be wrong.
 
-        The last one stays until there is another: by its number readers see that they missed some.
+        The last one stays until there is another: by its number Kafka's brokers see that there was one.
         """
         try:
             _, last = await self._store.get(f"{self.path}/{names[-1]}")

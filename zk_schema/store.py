@@ -241,6 +241,9 @@ class Store(Protocol):
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
         """Return the children's names, in no order. Raises NoNode, and then leaves no watch."""
 
+    async def children_and_stat(self, path: str, *, watch: bool = False) -> tuple[list[str], Stat]:
+        """Return the children's names and the znode's stat, both of one moment; the rest as `children`."""
+
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
     ) -> str:
@@ -261,6 +264,14 @@ class Store(Protocol):
 
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
         """Tell it every event from now on. A listener is called on the loop and must not raise."""
+
+
+def children_made(stat: Stat, children: int) -> int:
+    """Return how many children a znode with so many has ever had: the sequence number of its next one.
+
+    ZooKeeper counts those that it makes, and shows twice that number less those that are there, in 32 bits.
+    """
+    return (stat.children_version + children & 0xFFFFFFFF) >> 1
 
 
 async def children_if_any(store: Store, path: str) -> list[str]:

@@ -99,11 +99,14 @@ class MemoryCalls(Store):
         return await self._call(path, ask)
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
-        def ask() -> list[str]:
+        return (await self.children_and_stat(path, watch=watch))[0]
+
+    async def children_and_stat(self, path: str, *, watch: bool = False) -> tuple[list[str], Stat]:
+        def ask() -> tuple[list[str], Stat]:
             node = self.member.tree.node(path)
             if watch:
                 self.member.watches.children[path].add(session_id)
-            return sorted(node.children)
+            return sorted(node.children), node.stat()
 
         session_id = self.session_id
         return await self._call(path, ask)

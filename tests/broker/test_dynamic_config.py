@@ -10,7 +10,7 @@ from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.entity_settings import change_entity, stored_settings
-from odradek.zk_schema.store import NotAuthorized
+from odradek.zk_schema.store import NotAuthorized, Stat
 from odradek.zk_schema.znodes.configs import topic_config_path
 from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, CONFIG_CHANGE_PREFIX, CONFIG_CHANGES_PATH
 
@@ -283,14 +283,14 @@ def test_no_refusal_of_zookeeper_ends_the_reading() -> None:
 
     async def story(cluster: Cluster) -> None:
         await cluster.dynamic.start()
-        children, refusals = cluster.store.children, [NotAuthorized(CONFIG_CHANGES_PATH)]
+        children, refusals = cluster.store.children_and_stat, [NotAuthorized(CONFIG_CHANGES_PATH)]
 
-        async def refused_once(path: str, *, watch: bool = False) -> list[str]:
+        async def refused_once(path: str, *, watch: bool = False) -> tuple[list[str], Stat]:
             if refusals:
                 raise refusals.pop()
             return await children(path, watch=watch)
 
-        cluster.store.children = refused_once  # type: ignore[method-assign]
+        cluster.store.children_and_stat = refused_once  # type: ignore[method-assign]
         await cluster.change("topics/t", segment_bytes="1000")
         await cluster.settle(5000)
         assert cluster.segment_bytes() == 1000

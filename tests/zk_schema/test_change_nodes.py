@@ -46,17 +46,57 @@ def test_changes_deleted_before_they_are_read_are_missed(deleted: list[int]) -> 
     run_virtual(main)
 
 
-def test_the_last_change_deleted_before_it_is_read_is_missed_at_the_next_one() -> None:
+def test_the_last_change_deleted_before_it_is_read_is_missed_at_once() -> None:
+    """It was at the next one only: until then the settings stayed as they were."""
+
     async def main(clock: VirtualClock) -> None:
         store, changes = await three_read(clock)
         await tell(store, PREFIX, b"3")
         await store.delete(f"{PREFIX}{3:010d}")
-        assert not await changes.news()
-        await tell(store, PREFIX, b"4")
         with pytest.raises(ChangesMissed):
             await changes.news()
+        assert not await changes.news()
+        await tell(store, PREFIX, b"4")
+        assert [one.data for one in await changes.news()] == [b"4"]
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_a_number_made_up_by_hand_makes_nobody_deaf(begins_anew: bool) -> None:
+    """Kafka's brokers take every later change for an old one, and so did ours."""
+
+    async def main(clock: VirtualClock) -> None:
+        store, changes = await three_read(clock)
+        await store.create(f"{PREFIX}9999999999", b"by hand")
+        with pytest.raises(ChangesMissed):
+            await changes.news()
+        if begins_anew:
+            await changes.begin()
+        await tell(store, PREFIX, b"4")
+        assert [one.data for one in await changes.news()] == [b"4"]
+        await advance(clock, CHANGE_EXPIRATION_MS + 1)
         await tell(store, PREFIX, b"5")
         assert [one.data for one in await changes.news()] == [b"5"]
+        assert sorted(await store.children(PATH)) == ["config_change_0000000005", "config_change_9999999999"]
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("more", [0, 1, 5])
+def test_a_path_made_anew_with_more_changes_than_before_is_noticed(more: int) -> None:
+    """The number of the last one fitted: what the others named was never read."""
+
+    async def main(clock: VirtualClock) -> None:
+        store, changes = await three_read(clock)
+        for name in await store.children(PATH):
+            await store.delete(f"{PATH}/{name}")
+        await store.delete(PATH)
+        for number in range(3 + more):
+            await tell(store, PREFIX, b"%d" % number)
+        with pytest.raises(ChangesMissed):
+            await changes.news()
+        assert not await changes.news()
 
     run_virtual(main)
 

@@ -29,6 +29,7 @@ from odradek.zk_schema.store import (
     Suspended,
     WatchFired,
     WatchKind,
+    children_made,
 )
 
 Run = Callable[[Callable[[Any], Awaitable[None]]], None]
@@ -113,6 +114,47 @@ def test_children_and_their_version(run: Run) -> None:
         assert stat.version == 0
 
     run(scenario)
+
+
+def test_children_are_read_with_the_number_of_the_next_one(run: Run) -> None:
+    """Change nodes that were deleted unread are known by it."""
+
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        with pytest.raises(NoNode):
+            await store.children_and_stat("/n")
+        await store.create("/n", b"data")
+        made = 0
+
+        async def check(*children: str) -> None:
+            names, stat = await store.children_and_stat("/n")
+            assert (sorted(names), stat) == (sorted(children), await store.exists("/n"))
+            assert children_made(stat, len(names)) == made
+
+        await check()
+        for acts in (
+            [Create("/n/s_", sequential=True), Create("/n/s_", sequential=True)],
+            [Create("/n/ephemeral", ephemeral=True), Create("/n/e_", ephemeral=True, sequential=True)],
+            [Create("/n/passing"), Delete("/n/passing"), Create("/n/s_9999999999")],
+            [SetData("/n", b"other"), Delete("/n/s_0000000001"), Delete("/n/ephemeral")],
+        ):
+            await store.multi(acts)
+            made += sum(isinstance(act, Create) for act in acts)
+        await check("s_0000000000", "e_0000000003", "s_9999999999")
+        with pytest.raises(NodeExists):
+            await store.create("/n/s_0000000000")
+        for name in ("s_0000000000", "s_9999999999"):
+            await store.delete(f"/n/{name}")
+        await check("e_0000000003")
+        assert await store.create("/n/s_", sequential=True) == f"/n/s_{made:010d}"
+
+    run(scenario)
+
+
+def test_a_count_of_children_that_does_not_fit_any_more_begins_again() -> None:
+    for made, children in ((2**30 - 1, 2), (2**30, 0), (2**30 + 7, 3), (2**31 - 1, 1), (2**31, 0), (2**31 + 5, 2)):
+        shown = (2 * made - children + 2**31) % 2**32 - 2**31
+        assert children_made(Stat(0, 1, 1, 0, shown, 0, 0), children) == made % 2**31
 
 
 def test_sequence_numbers_count_the_children_ever_made(run: Run) -> None:

@@ -59,3 +59,10 @@ class MultiRead:
                 offset += stat_struct.size
             header, offset = MultiHeader.deserialize(data, offset)
         return found
+
+
+def read_many(client: Any, paths: list[str]) -> Any:
+    """Send the request by a client of kazoo's; return its answer to come."""
+    answer = client.handler.async_result()
+    client._call(MultiRead(paths), answer)
+    return answer

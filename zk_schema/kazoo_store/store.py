@@ -28,7 +28,7 @@ from odradek.world.durations import Durations
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.kazoo_store.client import SessionTimeout, acl_of, new_client
 from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
-from odradek.zk_schema.kazoo_store.multi_read import MultiRead
+from odradek.zk_schema.kazoo_store.multi_read import read_many
 from odradek.zk_schema.kazoo_store.values import (
     KINDS,
     Watched,
@@ -200,17 +200,12 @@ class KazooStore:
     async def get_each(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         if self._reads_many and paths:
             try:
-                found = await self._ask(paths[0], partial(self._read_many, [self._full(path) for path in paths]))
+                found = await self._ask(paths[0], partial(read_many, self._client, [*map(self._full, paths)]))
             except Unsupported:
                 self._reads_many = False
             else:
                 return [None if one is None else (one[0], stat_of(one[1])) for one in found]
         return await asyncio.gather(*(self._get_or_none(path) for path in paths))
-
-    def _read_many(self, paths: list[str]) -> Any:
-        answer = self._client.handler.async_result()
-        self._client._call(MultiRead(paths), answer)
-        return answer
 
     async def _get_or_none(self, path: str) -> tuple[bytes, Stat] | None:
         try:
@@ -225,10 +220,13 @@ class KazooStore:
         return None if stat is None else stat_of(stat)
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
-        full = self._full(path)
-        ask = partial(self._client.get_children_async, full, watch=self._on_watch if watch else None)
-        names: list[str] = await self._ask(path, ask, partial(self._watched.children, full) if watch else None)
-        return names
+        return (await self.children_and_stat(path, watch=watch))[0]
+
+    async def children_and_stat(self, path: str, *, watch: bool = False) -> tuple[list[str], Stat]:
+        full, on_watch = self._full(path), self._on_watch if watch else None
+        ask = partial(self._client.get_children_async, full, watch=on_watch, include_data=True)
+        names, stat = await self._ask(path, ask, partial(self._watched.children, full) if watch else None)
+        return names, stat_of(stat)
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
