@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from odradek.broker.coordination.skipped_records import SkippedRecords
 from odradek.broker.coordination.topic_storage import TopicStorage
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.protocol.primitives import Buffer
@@ -25,6 +24,20 @@ LOAD_RETRY_MS = 5_000.0
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
+
+
+class SkippedRecords:
+    """Records that a replay has passed over because their key or value is nonsense: one of them must not keep all that
+    lives in the partition from being served. `count` of them, and what is wrong with the first."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = ""
+
+    def add(self, offset: int, error: MalformedMessage) -> None:
+        """Pass over the record at that offset."""
+        self.count += 1
+        self.first = self.first or f"offset {offset}: {error}"
 
 
 class Replay(Protocol[T]):

@@ -3,11 +3,11 @@
 import contextlib
 import logging
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from odradek.broker.log.errors import OUT_OF_DESCRIPTORS
-from odradek.broker.log.open_segments import OpenSegments
 from odradek.broker.log.segment import SUFFIXES, Segment
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -18,6 +18,10 @@ from odradek.world.files import Files
 logger = logging.getLogger(__name__)
 
 FULL_DISK_TOLD_EVERY_MS = 60_000
+OPEN_OLD_SEGMENTS = 500
+"""Inactive segments with an open file and loaded indexes."""
+OPEN_INDEX_BYTES = 64 * 1024 * 1024
+"""Memory of all these indexes together; those of a full 1 GB segment have up to 5 MB."""
 
 
 class Claims(NamedTuple):
@@ -30,6 +34,34 @@ class Claims(NamedTuple):
     cleaned_to: int
     log_end_offset: int
     """The high watermark is not above it."""
+
+
+class OpenSegments:
+    """Inactive segments that were read lately; the one unused for longest is released when there are too many.
+
+    Or when their indexes are too large: what a segment has loaded counts from its next use on.
+    """
+
+    def __init__(self, limit: int = OPEN_OLD_SEGMENTS, limit_bytes: int = OPEN_INDEX_BYTES) -> None:
+        self._limit = limit
+        self._limit_bytes = limit_bytes
+        self._segments: OrderedDict[Segment, int] = OrderedDict()
+        self._bytes = 0
+
+    def use(self, segment: Segment) -> None:
+        """Count it as read just now."""
+        size = segment.index_bytes
+        self._bytes += size - self._segments.get(segment, 0)
+        self._segments[segment] = size
+        self._segments.move_to_end(segment)
+        while len(self._segments) > 1 and (len(self._segments) > self._limit or self._bytes > self._limit_bytes):
+            oldest, size = self._segments.popitem(last=False)
+            self._bytes -= size
+            oldest.release()
+
+    def forget(self, segment: Segment) -> None:
+        """Leave it out: it was deleted or closed."""
+        self._bytes -= self._segments.pop(segment, 0)
 
 
 class LogEnvironment:

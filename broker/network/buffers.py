@@ -1,4 +1,4 @@
-"""The bytes of one connection: those that have come in and are not handled yet, and those that are still to be sent.
+"""What one connection holds: bytes not handled yet, answers that wait for their turn, and bytes still to be sent.
 
 Most wake-ups bring whole requests: they are read into one buffer that all connections of a loop share, and are handled
 right there. A connection gets a buffer of its own when something is left over, a part of a frame or requests that must
@@ -7,11 +7,15 @@ only what a wake-up leaves over. What is to be sent are bytes and ranges of file
 """
 
 import errno
+from collections import deque
 from collections.abc import Callable
 from struct import Struct
 
+from odradek.broker.metrics.request_metrics import RequestWatch
 from odradek.broker.network.boundary import FrameSizeError
 from odradek.broker.network.limits import RECEIVE_BUFFER_BYTES
+from odradek.broker.network.outcomes import Deferred
+from odradek.protocol.fields import Message
 from odradek.protocol.primitives import Part
 from odradek.world.files import Buffer, FileRange
 from odradek.world.network import Endpoint
@@ -116,6 +120,89 @@ class ReceiveBuffer:
         """Let go of all bytes, as the connection is closed."""
         self.view = self._shared
         self.start = self.end = 0
+
+
+class Slot:
+    """Place of one answer among those of its connection. Handlers know `answer` as `respond`."""
+
+    __slots__ = ("_answered", "deferred", "overtaken", "parts", "size_bytes", "watch")
+
+    def __init__(
+        self, deferred: Deferred | None, overtaken: bool, answered: Callable[..., object], watch: RequestWatch | None
+    ) -> None:
+        self.deferred = deferred
+        self.overtaken = overtaken
+        """True if requests that came later may be handled before this one is answered."""
+        self.parts: list[Part] | None = None
+        self.size_bytes = 0
+        self.watch = watch
+        """Measure of the request's time, if that is taken."""
+        self._answered = answered
+
+    def answer(self, response: Message, throttle_ms: int = 0) -> None:
+        """Answer; once, from wherever on the loop. Nothing happens when the client is gone."""
+        self._answered(self, response, throttle_ms)
+
+    def fill(self, parts: list[Part]) -> None:
+        """Take the frame of the answer."""
+        self.parts = parts
+        self.size_bytes = sum(map(len, parts))
+        self.deferred = None
+
+
+class Slots:
+    """A queue of slots: filled in any order, emptied from the front."""
+
+    __slots__ = ("_queue", "_waiting", "filled_bytes")
+
+    def __init__(self) -> None:
+        self._queue: deque[Slot] = deque()
+        self._waiting = 0
+        self.filled_bytes = 0
+        """Size of the answers that wait for one before them."""
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def must_wait(self) -> bool:
+        """Tell whether there is a request without an answer that may not be overtaken."""
+        return self._waiting > 0
+
+    def add(self, slot: Slot) -> None:
+        """Append a slot behind the others."""
+        self._queue.append(slot)
+        if slot.parts is not None:
+            self.filled_bytes += slot.size_bytes
+        elif not slot.overtaken:
+            self._waiting += 1
+
+    def let_overtake(self, slot: Slot) -> None:
+        """Let requests that came later than one of them be handled before it is answered."""
+        if slot.parts is None and not slot.overtaken:
+            slot.overtaken = True
+            self._waiting -= 1
+
+    def fill(self, slot: Slot, parts: list[Part]) -> None:
+        """Take the frame of the answer of one of them."""
+        assert slot.parts is None, "answered twice"
+        slot.fill(parts)
+        self.filled_bytes += slot.size_bytes
+        if not slot.overtaken:
+            self._waiting -= 1
+
+    def take_ready(self, push: Callable[[list[Part], RequestWatch | None], object]) -> None:
+        """Hand over, in order, the answers that no unanswered request precedes."""
+        queue = self._queue
+        while queue and (parts := queue[0].parts) is not None:
+            slot = queue.popleft()
+            self.filled_bytes -= slot.size_bytes
+            push(parts, slot.watch)
+
+    def clear(self) -> None:
+        """Forget all: the connection is closed."""
+        self._queue.clear()
+        self._waiting = self.filled_bytes = 0
 
 
 class Output:

@@ -11,107 +11,81 @@
 """
 
 import logging
-from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
-from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, MEASURE_PAUSE_S, RequestWatch, all_sent
+from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, MEASURE_PAUSE_S, RequestWatch, Sampling, all_sent
 from odradek.broker.network.boundary import Boundary
-from odradek.broker.network.buffers import Output, ReceiveBuffer
-from odradek.broker.network.guarded import Forgettable, Guarded
-from odradek.broker.network.host import Host
+from odradek.broker.network.buffers import Output, ReceiveBuffer, Slot, Slots
 from odradek.broker.network.limits import LONG_WAIT_MS, READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX, UNSENT_BYTES_MAX
 from odradek.broker.network.outcomes import Client, Deferred, Dispatch, Reply, Settled, Wait
-from odradek.broker.purgatory.timing_wheel import WheelTimer
+from odradek.broker.purgatory.purgatory import DelayedOperation, Purgatory
+from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
 from odradek.protocol.fields import Message
 from odradek.protocol.primitives import Part
 from odradek.security.errors import AuthenticationFailed
+from odradek.world.clock import Clock
 from odradek.world.network import Endpoint
 
 logger = logging.getLogger(__name__)
 
 
-class Slot:
-    """Place of one answer among those of its connection. Handlers know `answer` as `respond`."""
+class Host(Protocol):
+    """Interface of the server that a connection belongs to."""
 
-    __slots__ = ("_answered", "deferred", "overtaken", "parts", "size_bytes", "watch")
+    clock: Clock
+    timers: TimingWheel
+    purgatory: Purgatory
+    dispatch: Dispatch
+    idle_ms_max: int
+    refusal_delay_ms: int
+    """Delay of the answer to a failed authentication (`connection.failed.authentication.delay.ms`)."""
+    sampling: Sampling
 
-    def __init__(
-        self, deferred: Deferred | None, overtaken: bool, answered: Callable[..., object], watch: RequestWatch | None
-    ) -> None:
-        self.deferred = deferred
-        self.overtaken = overtaken
-        """True if requests that came later may be handled before this one is answered."""
-        self.parts: list[Part] | None = None
-        self.size_bytes = 0
-        self.watch = watch
-        """Measure of the request's time, if that is taken."""
-        self._answered = answered
+    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Start a coroutine as a task."""
 
-    def answer(self, response: Message, throttle_ms: int = 0) -> None:
-        """Answer; once, from wherever on the loop. Nothing happens when the client is gone."""
-        self._answered(self, response, throttle_ms)
+    def connection_closed(self, connection: Any) -> None:
+        """Forget a connection, which is closed."""
 
-    def fill(self, parts: list[Part]) -> None:
-        """Take the frame of the answer."""
-        self.parts = parts
-        self.size_bytes = sum(map(len, parts))
-        self.deferred = None
+    def buffer_taken(self, connection: Any) -> None:
+        """Call `review_buffer` of a connection from time to time: it has taken a receive buffer of its own."""
 
 
-class Slots:
-    """A queue of slots: filled in any order, emptied from the front."""
+class Guarded:
+    """A delayed operation as the purgatory holds it: a bug in it closes its connection, and goes no further."""
 
-    __slots__ = ("_queue", "_waiting", "filled_bytes")
+    __slots__ = ("_boundary", "guarded")
 
-    def __init__(self) -> None:
-        self._queue: deque[Slot] = deque()
-        self._waiting = 0
-        self.filled_bytes = 0
-        """Size of the answers that wait for one before them."""
+    def __init__(self, operation: DelayedOperation, boundary: Boundary) -> None:
+        self.guarded = operation
+        self._boundary = boundary
 
-    def __len__(self) -> int:
-        return len(self._queue)
+    def try_complete(self) -> bool:
+        with self._boundary:
+            return self.guarded.try_complete()
+        return True
 
-    @property
-    def must_wait(self) -> bool:
-        """Tell whether there is a request without an answer that may not be overtaken."""
-        return self._waiting > 0
+    def expire(self) -> None:
+        with self._boundary:
+            self.guarded.expire()
 
-    def add(self, slot: Slot) -> None:
-        """Append a slot behind the others."""
-        self._queue.append(slot)
-        if slot.parts is not None:
-            self.filled_bytes += slot.size_bytes
-        elif not slot.overtaken:
-            self._waiting += 1
 
-    def let_overtake(self, slot: Slot) -> None:
-        """Let requests that came later than one of them be handled before it is answered."""
-        if slot.parts is None and not slot.overtaken:
-            slot.overtaken = True
-            self._waiting -= 1
+class Forgettable(Guarded):
+    """An operation that is for the client alone: it does nothing any more when that has gone."""
 
-    def fill(self, slot: Slot, parts: list[Part]) -> None:
-        """Take the frame of the answer of one of them."""
-        assert slot.parts is None, "answered twice"
-        slot.fill(parts)
-        self.filled_bytes += slot.size_bytes
-        if not slot.overtaken:
-            self._waiting -= 1
+    __slots__ = ("_connection",)
 
-    def take_ready(self, push: Callable[[list[Part], RequestWatch | None], object]) -> None:
-        """Hand over, in order, the answers that no unanswered request precedes."""
-        queue = self._queue
-        while queue and (parts := queue[0].parts) is not None:
-            slot = queue.popleft()
-            self.filled_bytes -= slot.size_bytes
-            push(parts, slot.watch)
+    def __init__(self, operation: DelayedOperation, boundary: Boundary, connection: "Connection") -> None:
+        super().__init__(operation, boundary)
+        self._connection = connection
 
-    def clear(self) -> None:
-        """Forget all: the connection is closed."""
-        self._queue.clear()
-        self._waiting = self.filled_bytes = 0
+    def try_complete(self) -> bool:
+        return self._connection.closed or super().try_complete()
+
+    def expire(self) -> None:
+        if not self._connection.closed:
+            super().expire()
 
 
 class Connection:
@@ -398,8 +372,8 @@ class Connection:
         return self._closed
 
     @property
-    def held(self) -> bool:
-        """Tell whether requests wait to be handled."""
+    def is_backlogged(self) -> bool:
+        """Tell whether requests have come and wait to be handled, which one that is held need not have."""
         return self._held and self._buffer.end > self._buffer.start
 
     @property

@@ -100,7 +100,7 @@ class SocketServer:
 
     def held_connections(self) -> int:
         """Count the connections with requests that wait to be handled."""
-        return sum(connection.held for connection in self._connections)
+        return sum(connection.is_backlogged for connection in self._connections)
 
     def unanswered_requests(self) -> int:
         """Count the requests that are under way, or answered and not sent."""

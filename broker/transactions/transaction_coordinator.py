@@ -227,6 +227,10 @@ class TransactionCoordinator:
             return error
         return self._transactions.get(transactional_id, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
+    def _is_here(self, transaction: TransactionMetadata) -> bool:
+        """Tell whether the transaction still lives here: its partition may have gone to another broker."""
+        return self._transactions.get(transaction.transactional_id) is transaction
+
     def _carry_out(self, transaction: TransactionMetadata, decided: TxnState | ErrorCode, answer: Answer) -> None:
         if isinstance(decided, TxnState):
             self._store(transaction, decided, answer)
@@ -237,7 +241,7 @@ class TransactionCoordinator:
         """Write the state; once it is in the log, make it the present one, answer, and send the markers it needs."""
 
         def done(error: ErrorCode) -> None:
-            if self._transactions.get(transaction.transactional_id) is not transaction:
+            if not self._is_here(transaction):
                 answer(ErrorCode.NOT_COORDINATOR)
                 return
             if error is not ErrorCode.NONE:
@@ -275,13 +279,12 @@ class TransactionCoordinator:
 
     def _markers_written(self, transaction: TransactionMetadata) -> None:
         """Complete a transaction whose partitions have their markers; a failed write is repeated while it is here."""
-        transactional_id = transaction.transactional_id
-        if self._transactions.get(transactional_id) is not transaction:
+        if not self._is_here(transaction):
             return
-        self._pending_markers.pop(transactional_id, None)
+        self._pending_markers.pop(transaction.transactional_id, None)
 
         def stored(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE and self._transactions.get(transactional_id) is transaction:
+            if error is not ErrorCode.NONE and self._is_here(transaction):
                 self._clock.call_later(RETRY_BACKOFF_MS, partial(self._markers_written, transaction))
 
         self._store(transaction, transaction.markers_written(self._clock.now_ms()), stored)
@@ -304,13 +307,9 @@ class TransactionCoordinator:
         del self._transactions[transactional_id]
         pending = self._pending_markers.pop(transactional_id, None)
         if pending is not None:
-            pending.cancelled = True
+            pending.over = True
 
     # time
-
-    def _is_here(self, transaction: TransactionMetadata) -> bool:
-        """Tell whether the transaction still lives here: its partition may have gone to another broker."""
-        return self._transactions.get(transaction.transactional_id) is transaction
 
     def _abort_if_overdue(self, transaction: TransactionMetadata) -> None:
         if self._is_here(transaction) and transaction.is_overdue(self._clock.now_ms()):

@@ -51,7 +51,7 @@ FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COOR
 class PendingMarkers:
     """A transaction whose end is decided, and the partitions (`remaining`) that have no marker of it yet.
 
-    `done` is called once, when a marker is in every partition, unless `cancelled` was set before.
+    `done` is called once, when a marker is in every partition, unless it was `over` before.
     """
 
     producer: ProducerIdentity
@@ -59,14 +59,14 @@ class PendingMarkers:
     coordinator_epoch: int
     remaining: set[PartitionKey]
     done: Callable[[], object]
-    cancelled: bool = False
+    over: bool = False
     """True when no marker is to be sent any more: all have been, or another coordinator sees to it now."""
 
     def written(self, partition: PartitionKey) -> None:
         """Note that the partition has its marker, or is gone; after the last one call `done`."""
         self.remaining.discard(partition)
-        if not self.remaining and not self.cancelled:
-            self.cancelled = True
+        if not self.remaining and not self.over:
+            self.over = True
             self.done()
 
 
@@ -120,7 +120,7 @@ class TransactionMarkers:
         leaderless = []
         lanes: dict[_Lane, None] = {}
         for pending, (topic, index) in markers:
-            if pending.cancelled or self._closed:
+            if pending.over or self._closed:
                 continue
             state = self._metadata.partition(topic, index)
             if state is not None and self._metadata.is_alive(state.leader):
@@ -145,7 +145,7 @@ class TransactionMarkers:
         """Send until nothing waits in the lane any more."""
         sent: list[Marker] = []
         try:
-            while waiting := [one for one in self._waiting.pop(lane, ()) if not one[0].cancelled]:
+            while waiting := [one for one in self._waiting.pop(lane, ()) if not one[0].over]:
                 sent, later = waiting[:PARTITIONS_MAX], waiting[PARTITIONS_MAX:]
                 if later:
                     self._waiting[lane] = later
@@ -177,7 +177,7 @@ class TransactionMarkers:
                 pending.written(partition)
             elif error in FENCED:
                 log.info("producer %d: markers are left to a newer coordinator: %s", pending.producer.id, error)
-                pending.cancelled = True
+                pending.over = True
             else:
                 failed.append((pending, partition))
         return failed

@@ -5,7 +5,7 @@ Keys and values are of version 0, as Kafka 3.9 writes them without KIP-890's sec
 
 from collections.abc import Iterator
 
-from odradek.broker.coordination.skipped_records import SkippedRecords
+from odradek.broker.coordination.owned_partitions import SkippedRecords
 from odradek.broker.transactions.transaction_state import EMPTY, ProducerIdentity, TransactionMetadata, TxnState
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.transaction_state import (

@@ -66,26 +66,15 @@ def open_log(
     lost = doubtful is not None or end_offset < recovery_point  # the disk may not have what was there at the end
     clean = clean and not lost
     recovery_point = min(recovery_point, end_offset)
-    epochs.truncate_from_end(end_offset)
-    epochs.truncate_from_start(start_offset)
-    rewritten = _write_epochs(environment, directory, epochs, epochs_in_file)
+    rewritten = _cut_epochs(environment, directory, epochs, epochs_in_file, start_offset, end_offset)
     snapshots = Snapshots(environment.files, directory, names)
-    doubtful_from = _doubtful_from(segments, names, end_offset, recovery_point if lost else None)
-    producers = rebuild_producers(environment, segments, snapshots, start_offset, end_offset, doubtful_from)
+    anew_from = _derived_anew_from(segments, names, end_offset, recovery_point if lost else None)
+    producers = rebuild_producers(environment, segments, snapshots, start_offset, end_offset, anew_from)
     log = Log(
-        environment,
-        directory,
-        topic,
-        partition,
-        config,
-        segments=segments,
-        epochs=epochs,
-        producers=producers,
-        snapshots=snapshots,
-        log_start_offset=start_offset,
-        log_end_offset=end_offset,
+        environment, directory, topic, partition, config, segments=segments, epochs=epochs, producers=producers,
+        snapshots=snapshots, log_start_offset=start_offset, log_end_offset=end_offset,
         recovery_point=end_offset if clean else recovery_point,
-    )
+    )  # fmt: skip
     log.epoch_file.unsynced = not clean or rewritten
     log.clean_end_offset = end_offset if clean else -1
     _release_files(segments)
@@ -144,10 +133,11 @@ def _number_of(segments: list[Segment], offset: int) -> int:
     return max(0, bisect_right([one.base_offset for one in segments], offset) - 1)
 
 
-def _doubtful_from(
+def _derived_anew_from(
     segments: list[Segment], names: list[str], end_offset: int, recovered_from: int | None
 ) -> int | None:
-    """Return the first segment whose transaction index may not be what its batches say; None when all are right."""
+    """Return the base offset from which on transaction indexes and snapshots are made anew: they may not be what the
+    batches say. None when all are right."""
     trusted = segments
     doubtful = None
     if recovered_from is not None:
@@ -196,10 +186,18 @@ def _load_epochs(
         return LeaderEpochs(), None
 
 
-def _write_epochs(
-    environment: LogEnvironment, directory: str, epochs: LeaderEpochs, in_file: list[tuple[int, int]] | None
+def _cut_epochs(
+    environment: LogEnvironment,
+    directory: str,
+    epochs: LeaderEpochs,
+    in_file: list[tuple[int, int]] | None,
+    start_offset: int,
+    end_offset: int,
 ) -> bool:
-    """Write the leader epochs, unsynced, when the file says something else; tell whether it did."""
+    """Leave only the leader epochs that the log has; write them, unsynced, when the file says something else, and tell
+    whether it did."""
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(start_offset)
     if epochs.entries() == in_file:
         return False
     environment.files.write_atomically(f"{directory}/{LEADER_EPOCHS}", encode_epochs(epochs.entries()), sync=False)

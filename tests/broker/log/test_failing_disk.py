@@ -14,10 +14,9 @@ from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.flush import Flush
 from odradek.broker.log.local_log import FLUSH_AGAIN_MS
 from odradek.broker.log.log import Log, Origin
-from odradek.broker.log.log_environment import FULL_DISK_TOLD_EVERY_MS, LogEnvironment
+from odradek.broker.log.log_environment import FULL_DISK_TOLD_EVERY_MS, LogEnvironment, OpenSegments
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.offset_lookup import find_offset
-from odradek.broker.log.open_segments import OpenSegments
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.transaction_index import AbortedTransaction, decode_aborted
 from odradek.broker.settings.topic_settings import LogConfig

@@ -8,8 +8,8 @@ import pytest
 
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import OpenSegments
 from odradek.broker.log.offset_lookup import offsets_before
-from odradek.broker.log.open_segments import OpenSegments
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig

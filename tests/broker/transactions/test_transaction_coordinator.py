@@ -242,7 +242,7 @@ def test_another_broker_goes_on_where_this_one_was() -> None:
         world.end(producer)
         [old] = world.pending_markers
         world.coordinator.on_resigned(world.coordinator.partition_for("id"), None)
-        assert old.cancelled
+        assert old.over
         assert world.end(producer) == [ErrorCode.NOT_COORDINATOR]
         for partition in (T0, T1):
             old.written(partition)

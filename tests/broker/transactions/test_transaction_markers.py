@@ -167,7 +167,7 @@ def test_a_newer_coordinator_is_left_to_see_to_it() -> None:
     async def test(world: World) -> None:
         world.markers.send(world.pending)
         await world.pass_time(10 * RETRY_BACKOFF_MS)
-        assert world.pending.cancelled and world.done == [] and len(world.leader.requests) == 1
+        assert world.pending.over and world.done == [] and len(world.leader.requests) == 1
 
     in_world(Leader(ErrorCode.TRANSACTION_COORDINATOR_FENCED), test)
 
