@@ -4,16 +4,23 @@ The shell around `GroupStateMachine` and `OffsetTable`. Used on the loop only.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.broker.coordination.topic_storage import TopicStorage
-from odradek.broker.groups.append_errors import commit_error, group_error
 from odradek.broker.groups.group_effects import AnswerJoin, Note, StartTimer, StopTimer, StoreGroup, TimerKind
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, expired
-from odradek.broker.groups.group_records import Record, batch_of, group_key, group_value, offset_key, offset_record
+from odradek.broker.groups.group_records import (
+    NOT_MADE,
+    Record,
+    batch_of,
+    group_key,
+    group_value,
+    offset_record,
+    offset_tombstone,
+)
 from odradek.broker.groups.group_state_machine import GroupStateMachine
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
@@ -25,6 +32,26 @@ log = logging.getLogger(__name__)
 
 TOMBSTONES_PER_BATCH = 1000
 """Most tombstones in one batch, which is then below any reasonable max.message.bytes."""
+APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""Errors of appending to `__consumer_offsets`, and what is told of them; all others are told as they are."""
+COMMIT_ERRORS = APPEND_ERRORS | {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+GROUP_ERRORS = APPEND_ERRORS | {
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
 
 CommitAnswer = Callable[[dict[PartitionKey, ErrorCode]], object]
 
@@ -138,27 +165,28 @@ class CoordinatedGroup:
         over = expired(self.metadata, self.offsets, now_ms, self._config.offsets_retention_ms)
         self.forget(self.offsets.remove_visible(over))
 
-    def forget(self, removed: list[PartitionKey]) -> None:
-        """Write tombstones for offsets that were just removed; an empty group without any offset dies with them."""
+    def forget(self, removed: list[PartitionKey], made: Mapping[PartitionKey, Record] = NOT_MADE) -> None:
+        """Write tombstones, those that are not `made`, for offsets that were just removed; an empty group without any
+        offset dies with them."""
+        group_id = self.metadata.group_id
+        tombstones = [made.get(at) or offset_tombstone(group_id, at) for at in removed]
         if self.metadata.state is GroupState.EMPTY and self.offsets.is_empty():
-            self._bury(removed)
+            self._bury(tombstones)
         else:
-            self._write_tombstones(removed)
+            self._write(tombstones)
 
     def delete(self) -> None:
         """Delete an empty group, with all that the log has of it."""
         assert self.metadata.state is GroupState.EMPTY, (self.metadata.group_id, self.metadata.state)
-        self._bury(self.offsets.remove_all())
+        group_id = self.metadata.group_id
+        self._bury([offset_tombstone(group_id, at) for at in self.offsets.remove_all()])
 
-    def _bury(self, removed: list[PartitionKey]) -> None:
+    def _bury(self, of_offsets: list[Record]) -> None:
         self.die(ErrorCode.NOT_COORDINATOR)
         was_written = self.metadata.generation > 0
-        self._write_tombstones(removed, [(group_key(self.metadata.group_id), None)] if was_written else [])
+        self._write([*of_offsets, (group_key(self.metadata.group_id), None)] if was_written else of_offsets)
 
-    def _write_tombstones(self, removed: list[PartitionKey], further: Sequence[Record] = ()) -> None:
-        group_id = self.metadata.group_id
-        tombstones: list[Record] = [(offset_key(group_id, partition), None) for partition in removed]
-        tombstones.extend(further)
+    def _write(self, tombstones: list[Record]) -> None:
         for at in range(0, len(tombstones), TOMBSTONES_PER_BATCH):
             self._append(tombstones[at : at + TOMBSTONES_PER_BATCH], self._tombstones_ended)
 
@@ -209,3 +237,19 @@ class CoordinatedGroup:
         timer = self._timers.pop((kind, member_id), None)
         if timer is not None:
             timer.cancel()
+
+
+def commit_error(error: ErrorCode) -> ErrorCode:
+    """Return the error of an OffsetCommit whose append ended so.
+
+    Source: GroupMetadataManager.storeOffsets of Kafka 3.9.
+    """
+    return COMMIT_ERRORS.get(error, error)
+
+
+def group_error(error: ErrorCode) -> ErrorCode:
+    """Return the error of a SyncGroup or JoinGroup that waits for the group's metadata to be appended.
+
+    Source: GroupMetadataManager.storeGroup of Kafka 3.9.
+    """
+    return GROUP_ERRORS.get(error, error)

@@ -4,7 +4,7 @@ A request that may have to wait brings the callback that answers it, which is ca
 returns. Used on the loop only.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from odradek.broker.groups.group_effects import (
 )
 from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import FetchedOffset, OffsetTable
-from odradek.broker.groups.group_records import GroupReplay
+from odradek.broker.groups.group_records import NOT_MADE, GroupReplay, Record
 from odradek.broker.groups.group_state_machine import check_join
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
@@ -222,9 +222,11 @@ class GroupCoordinator:
         return error, {at: offsets.fetch(at, require_stable=require_stable) for at in asked}
 
     def delete_offsets(
-        self, group_id: str, partitions: Sequence[PartitionKey]
+        self, group_id: str, partitions: Sequence[PartitionKey], made: Mapping[PartitionKey, Record] = NOT_MADE
     ) -> tuple[ErrorCode, dict[PartitionKey, ErrorCode]]:
-        """Answer OffsetDelete: for an empty group all offsets, else those of topics that its consumers do not read."""
+        """Answer OffsetDelete: for an empty group all offsets, else those of topics that its consumers do not read.
+
+        `made`: their tombstones, where they are very many (`offset_tombstones`)."""
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error, {}
@@ -240,7 +242,7 @@ class GroupCoordinator:
             errors |= dict.fromkeys(subscribed, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
         removable = [partition for partition, refusal in errors.items() if refusal is ErrorCode.NONE]
         if removable:
-            group.forget(group.offsets.remove(removable))
+            group.forget(group.offsets.remove(removable), made)
             self._drop_if_dead(group)
         return ErrorCode.NONE, errors
 

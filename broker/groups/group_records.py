@@ -4,10 +4,11 @@ Written as Kafka 3.9 writes them: for an offset key 1 with value 3 (value 1 when
 for a group key 2 with value 3. All versions are read; a key of a later version is skipped.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
-from odradek.broker.coordination.skipped_records import SkippedRecords
+from odradek.broker.coordination.owned_partitions import SkippedRecords
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
 from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset, OffsetTable
 from odradek.protocol.control_records import ControlType, control_type
@@ -42,6 +43,9 @@ GROUP_VALUE_VERSION = 3
 
 Record: TypeAlias = tuple[bytes, bytes | None]
 """Key and value; a record without a value is a tombstone."""
+
+NOT_MADE: Final[Mapping[PartitionKey, Record]] = MappingProxyType({})
+"""No records that were made before."""
 
 
 class OffsetKey(NamedTuple):
@@ -113,6 +117,20 @@ def offset_records(group_id: str, offsets: Mapping[PartitionKey, CommittedOffset
         records[at] = offset_record(group_id, at, committed)
         yield
     return records
+
+
+def offset_tombstone(group_id: str, partition: PartitionKey) -> Record:
+    """Return the record by which a committed offset is forgotten."""
+    return offset_key(group_id, partition), None
+
+
+def offset_tombstones(group_id: str, partitions: Iterable[PartitionKey]) -> Steps[dict[PartitionKey, Record]]:
+    """Return the tombstones of many committed offsets, made in steps."""
+    tombstones = {}
+    for at in partitions:
+        tombstones[at] = offset_tombstone(group_id, at)
+        yield
+    return tombstones
 
 
 def group_key(group_id: str) -> bytes:

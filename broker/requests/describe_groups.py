@@ -4,6 +4,8 @@ A group that does not exist is Dead, without an error. Metadata and assignments 
 Who asks for the operations that it may do (version 3 and above) is told all, unless an authorizer says otherwise.
 """
 
+from collections.abc import Sequence
+
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.groups.group_metadata import GroupState, Member
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
@@ -16,6 +18,8 @@ from odradek.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from odradek.protocol.steps import Steps
+from odradek.world.time_slices import in_slices
 from odradek.zk_schema.znodes.acls import ResourceType
 
 REQUEST = DescribeGroupsRequest
@@ -26,9 +30,16 @@ NOT_ASKED = -(2**31)
 
 def handle(broker: Services, request: DescribeGroupsRequest, context: RequestContext) -> Outcome:
     operations = ALL_BITS[ResourceType.GROUP] if request.include_authorized_operations else NOT_ASKED
-    return Reply(
-        DescribeGroupsResponse(groups=[described(broker.groups, group, operations) for group in request.groups])
-    )
+    return in_slices(broker.clock, _answer(broker.groups, request.groups, operations))
+
+
+def _answer(groups: GroupCoordinator, group_ids: Sequence[str], operations: int) -> Steps[Reply]:
+    """Tell of all groups asked for; each as it is at one time."""
+    told = []
+    for group_id in group_ids:
+        told.append(described(groups, group_id, operations))
+        yield
+    return Reply(DescribeGroupsResponse(groups=told))
 
 
 def described(groups: GroupCoordinator, group_id: str, operations: int = NOT_ASKED) -> DescribedGroup:

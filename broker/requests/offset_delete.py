@@ -4,6 +4,9 @@ An empty group may lose all of them; a group of consumers with members those of 
 (GROUP_SUBSCRIBED_TO_TOPIC for the others); any other group is NON_EMPTY_GROUP.
 """
 
+from collections.abc import Mapping
+
+from odradek.broker.groups.group_records import NOT_MADE, Record, offset_tombstones
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -13,9 +16,14 @@ from odradek.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from odradek.protocol.topic_names import PartitionKey
+from odradek.world.time_slices import TimeSlice
 
 REQUEST = OffsetDeleteRequest
 VERSIONS = (0, 0)
+
+AT_ONCE = 100
+"""Offsets that are deleted without a pause."""
 
 
 def handle(broker: Services, request: OffsetDeleteRequest, context: RequestContext) -> Outcome:
@@ -25,7 +33,21 @@ def handle(broker: Services, request: OffsetDeleteRequest, context: RequestConte
         for partition in topic.partitions
         if broker.metadata.partition(topic.name, partition.partition_index) is not None
     ]
-    error, errors = broker.groups.delete_offsets(request.group_id, known)
+    if len(known) > AT_ONCE:
+        return _delete_many(broker, request, known)
+    return _delete(broker, request, known, NOT_MADE)
+
+
+async def _delete_many(broker: Services, request: OffsetDeleteRequest, known: list[PartitionKey]) -> Reply:
+    """Delete, all at one time, when the tombstones are made, which takes most of the time, in slices."""
+    made = await TimeSlice(broker.clock).result(offset_tombstones(request.group_id, known))
+    return _delete(broker, request, known, made)
+
+
+def _delete(
+    broker: Services, request: OffsetDeleteRequest, known: list[PartitionKey], made: Mapping[PartitionKey, Record]
+) -> Reply:
+    error, errors = broker.groups.delete_offsets(request.group_id, known, made)
     if error is not ErrorCode.NONE:
         return Reply(OffsetDeleteResponse(error_code=error))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

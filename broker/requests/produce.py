@@ -175,11 +175,11 @@ class _Appends:
     def _append_slow(self, slow: list[Slow]) -> Steps[Settled]:
         """Append one after another what takes long, put the answers into their places, and answer."""
         for place in slow:
-            again = [place]
+            again = [place]  # and once more where it turns out that the topic's rules must look at each record
             while again:
                 one, verdicts = again.pop(), Verdicts()
                 try:
-                    one.data.records = yield from _ready(one, self.version)
+                    one.data.records = yield from _ready(one.data.records, one.log, self.version)
                 except KafkaError as error:
                     verdicts[one.topic, one.data.index] = error
                 topic = TopicProduceData(name=one.topic, partition_data=[one.data])
@@ -196,7 +196,7 @@ class _Appends:
                 try:
                     _check(data.records, self.version, True)
                     if partition is not None and partition.log.rewrites and _is_long(data.records):
-                        data.records = yield from _ready(Slow(topic.name, data, [], 0, partition.log), self.version)
+                        data.records = yield from _ready(data.records, partition.log, self.version)
                 except KafkaError as error:
                     refused[topic.name, data.index] = error
 
@@ -206,8 +206,8 @@ class _Appends:
         answers: list[PartitionProduceResponse] = []
         broker, request, version = self.broker, self.request, self.version
         acks, in_transaction = request.acks, request.transactional_id is not None
-        verified = not in_transaction or not broker.config.transaction_partition_verification_enable
-        guard = UNGUARDED if verified else None
+        verifying = in_transaction and broker.config.transaction_partition_verification_enable
+        without_verdict = None if verifying else UNGUARDED
         forbidden = topic.name in INTERNAL_TOPICS and self.context.client_id != ADMIN_CLIENT_ID
         for data in topic.partition_data:
             answer = PartitionProduceResponse(index=data.index)
@@ -218,7 +218,7 @@ class _Appends:
                 if forbidden:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {topic.name}")
                 partition.counters.produce_requests += 1
-                given = _guard(verdicts, topic.name, data.index, guard) if verdicts else guard
+                guard = _guard(verdicts, topic.name, data.index, without_verdict) if verdicts else without_verdict
                 records = data.records
                 old_format = version < FIRST_PRODUCE_VERSION_WITH_BATCHES and not is_batch(records)
                 if not old_format:
@@ -228,7 +228,7 @@ class _Appends:
                     slow.append(_slow(topic.name, data, answers, None if old_format else partition.log))
                     continue
                 appending = True
-                appended = broker.replicas.append(partition, records, acks, guard=given)
+                appended = broker.replicas.append(partition, records, acks, guard=guard)
             except KafkaError as error:
                 # what was found out when the records were made ready is an error of appending them
                 appending = appending or verdicts.get((topic.name, data.index)) is error
@@ -323,7 +323,7 @@ def _put_off(topic: TopicProduceData, slow: list[Slow]) -> list[PartitionProduce
 
 
 def _slow(topic: str, data: PartitionProduceData, answers: list[PartitionProduceResponse], log: Log | None) -> Slow:
-    """Keep what the last one of the answers is to."""
+    """Put off the partition whose answer is the last of these, with a copy of its records."""
     records = None if data.records is None else bytearray(data.records)
     return Slow(topic, PartitionProduceData(index=data.index, records=records), answers, len(answers) - 1, log)
 
@@ -332,13 +332,12 @@ def _is_long(records: Records) -> bool:
     return records is not None and not isinstance(records, Rewritten) and takes_long(records)
 
 
-def _ready(one: Slow, version: int) -> Steps[Records]:
-    """Make of records what can be appended. Raises KafkaError."""
-    records = one.data.records
+def _ready(records: Records, log: Log | None, version: int) -> Steps[Records]:
+    """Make of records what can be appended; `log`: that whose topic's rules they must meet. Raises KafkaError."""
     if version < FIRST_PRODUCE_VERSION_WITH_BATCHES and not is_batch(records):
         return (yield from to_batch(records))
-    if one.log is not None and records is not None:
-        log, now_ms = one.log, one.log.environment.clock.now_ms()
+    if log is not None and records is not None:
+        now_ms = log.environment.clock.now_ms()
         return (yield from rewrite(log.config, f"{log.topic}-{log.partition}", memoryview(records), now_ms))
     return records
 

@@ -6,8 +6,11 @@ partition is part of the transaction is asked of its coordinator, as for Produce
 would begin a transaction that nobody ends, and no committed offset of those partitions could be read any more.
 """
 
+from dataclasses import replace
+
 from odradek.broker.groups.group import CommitRequest, InTransaction
 from odradek.broker.groups.group_offsets import CommittedOffset
+from odradek.broker.groups.group_records import offset_records
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.later_reply import LaterReply
 from odradek.broker.services import Services
@@ -21,10 +24,13 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, PartitionKey
+from odradek.world.time_slices import TimeSlice
 
 REQUEST = TxnOffsetCommitRequest
 VERSIONS = (0, 4)
 
+AT_ONCE = 100
+"""Offsets that are committed without a pause."""
 FIRST_VERSION_WITH_LOADING = 2
 FIRST_VERSION_WITH_ABORTABLE = 4
 Errors = dict[PartitionKey, ErrorCode]
@@ -51,14 +57,32 @@ def handle(broker: Services, request: TxnOffsetCommitRequest, context: RequestCo
         offsets=offsets,
         transaction=InTransaction(request.producer_id, request.producer_epoch),
     )
-    servable = broker.groups.check(request.group_id) is ErrorCode.NONE
-    if servable and broker.config.transaction_partition_verification_enable:
-        at = (CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
-        producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-        to_verify = unverified(broker.replicas, at, producer)
-        if to_verify is not None:
-            return _commit_verified(broker, request, context.api_version, commit, to_verify)
+    if len(offsets) > AT_ONCE:
+        return _commit_many(broker, request, context.api_version, commit)
+    to_verify = _unverified(broker, request)
+    if to_verify is not None:
+        return _commit_verified(broker, request, context.api_version, commit, to_verify)
     return _commit(broker, request, context.api_version, commit).outcome()
+
+
+async def _commit_many(broker: Services, request: TxnOffsetCommitRequest, version: int, commit: CommitRequest) -> Reply:
+    """Make the records of the offsets in slices, as OffsetCommit does; what is checked of the transaction comes after,
+    for it may have ended meanwhile."""
+    records = await TimeSlice(broker.clock).result(offset_records(request.group_id, commit.offsets))
+    commit = replace(commit, records=records)
+    to_verify = _unverified(broker, request)
+    if to_verify is not None:
+        return await _commit_verified(broker, request, version, commit, to_verify)
+    return await _commit(broker, request, version, commit).arrived()
+
+
+def _unverified(broker: Services, request: TxnOffsetCommitRequest) -> Unverified | None:
+    """Return what the transaction's coordinator is to be asked, None for nothing."""
+    servable = broker.groups.check(request.group_id) is ErrorCode.NONE
+    if not servable or not broker.config.transaction_partition_verification_enable:
+        return None
+    at = (CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
+    return unverified(broker.replicas, at, ProducerIdentity(request.producer_id, request.producer_epoch))
 
 
 async def _commit_verified(

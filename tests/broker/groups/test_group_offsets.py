@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from odradek.broker.groups.append_errors import commit_error, group_error
-from odradek.broker.groups.group import CommitRequest, InTransaction
+from odradek.broker.groups.group import CommitRequest, InTransaction, commit_error, group_error
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
 from odradek.protocol.errors import ErrorCode
 

@@ -1,32 +1,22 @@
 """Requests for very many partitions are served in slices of time: whoever asks for little is answered in between."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from odradek.broker.cluster.peer import Peer
 from odradek.broker.replication import fetch_reading
-from odradek.broker.replication.partition import Partition
-from odradek.broker.requests import dispatch, fetch, offset_commit, update_metadata
+from odradek.broker.requests import dispatch, fetch, update_metadata
 from odradek.protocol import codec
 from odradek.protocol.codec import encode
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from odradek.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.update_metadata import (
     TYPE_FULL,
     TYPE_INCREMENTAL,
@@ -43,76 +33,16 @@ from odradek.protocol.messages.write_txn_markers import (
 )
 from odradek.protocol.primitives import Part
 from odradek.protocol.records import encode_batch
-from odradek.testing.embedded import EmbeddedCluster
-from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.askers import ABSENT, PARTITIONS, T0, Asker, produce, with_topic
 
 pytestmark = pytest.mark.usefixtures("slow_machine")
-
-PARTITIONS = 8
-ABSENT = PARTITIONS
-T0 = 1_700_000_000_000
-Scenario = Callable[["Asker"], Awaitable[None]]
 
 
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more than two partitions are served at once."""
-    for few in (fetch, fetch_reading, offset_commit):
+    for few in (fetch, fetch_reading):
         monkeypatch.setattr(few, "AT_ONCE", 2)
-
-
-class Asker:
-    """Asks the only broker by two connections."""
-
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        self.cluster = cluster
-        self._peer, self._other = (
-            Peer(cluster.network.host(name), cluster.clock, "broker-0", cluster.port, name) for name in ("one", "other")
-        )
-
-    def partition(self, index: int) -> Partition:
-        return self.cluster.brokers[0].server.services.replicas.partitions["t", index]
-
-    async def ask(self, request: Message, version: int) -> Any:
-        return await self._peer.request(request, version, 60_000)
-
-    async def ask_other(self, request: Message, version: int) -> Any:
-        return await self._other.request(request, version, 60_000)
-
-    def close_one(self) -> None:
-        """Close the first connection, with what is under way there."""
-        self._peer.close()
-
-    async def ask_beside(self, request: Message, version: int) -> Any:
-        """Ask, and have another client be answered meanwhile."""
-        await self.ask_other(MetadataRequest(topics=[]), 7)
-        first = asyncio.ensure_future(self.ask(request, version))
-        second = asyncio.ensure_future(self.ask_other(MetadataRequest(topics=[]), 7))
-        await asyncio.wait((first, second), return_when=asyncio.FIRST_COMPLETED)
-        assert second.done() and not first.done(), "the short one came later and is answered before"
-        return await first
-
-
-def with_topic(scenario: Scenario) -> None:
-    """Run it with a topic that has a record in each partition."""
-
-    async def main(clock: VirtualClock) -> None:
-        async with EmbeddedCluster(clock, 1, {"log.retention.ms": "-1"}) as cluster:
-            asker = Asker(cluster)
-            made = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)
-            await asker.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
-            await asker.ask(produce(*range(PARTITIONS)), 9)
-            await scenario(asker)
-
-    run_virtual(main)
-
-
-def produce(*indexes: int) -> ProduceRequest:
-    """Make a request for a record to each of these partitions."""
-    data = [
-        PartitionProduceData(index=index, records=encode_batch(0, [T0 + index], [None], [b"v"])) for index in indexes
-    ]
-    return ProduceRequest(acks=1, timeout_ms=5_000, topic_data=[TopicProduceData(name="t", partition_data=data)])
 
 
 def fetch_all(offset: int, **request: Any) -> FetchRequest:
@@ -207,47 +137,6 @@ def test_what_comes_while_a_session_begins_is_in_its_next_fetch() -> None:
         )  # fmt: skip
         answers = (await asker.ask(fetch_next, 11)).responses[0].partitions
         assert (answers[0].partition_index, answers[0].high_watermark) == (0, 2) and answers[0].records
-
-    with_topic(scenario)
-
-
-def test_commits_of_a_group() -> None:
-    partitions = [
-        OffsetCommitRequestPartition(partition_index=index, committed_offset=index, committed_metadata="m")
-        for index in range(ABSENT + 1)
-    ]
-    topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
-
-    async def scenario(asker: Asker) -> None:
-        await asker.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
-        await asyncio.sleep(5.0)
-        request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
-        answers = (await asker.ask_beside(request, 7)).topics[0].partitions
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert [answer.error_code for answer in answers] == [ErrorCode.NONE] * PARTITIONS + [unknown]
-        groups = asker.cluster.brokers[0].server.services.groups
-        _, offsets = groups.fetch_offsets("g", None, require_stable=False)
-        assert {index: offset.offset for (_, index), offset in offsets.items()} == {n: n for n in range(PARTITIONS)}
-
-    with_topic(scenario)
-
-
-@pytest.mark.parametrize("version", [7, 9])
-def test_offsets_of_a_group(version: int) -> None:
-    committed = [OffsetCommitRequestPartition(partition_index=one, committed_offset=one) for one in range(PARTITIONS)]
-    topics = [OffsetCommitRequestTopic(name="t", partitions=committed)]
-    fetched = [OffsetFetchRequestGroup(group_id="g", topics=None)]
-
-    async def scenario(asker: Asker) -> None:
-        await asker.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
-        await asyncio.sleep(5.0)
-        commit = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
-        await asker.ask(commit, 7)
-        answer = await asker.ask_beside(OffsetFetchRequest(group_id="g", topics=None, groups=fetched), version)
-        (topic,) = answer.topics if version < 8 else answer.groups[0].topics
-        assert {one.partition_index: one.committed_offset for one in topic.partitions} == {
-            index: index for index in range(PARTITIONS)
-        }
 
     with_topic(scenario)
 
