@@ -134,10 +134,10 @@ class BrokerServer:
         self.on_loaded()
         await self._join(store, identity)
         await remove_stray_replicas(store, identity.broker_id, logs)
-        # Not before: a controller that has not seen us go would have us lead as the broker that we were.
         self.levels_changed()
         loggers.listeners.add(self)
         assert self.dispatch is not None
+        # Registered first: a controller that has not seen us go would have us lead as the broker that we were.
         self._sockets.serve(self.dispatch)
         services.controller.start()
         self._monitoring.serve(services, self._sockets, self._assembly.fetchers, self._assembly.client)

@@ -4,6 +4,7 @@ partition                a replica of a partition: roles, in-sync replicas, high
 isr                      criteria of being in sync, and a change of the in-sync replicas that is pending
 replica_manager          all partitions of this broker, appends, followers' fetches, requests that wait for replicas
 fetch_reading            several partitions read within the limits of one Fetch
+replica_selection        the replica nearest to a consumer (KIP-392)
 fetch_sessions           incremental fetch sessions (KIP-227)
 conversion               old message formats for readers that need them, batches for those that do not
 fetcher                  what a follower asks a leader for, what it does with the answer, where it truncates

@@ -8,6 +8,7 @@ that its sender sent after it.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -117,6 +118,8 @@ class ControllerRequests:
         self._undeleted: set[PartitionKey] = set()
         """Replicas whose logs are to be deleted and lie in a directory that has failed."""
         self._deleted = DeletedReplicas()
+        self._replicas_of = Counter[str]()
+        """Number of replicas here, by topic."""
         self.in_turn = asyncio.Lock()
         """Held by the LeaderAndIsr or StopReplica that is being applied; the others wait in their order."""
         self.metadata_in_turn = asyncio.Lock()
@@ -196,6 +199,7 @@ class ControllerRequests:
                 self._replicas.traffic.of_topic(topic),
             )  # fmt: skip
             self._replicas.partitions[(topic, index)] = partition
+            self._replicas_of[topic] += 1
             self._deleted.forget(topic_id, index)
             self._replicas.moves.resume(partition)
         if topic_id != ZERO_UUID:
@@ -268,7 +272,9 @@ class ControllerRequests:
         if stopped.delete:
             del self._replicas.partitions[key]
             self._deleted.note(partition.topic_id, index, max(partition.leader_epoch, stopped.leader_epoch))
-            if all(other != topic for other, _ in self._replicas.partitions):
+            self._replicas_of[topic] -= 1
+            if not self._replicas_of[topic]:
+                del self._replicas_of[topic]
                 self._replicas.traffic.forget_topic(topic)
             self._replicas.moves.forget(topic, index)
             error = self._delete_log(topic, index)

@@ -115,14 +115,14 @@ def read_partitions(
     answers = []
     as_follower, may_read = parameters.as_follower, parameters.may_read
     total, left, urgent, failed, unconverted = 0, parameters.max_bytes, False, False, False
-    first = True
+    whole_first_batch = True
     if before is not None:
         total, urgent, failed, unconverted = before[1:]
-        first = not total or parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
-        left = _bytes_left(max(left - total, 0), total, bounded=unconverted and not first)
+        whole_first_batch = not total or parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
+        left = _bytes_left(max(left - total, 0), total, bounded=unconverted and not whole_first_batch)
     for wanted in opened.partitions if partitions is None else partitions:
         if may_read is None or may_read(wanted):
-            answer = _read_one(replicas, wanted, parameters, left, first)
+            answer = _read_one(replicas, wanted, parameters, left, whole_first_batch)
         else:
             answer = _refusal(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         answers.append((wanted, answer))
@@ -136,12 +136,12 @@ def read_partitions(
         size = len(records)
         if size:
             # when what is over the limit is cut in the end, every partition gives a whole batch to be converted
-            first = parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
+            whole_first_batch = parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
             total += size
             left = max(left - size, 0)
             if isinstance(records, Unconverted):
                 unconverted = True
-                left = _bytes_left(left, total, bounded=not first)
+                left = _bytes_left(left, total, bounded=not whole_first_batch)
         elif parameters.rack:
             urgent = urgent or answer.preferred_read_replica != LEADER
         if as_follower:

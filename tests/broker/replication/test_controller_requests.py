@@ -2,8 +2,9 @@
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -193,6 +194,39 @@ def test_a_replica_that_was_moved_away_is_not_made_anew_by_what_the_controller_s
         assert requests.apply("moved", topic_id, state(0, 10)) is ErrorCode.NONE, "it has come back"
         assert requests.stop(StoppedReplica("moved", 0, 10, delete=False)) is ErrorCode.NONE
         assert requests.apply("moved", topic_id, state(0, 11)) is ErrorCode.NONE, "it was stopped and is still there"
+
+    with_broker(scenario)
+
+
+class Looked(dict[Any, Any]):
+    """Counts the keys that somebody goes through."""
+
+    count = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for key in super().__iter__():
+            self.count += 1
+            yield key
+
+
+def test_a_replica_is_deleted_without_a_look_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each deletion went through all that were left: a topic of 10,000 partitions through fifty millions. A topic's
+    counters go with its last replica."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        requests, replicas = services.controller_requests, services.replicas
+        partitions = Looked(replicas.partitions)
+        monkeypatch.setattr(replicas, "partitions", partitions)
+        for again in range(2):
+            for index in range(20):
+                for topic in ("wide", "other"):
+                    assert requests.apply(topic, ZERO_UUID, state(index, again)) is ErrorCode.NONE
+            before = partitions.count
+            for index in range(20):
+                assert {"wide", "other"} <= replicas.traffic.topics.keys()
+                assert requests.stop(StoppedReplica("wide", index, -2, delete=True)) is ErrorCode.NONE
+            assert partitions.count == before
+            assert "wide" not in replicas.traffic.topics and "other" in replicas.traffic.topics
 
     with_broker(scenario)
 
