@@ -9,6 +9,7 @@ from typing import Any, Final
 from odradek.broker.network.outcomes import Outcome
 from odradek.broker.requests.authorization.rules import DENIED, Asked, GoOn, answered, split
 from odradek.broker.requests.config_resources import ResourceType as ConfigType
+from odradek.broker.requests.describe_configs import DESCRIBED
 from odradek.broker.security.acls import AclOperation
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
@@ -18,7 +19,10 @@ OF_CLUSTER: Final = (ConfigType.BROKER, ConfigType.BROKER_LOGGER, ConfigType.CLI
 
 
 def describe(asked: Asked, go_on: GoOn) -> Outcome:
-    """Ask for DESCRIBE_CONFIGS on each resource."""
+    """Ask for DESCRIBE_CONFIGS on each resource; where one is of a type that has no settings, the handler refuses all,
+    whoever asks."""
+    if any(resource.resource_type not in DESCRIBED for resource in asked.request.resources):
+        return go_on()
 
     def refusal(resource: Any, error: ErrorCode) -> Any:
         return describe_configs.DescribeConfigsResult(

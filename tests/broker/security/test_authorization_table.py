@@ -19,6 +19,7 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
 )
+from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.testing.authorization_cases import CASES
@@ -140,6 +141,21 @@ def test_a_denied_produce_without_an_answer_ends_the_connection_and_credentials_
             deletion = ScramCredentialDeletion(name="u", mechanism=1)
             refused = alter(services, AlterUserScramCredentialsRequest(deletions=[deletion]), context)
             assert [(one.user, one.error_code) for one in refused.response.results] == [("u", 31)]
+
+    run_virtual(main)
+
+
+def test_a_type_without_settings_has_all_refused_whoever_asks() -> None:
+    """A resource that nobody may describe was answered with that beside it; Kafka looks at the types first."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, overrides=SETTINGS) as cluster:
+            peer = Peer(cluster.network.host(HOSTS["nothing"]), clock, BROKER, cluster.port, "raw")
+            for kinds, errors in (((2, 4), [29, 31]), ((2, 4, 64), [42, 42, 42]), ((32, 2), [42, 42])):
+                resources = [DescribeConfigsResource(resource_type=kind, resource_name="0") for kind in kinds]
+                answer: Any = await peer.request(DescribeConfigsRequest(resources=resources), 4, 60_000)
+                assert [one.resource_type for one in answer.results] == list(kinds)
+                assert [one.error_code for one in answer.results] == errors
 
     run_virtual(main)
 
