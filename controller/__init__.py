@@ -3,7 +3,7 @@
 - controller_election.py: who is controller; failover.py: its first act; controller.py: its queue of events (events.py)
 - active_controller.py: what each flow works on, one event at a time
 - broker_changes.py: a broker's coming and death; partition_machine.py: who leads then; ZooKeeper is told of it first,
-  the brokers afterwards
+  the brokers afterwards; first_states.py: new partitions
 - replica_machine.py: replicas that begin, stop, or leave an ISR
 - isr_updates.py: what leaders want their in-sync replicas to be
 - topic_changes.py, topic_deletion.py, reassignment.py, requested_elections.py, broker_shutdown.py, notifications.py,

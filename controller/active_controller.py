@@ -20,7 +20,7 @@ from odradek.controller.channel_manager import Channels
 from odradek.controller.cluster_state import Broker, ClusterState, LeaderAndIsr
 from odradek.controller.controller_store import ControllerMoved, ControllerStore
 from odradek.controller.events import EpochRefused, Event, LeaderAndIsrAnswered, StopReplicaAnswered
-from odradek.controller.request_batch import RequestBatch
+from odradek.controller.request_batch import NO_EPOCH, RequestBatch
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse
@@ -65,8 +65,8 @@ class ActiveController:
         self._timers: dict[Event, Timer] = {}
         self._slice = TimeSlice(clock)
         self._closed = False
-        self.refusal_told = False
-        """True as soon as it is said that brokers must be restarted to obey this epoch."""
+        self._refusals_told: set[tuple[int, int, int]] = set()
+        """What brokers have refused requests with, as far as it is logged: broker, its epoch, error code."""
 
     @property
     def config(self) -> ControllerSettings:
@@ -179,7 +179,7 @@ class ActiveController:
             if self._closed:
                 return
             if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.STALE_CONTROLLER_EPOCH:
-                self._enqueue(EpochRefused())
+                self._enqueue(EpochRefused(broker_id))
             if isinstance(response, LeaderAndIsrResponse):
                 self._enqueue(LeaderAndIsrAnswered(broker_id, response))
             elif isinstance(response, StopReplicaResponse):
@@ -187,6 +187,15 @@ class ActiveController:
                 self._enqueue(StopReplicaAnswered(broker_id, message, response))
 
         return answered
+
+    def is_new_refusal(self, broker_id: int, error_code: int) -> bool:
+        """Tell whether it is to be logged that a broker refuses requests with this code: once in each of its lives, for
+        it goes on to refuse whatever it is sent."""
+        broker = self.state.brokers.get(broker_id)
+        refusal = broker_id, broker.epoch if broker is not None else NO_EPOCH, error_code
+        is_new = refusal not in self._refusals_told
+        self._refusals_told.add(refusal)
+        return is_new
 
     # The state-change log.
 

@@ -335,8 +335,8 @@ class Controller:
                 await topic_deletion.take_up_marked(active)
             case StopReplicaAnswered():
                 await topic_deletion.note_stopped(active, event)
-            case EpochRefused():
-                await notifications.leave_refused_epoch(active)
+            case EpochRefused(broker):
+                await notifications.leave_refused_epoch(active, broker)
             case LeaderAndIsrAnswered():
                 await notifications.leader_and_isr_answered(active, event)
             case IsrChangeNotified():

@@ -16,11 +16,9 @@ from odradek.controller.cluster_state import Assignment, Broker, LeaderAndIsr
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.lost_answers import create_if_missing
 from odradek.zk_schema.store import (
-    ANY_VERSION,
     BadVersion,
     Check,
     ConnectionLost,
-    Create,
     Delete,
     MultiFailed,
     NodeExists,
@@ -44,7 +42,6 @@ from odradek.zk_schema.znodes.topics import (
     PartitionReplicas,
     PartitionState,
     TopicAssignment,
-    partitions_path,
     state_path,
     topic_path,
 )
@@ -59,7 +56,6 @@ CALLS_IN_FLIGHT = 256
 READS_PER_CALL = 100
 DECODED_AT_ONCE = 500
 """Partitions whose assignments are decoded before others have their turn: some milliseconds."""
-DELETE_ATTEMPTS_MAX = 10
 PATHS_NOTED_MAX: Final = 5
 """Most paths of one transaction in the journal."""
 
@@ -141,14 +137,15 @@ class ControllerStore:
             if partitions >= DECODED_AT_ONCE:
                 await asyncio.sleep(0)
                 partitions = 0
-            held = None if znode is None else _topic(topic, znode[0])
+            held = None if znode is None else decode_topic(topic, znode[0])
             partitions += len(held.partitions) if held is not None else 1
-            self._note((topic, None), readable=znode is None or held is not None)
+            self._note_whether((topic, None), readable=znode is None or held is not None)
             if held is not None:
                 decoded[topic] = held
         return decoded
 
-    def _note(self, what: tuple[str, int | None], *, readable: bool) -> None:
+    def _note_whether(self, what: tuple[str, int | None], *, readable: bool) -> None:
+        """Note whether the znode of a topic or partition can be understood; one that is gone is no hindrance."""
         if readable:
             self.unreadable.discard(what)
         else:
@@ -163,7 +160,7 @@ class ControllerStore:
         path = topic_path(topic)
         while True:
             znode = await self.get(path)
-            found = None if znode is None else _topic(topic, znode[0])
+            found = None if znode is None else decode_topic(topic, znode[0])
             wanted = None if found is None else change(found)
             if znode is None or found is None or wanted is None or wanted == found:
                 return wanted
@@ -202,7 +199,7 @@ class ControllerStore:
             for partition, znode in zip(some, found, strict=True):
                 state = None if znode is None else _leader_and_isr(partition, *znode, decoded)
                 states[partition] = state
-                self._note(partition, readable=znode is None or state is not None)
+                self._note_whether(partition, readable=znode is None or state is not None)
 
         await asyncio.gather(*(read(some) for some in slices(partitions, READS_PER_CALL)))
         return states
@@ -235,37 +232,6 @@ class ControllerStore:
         """Remove marks that mean nothing."""
         for topic in sorted(topics):
             await self.write_until_done(Delete(delete_topic_path(topic)))
-
-    async def delete_topic(self, topic: str, topic_id: bytes | None) -> bool:
-        """Delete the partitions, then topic, settings and mark in one transaction: a half-done one is resumed whole.
-
-        Each write asks that the mark is still there: without it the deletion was done, its answer lost, and what has
-        the name now is another topic. False when it does not work out: somebody else keeps putting znodes there.
-        """
-        mark = delete_topic_path(topic)
-        for _ in range(DELETE_ATTEMPTS_MAX):
-            if not await self.exists(mark):
-                znode = await self.get(topic_path(topic))
-                found = None if znode is None else _topic(topic, znode[0])
-                if found is None or found.topic_id != topic_id:
-                    return True
-                await self.write_until_done(Create(mark))  # somebody took it away, when the replicas were gone
-            names = await self.children(partitions_path(topic))
-            marked = Check(mark, ANY_VERSION)
-            for paths in (
-                [f"{partitions_path(topic)}/{name}/state" for name in names],
-                [f"{partitions_path(topic)}/{name}" for name in names],
-                [partitions_path(topic)],
-            ):
-                await self.write_each([Delete(path) for path in paths], given=[marked])
-            there = [path for path in (topic_path(topic), topic_config_path(topic)) if await self.exists(path)]
-            try:
-                await self.write([Delete(path) for path in (*there, mark)])
-            except (ConnectionLost, MultiFailed) as again:
-                log.info("deleting topic %s once more: %s", topic, again)
-            else:
-                return True
-        return False
 
     async def delete_all(self, paths: Sequence[str]) -> None:
         """Delete those that exist. What a lost connection leaves there is found by the next reader."""
@@ -396,7 +362,8 @@ def lost_race(error: StoreError) -> bool:
     return isinstance(error, BadVersion | ConnectionLost)
 
 
-def _topic(topic: str, data: bytes) -> Topic | None:
+def decode_topic(topic: str, data: bytes) -> Topic | None:
+    """Decode a topic's znode; None if it cannot be read, which is logged."""
     try:
         decoded = TopicAssignment.decode(topic, data)
     except BadZnode as bad:

@@ -90,6 +90,8 @@ class EpochRefused(Event):
     """A broker has obeyed a controller of a later epoch than ours: of a later controller, or `/controller_epoch` has
     gone back."""
 
+    broker: int
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeaderAndIsrAnswered(Event):

@@ -1,6 +1,7 @@
 """News from brokers to the controller: by znodes that older brokers create, and by their answers to LeaderAndIsr."""
 
 import logging
+from typing import Final
 
 from odradek.controller import partition_machine, reassignment, replica_machine, topic_deletion
 from odradek.controller.active_controller import ActiveController
@@ -23,6 +24,11 @@ from odradek.zk_schema.znodes.notifications import (
 
 log = logging.getLogger(__name__)
 
+WHAT_TO_DO: Final[dict[int, str]] = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ", this broker's principal must be allowed ClusterAction",
+    ErrorCode.STALE_BROKER_EPOCH: ", it has registered anew",
+}
+"""What a broker that refuses everything with a code wants."""
 RAISED_AT_ONCE = 16
 """Factor by which an epoch that was refused is raised: eight elections reach any."""
 
@@ -81,7 +87,7 @@ async def _read_all(active: ActiveController, path: str) -> tuple[list[str], lis
 async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrAnswered) -> None:
     """Count replicas whose log directory is broken as offline until the broker comes back or takes them again."""
     if event.response.error_code != ErrorCode.NONE:
-        log.warning("broker %d refused LeaderAndIsr: %d", event.broker, event.response.error_code)
+        _log_refusal(active, event.broker, event.response.error_code)
         return
     broken, fine = set(), set()
     for topic in event.response.topics:
@@ -106,21 +112,32 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
         await replicas_lost(active, [Replica(partition, event.broker) for partition in sorted(newly_broken)])
 
 
-async def leave_refused_epoch(active: ActiveController) -> None:
+def _log_refusal(active: ActiveController, broker: int, error_code: int) -> None:
+    """Say once that a broker refuses whole requests; why it refuses our epoch is said by `leave_refused_epoch`."""
+    if error_code != ErrorCode.STALE_CONTROLLER_EPOCH and active.is_new_refusal(broker, error_code):
+        log.warning("broker %d refuses LeaderAndIsr: %d%s", broker, error_code, WHAT_TO_DO.get(error_code, ""))
+
+
+async def leave_refused_epoch(active: ActiveController, broker: int | None = None) -> None:
     """Resign, and have the next controller elected in a later epoch: brokers, or states of partitions, have a later one
     than this.
 
     Somebody else was elected, and this one has not heard of it: then the first write says so. Or `/controller_epoch`
     has gone back, deleted or of an older ZooKeeper: nobody would be obeyed, nor could write those states (Kafka's
     brokers obey nobody until they are restarted). How far back it went is not said, so it is raised in large
-    steps until it is enough. Raises ControllerMoved, unless no later epoch is left, which is said once.
+    steps until it is enough. Raises ControllerMoved, unless no later epoch is left, which is said once of each
+    `broker` that refuses this one.
     """
     present = active.state.controller_epoch
     raised = min(max(RAISED_AT_ONCE * present, latest_epoch_written(active)), RAISED_EPOCH_MAX)
     if raised <= present:
-        if not active.refusal_told:
-            log.error("some broker has obeyed a later controller than epoch %d, and must be restarted", present)
-        active.refusal_told = True
+        if broker is None:
+            log.error("states of partitions name later controllers than epoch %d, and cannot be changed", present)
+        elif active.is_new_refusal(broker, ErrorCode.STALE_CONTROLLER_EPOCH):
+            log.error(
+                "broker %d has obeyed a later controller than epoch %d, and takes no request of this one until it is "
+                "restarted: restart it", broker, present,
+            )  # fmt: skip
         return
     later = SetData(CONTROLLER_EPOCH_PATH, encode_controller_epoch(raised), ANY_VERSION)
     try:

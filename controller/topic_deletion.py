@@ -10,12 +10,18 @@ from collections.abc import Collection, Iterable
 from odradek.controller import partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase
+from odradek.controller.controller_store import ControllerStore, decode_topic
 from odradek.controller.events import StopReplicaAnswered
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_names import TopicPartition
-from odradek.zk_schema.znodes.topics import topic_path
+from odradek.zk_schema.store import ANY_VERSION, Check, ConnectionLost, Create, Delete, MultiFailed
+from odradek.zk_schema.znodes.admin import delete_topic_path
+from odradek.zk_schema.znodes.configs import topic_config_path
+from odradek.zk_schema.znodes.topics import partitions_path, topic_path
 
 log = logging.getLogger(__name__)
+
+DELETE_ATTEMPTS_MAX = 10
 
 
 async def initialize(active: ActiveController) -> None:
@@ -78,12 +84,44 @@ async def resume(active: ActiveController, topics: Collection[str] | None = None
 
 
 async def _finish(active: ActiveController, topic: str) -> None:
-    if not await active.store.delete_topic(topic, active.state.topic_ids.get(topic)):
+    if not await _delete_znodes(active.store, topic, active.state.topic_ids.get(topic)):
         log.error("the znodes of topic %s cannot be deleted", topic)
         active.state.deletion_halted.add(topic)
         return
     active.state.remove_topic(topic)
     log.info("topic %s is deleted", topic)
+
+
+async def _delete_znodes(store: ControllerStore, topic: str, topic_id: bytes | None) -> bool:
+    """Delete the partitions, then topic, settings and mark in one transaction: a half-done one is resumed whole.
+
+    Each write asks that the mark is still there: without it the deletion was done, its answer lost, and what has the
+    name now is another topic. False when it does not work out: somebody else keeps putting znodes there.
+    """
+    mark = delete_topic_path(topic)
+    for _ in range(DELETE_ATTEMPTS_MAX):
+        if not await store.exists(mark):
+            znode = await store.get(topic_path(topic))
+            found = None if znode is None else decode_topic(topic, znode[0])
+            if found is None or found.topic_id != topic_id:
+                return True
+            await store.write_until_done(Create(mark))  # somebody took it away, when the replicas were gone
+        names = await store.children(partitions_path(topic))
+        marked = Check(mark, ANY_VERSION)
+        for paths in (
+            [f"{partitions_path(topic)}/{name}/state" for name in names],
+            [f"{partitions_path(topic)}/{name}" for name in names],
+            [partitions_path(topic)],
+        ):
+            await store.write_each([Delete(path) for path in paths], given=[marked])
+        there = [path for path in (topic_path(topic), topic_config_path(topic)) if await store.exists(path)]
+        try:
+            await store.write([Delete(path) for path in (*there, mark)])
+        except (ConnectionLost, MultiFailed) as again:
+            log.info("deleting topic %s once more: %s", topic, again)
+        else:
+            return True
+    return False
 
 
 async def _begin(active: ActiveController, topic: str) -> None:

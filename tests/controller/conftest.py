@@ -54,6 +54,7 @@ class FakeBroker:
     alive: bool = True
     answers: bool = True
     """False: requests to it stay unanswered until it is set again."""
+    refuses_all_with: ErrorCode | None = None
     storage_errors: set[TopicPartition] = field(default_factory=set)
     received: list[Message] = field(default_factory=list)
     replicas: dict[TopicPartition, Any] = field(default_factory=dict)
@@ -62,6 +63,8 @@ class FakeBroker:
     deleted: list[TopicPartition] = field(default_factory=list)
 
     def take(self, message: Any, cluster: "Cluster") -> Message:
+        if self.refuses_all_with is not None:
+            return self._refuse(message, self.refuses_all_with)
         if message.broker_epoch < self.epoch:
             return self._refuse(message, ErrorCode.STALE_BROKER_EPOCH)
         if message.controller_epoch < self.controller_epoch:

@@ -582,6 +582,30 @@ def test_the_last_epoch_of_all_cannot_be_passed(play: Play, caplog: pytest.LogCa
         assert cluster.active.controller_epoch == EPOCH_MAX // 2 + 1
         assert cluster.brokers[2].led() == {TopicPartition(topic, 0) for topic in ("t", "u", "v")}
         assert caplog.text.count("is the controller, epoch") == 9
-        assert caplog.text.count("must be restarted") == 1
+        assert caplog.text.count("until it is restarted") == 1
+        assert "broker 3 has obeyed a later controller" in caplog.text and "refuses LeaderAndIsr" not in caplog.text
+
+    play(scenario)
+
+
+def test_a_broker_that_refuses_everything_is_named_once_in_each_of_its_lives(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each change of a partition that it has was one more line."""
+
+    def refusals() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "refuses" in record.getMessage()]
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(1, 2, 3, controllers=[1])
+        for life in (1, 2):
+            cluster.brokers[3].refuses_all_with = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            for topic in ("t", "u", "v"):
+                await cluster.create_topic(f"{topic}{life}", [2, 3])
+            told = refusals()
+            assert len(told) == life and "broker 3" in told[-1] and "ClusterAction" in told[-1]
+            cluster.kill(3)
+            await cluster.settle()
+            await cluster.add_broker(3)
 
     play(scenario)

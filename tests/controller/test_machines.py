@@ -320,7 +320,7 @@ def test_others_have_their_turn_while_thousands_of_assignments_are_read(
 ) -> None:
     """A controller that was just elected decoded all topics in one piece."""
     monkeypatch.setattr(controller_store, "DECODED_AT_ONCE", 2)
-    decode = controller_store._topic
+    decode = controller_store.decode_topic
     turns: list[str] = []
     seen: list[int] = []
 
@@ -333,7 +333,7 @@ def test_others_have_their_turn_while_thousands_of_assignments_are_read(
         await cluster.begin(0, 1, controllers=[0])
         for topic in "abc":
             await cluster.create_topic(topic, [0, 1], [1, 0])
-        monkeypatch.setattr(controller_store, "_topic", noted)
+        monkeypatch.setattr(controller_store, "decode_topic", noted)
         found = await cluster.active._active.store.assignments("abc")
         assert {topic: len(one.partitions) for topic, one in found.items()} == dict.fromkeys("abc", 2)
 
