@@ -3,8 +3,8 @@
     python bench/client_instructions.py [--compiled TREE] [--whole]
 
 From the bytes of a fetch's answer to the records that the application gets, ours and aiokafka's, each with checksums
-and at most 500 at a time: batches of 16 kB, as producers make them by default. What the socket costs is not in it. The
-difference between FEW and MANY readings of the same bytes is theirs alone. About two minutes of processor time.
+and at most 500 at a time: batches of 16 kB, as Kafka's producer makes them by default. What the socket costs is not in
+it. The difference between FEW and MANY readings of the same bytes is theirs alone. About two minutes of processor time.
 
 With `--whole` it is the whole of a client instead, sockets and threads and all, at the work of bench/clients.py and
 beside confluent-kafka too: a delivery report for each record that is sent, key, value and offset of each that is read.

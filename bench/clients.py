@@ -3,11 +3,11 @@
     python bench/clients.py [--rounds 3] [--quick] [--only CLIENT ...] [--bootstrap HOST:PORT] [--compiled TREE]
 
 One broker, a topic of six partitions, and the same work for all: producers send records with keys of 8 bytes to all
-partitions by turns, with acks=all, idempotent, default batches (16 kB where the client has none of its own) and linger
-5 ms, and count a delivery report for each record; consumers read every partition from its first record and touch key,
-value and offset, once in batches as the client hands them out, once record by record. All are warm: a first record is
-through before the time is taken. Each run is a process of its own; clients take turns within a round; the table has the
-medians.
+partitions by turns, with acks=all, idempotent, each client's default batches (ours 64 kB; kafka-python and aiokafka
+16 kB, librdkafka 1 MB) and linger 5 ms, and count a delivery report for each record; consumers read every partition
+from its first record and touch key, value and offset, once in batches as the client hands them out, once record by
+record. All are warm: a first record is through before the time is taken. Each run is a process of its own; clients take
+turns within a round; the table has the medians.
 
 A busy machine changes what goes through in a second, but hardly the processor time of a client's process for one
 record: that is the second figure, in microseconds, and the goals are by it. With `--compiled build/compiled`, which

@@ -14,10 +14,12 @@ MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(CommonConfig):
-    """Kafka 3.9's names, types and defaults (ProducerConfig)."""
+    """Kafka 3.9's names, types and defaults (ProducerConfig), but for batch.size, which is 16 kB there."""
 
     acks: str = setting("all", choices=["all", "-1", "0", "1"])
-    batch_size: int = setting(16_384, at_least=0)
+    batch_size: int = setting(65_536, at_least=0)
+    """The most bytes of a batch: one costs each broker and consumer as much as ten records, and takes no more memory
+    than its records."""
     linger_ms: float = setting(0.0, at_least=0, at_most=HIGHEST_INT64)
     buffer_memory: int = setting(33_554_432, at_least=1, at_most=HIGHEST_INT64)
     max_block_ms: int = setting(60_000, at_least=0, at_most=HIGHEST_INT64)

@@ -57,7 +57,8 @@ class ProducerEngine:
         self.config = config
         self.lock = threading.Lock()
         self.waits = SendWaits(self)
-        limits = AccumulatorLimits(config.batch_size, config.linger_ms, config.buffer_memory, config.max_request_size)
+        batch_size = min(config.batch_size, config.max_request_size)
+        limits = AccumulatorLimits(batch_size, config.linger_ms, config.buffer_memory, config.max_request_size)
         self.accumulator = Accumulator(limits)
         self.sequences = ProducerSequences() if config.idempotent else None
         self.transactions: TransactionDriver | None = None

@@ -49,7 +49,7 @@ class RecordIntake:
         self._serialize_key, self._serialize_value = serializers
         self._plain_key = config.key_serializer is None
         self._plain_value = config.value_serializer is None
-        self._batch_size_bytes = config.batch_size
+        self._batch_size_bytes = engine.accumulator.limits.batch_size_bytes
         self._now_ms, self._monotonic_ms = clock.now_ms, clock.monotonic_ms
         self._call_on_loop = call_on_loop
         self._wake_asked = False

@@ -33,6 +33,8 @@ STALE_VIEW = frozenset(
     }
 )
 """Errors that say that the view of the cluster is out of date."""
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""Errors of a batch larger than its topic's max.message.bytes, or its segment.bytes: parts of it may go through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ class Sender:
             return
         if answer.failure is not None:
             self._give_up(batch, answer.failure, settled.decided, refused=answer.unsent)
-        elif error == ErrorCode.MESSAGE_TOO_LARGE and len(batch) > 1:
+        elif error in TOO_LARGE and len(batch) > 1:
             self._split(batch)
         elif self._may_retry(batch, error, now_ms):
             pause_ms = backoff_ms(

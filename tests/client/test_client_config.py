@@ -28,7 +28,7 @@ def test_kafkas_names_and_keywords_mean_the_same_and_keywords_win() -> None:
 
 def test_defaults_are_kafka_3_9s() -> None:
     config = producer()
-    assert (config.acks, config.idempotent, config.linger_ms, config.batch_size) == ("all", True, 0, 16384)
+    assert (config.acks, config.idempotent, config.linger_ms, config.batch_size) == ("all", True, 0, 65536)
     assert (config.delivery_timeout_ms, config.max_block_ms, config.buffer_memory) == (120_000, 60_000, 33_554_432)
     settings = consumer(group_id="g")
     assert settings.partition_assignment_strategy == ("range", "cooperative-sticky")
