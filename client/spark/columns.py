@@ -22,6 +22,9 @@ from odradek.protocol.records import decode_headers
 Integers = NDArray[numpy.int64]
 PADDING = bytes(16)
 """Behind the last record, so that a number that is cut off is found by its position and not by an IndexError."""
+DECOMPRESSED_AT_ONCE = 1 << 28
+"""Where the next batches wait for their turn, in bytes: Arrow's places are of 32 bits, and one batch may be half of
+this."""
 MICROSECONDS = 1000
 MILLISECONDS_MAX = (2**63 - 1) // MICROSECONDS
 HEADER_TYPE = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
@@ -52,12 +55,17 @@ class Sections:
 
 
 def sections(records: memoryview, batches: Iterable[tuple[int, BatchHeader]]) -> Sections:
-    """Take out and decompress. Raises MalformedMessage."""
+    """Take out and decompress as many of them as come to DECOMPRESSED_AT_ONCE. Raises MalformedMessage."""
     parts: list[Buffer] = []
-    headers = []
+    headers: list[BatchHeader] = []
+    size_bytes = 0
     for position, header in batches:
+        if size_bytes >= DECOMPRESSED_AT_ONCE:
+            break
         content = records[position + HEADER_BYTES : position + header.size_bytes]
-        parts.append(content if header.codec == compression.NONE else compression.decompress(header.codec, content))
+        part = content if header.codec == compression.NONE else compression.decompress(header.codec, content)
+        size_bytes += len(part)
+        parts.append(part)
         headers.append(header)
     ends = numpy.cumsum([len(part) for part in parts], dtype=numpy.int64)
     return Sections(b"".join((*parts, PADDING)), headers, ends)
@@ -114,6 +122,8 @@ def _located(found: Sections, counts: Integers, bodies: Integers, ends: Integers
     ends_of_batches = numpy.concatenate(([0], ends))[numpy.cumsum(counts)]  # with 0: the first ones may be empty
     if (counts < 0).any() or not numpy.array_equal(ends_of_batches, found.ends):
         raise MalformedMessage("the records of a batch do not fill it")
+    if (raw[numpy.concatenate(([0], ends))[:-1]] & 1).any():
+        raise MalformedMessage("a record of less than no bytes")
     timestamp_deltas, at = _varints(raw, bodies + 1)  # behind the attributes
     offset_deltas, at = _varints(raw, at)
     key_lengths, key_starts = _varints(raw, at)

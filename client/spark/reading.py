@@ -203,27 +203,24 @@ def _decoded(options: SourceOptions, wanted: OffsetRange) -> Iterator["pyarrow.R
     )
     for chunk in here().iterate(chunks):
         batches = list(chunk.visible(session.settings.check_crcs))
-        if batches:
-            yield _together(chunk, batches, wanted, options.include_headers)
+        while batches:
+            rows, taken = _together(chunk, batches, wanted, options.include_headers)
+            yield rows
+            batches = batches[taken:]
 
 
 def _together(
     chunk: "Chunk", batches: Sequence[tuple[int, BatchHeader]], wanted: OffsetRange, include_headers: bool
-) -> "pyarrow.RecordBatch":
-    """Decode all at once. Raises CorruptRecords for the first that cannot be read by itself."""
+) -> "tuple[pyarrow.RecordBatch, int]":
+    """Decode many at once; with how many. Raises CorruptRecords for the first that cannot be read by itself."""
     from odradek.client.spark.columns import locate, record_batch, sections
 
     try:
         found = sections(chunk.records, batches)
-        return record_batch(
-            found,
-            locate(found),
-            wanted.topic,
-            wanted.partition,
-            wanted.start,
-            wanted.end,
-            include_headers=include_headers,
-        )
+        located = locate(found)
+        topic, partition, start, end = wanted.topic, wanted.partition, wanted.start, wanted.end
+        rows = record_batch(found, located, topic, partition, start, end, include_headers=include_headers)
+        return rows, len(found.headers)
     except MalformedMessage as error:
         if len(batches) == 1:
             raise chunk.damaged(batches[0][1], error) from error

@@ -1,7 +1,7 @@
 """Arrow columns are what the plain record codec says, for all codecs, headers, nulls and damage."""
 
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.errors import CorruptRecords
 from odradek.client.records import TopicPartition
-from odradek.client.spark import fetching, reading
+from odradek.client.spark import columns, fetching, reading
 from odradek.client.spark.columns import SCHEMA, SCHEMA_WITH_HEADERS, locate, record_batch, sections
 from odradek.client.spark.data_source import spark_schema
 from odradek.client.spark.ranges import OffsetRange
@@ -108,6 +108,27 @@ def test_a_count_that_does_not_fit_is_refused() -> None:
         arrow_rows(bytes(two))
 
 
+@pytest.mark.parametrize("record", [0, 1])
+def test_a_length_below_zero_is_refused(record: int) -> None:
+    """The lowest bit of a length is its sign: it was left out, and the record taken for whole."""
+    batch = encode_batch(0, [1, 2], [None, None], [b"a", b"b"])
+    batch[HEADER_BYTES + record * (len(batch) - HEADER_BYTES) // 2] |= 1
+    update_crc(batch, 0)
+    with pytest.raises(MalformedMessage, match="less than no bytes"):
+        arrow_rows(bytes(batch))
+
+
+@pytest.mark.parametrize(("at_once", "sizes"), [(1, [2, 2, 2]), (20, [4, 2]), (1000, [6])])
+def test_an_answer_that_decompresses_to_very_much_is_decoded_in_parts(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, sizes: list[int]
+) -> None:
+    """Arrow's places are of 32 bits: behind two gigabytes they would begin anew."""
+    monkeypatch.setattr(columns, "DECOMPRESSED_AT_ONCE", at_once)
+    decoded = decoded_batches(monkeypatch, three_batches()[0])
+    assert [len(rows) for rows in decoded] == sizes
+    assert [*chain.from_iterable(decoded)] == [10, 11, 20, 21, 30, 31]
+
+
 @pytest.mark.parametrize("count", [3, 1, 0, -1])
 @pytest.mark.parametrize("damaged", range(3))
 def test_the_damaged_one_of_several_batches_is_named(monkeypatch: pytest.MonkeyPatch, damaged: int, count: int) -> None:
@@ -155,7 +176,14 @@ def three_batches(headers: list[Any] | None = None) -> tuple[bytearray, list[int
 
 
 def decode(monkeypatch: pytest.MonkeyPatch, data: bytearray, *, include_headers: bool = False) -> list[int]:
-    """Decode an answer as a Spark task does, that nothing had to be fetched for; return the offsets."""
+    """Return the offsets of all rows."""
+    return [*chain.from_iterable(decoded_batches(monkeypatch, data, include_headers=include_headers))]
+
+
+def decoded_batches(
+    monkeypatch: pytest.MonkeyPatch, data: bytearray, *, include_headers: bool = False
+) -> list[list[int]]:
+    """Decode an answer as a Spark task does, that nothing had to be fetched for; return the offsets of each part."""
     session = SimpleNamespace(settings=SimpleNamespace(check_crcs=True))
     chunk = Chunk(T0, memoryview(bytes(data)), 10, 0, None)
     monkeypatch.setattr(reading, "session_for", lambda options: session)
@@ -165,7 +193,7 @@ def decode(monkeypatch: pytest.MonkeyPatch, data: bytearray, *, include_headers:
         client=None, fail_on_data_loss=True, poll_timeout_ms=None, include_headers=include_headers
     )
     decoded = reading._decoded(options, OffsetRange("t", 0, 10, 40))
-    return [offset for batch in decoded for offset in batch.column("offset").to_pylist()]
+    return [batch.column("offset").to_pylist() for batch in decoded]
 
 
 def test_the_arrow_schema_is_sparks() -> None:
