@@ -42,6 +42,11 @@ EXTERNAL_TIMEOUT_MS = 10_000
 PROBE_TIMEOUT_MS = 2000
 PROBE_PAUSE_SECONDS = 0.02
 METADATA_VERSION = 4
+GIVEN_BY_UP = {
+    "broker.id": "which counts its brokers from 0",
+    "zookeeper.connect": "which looks there for its brokers: `--zookeeper HOST:PORT/CHROOT` names another",
+}
+"""Settings that cannot be overridden → why, for the text of the error."""
 BROKER_GRACE_SECONDS = 30.0
 BROKER_COMMAND = (sys.executable, "-m", "odradek.broker")
 UP_PID = "up.pid"
@@ -95,8 +100,9 @@ class ClusterPlan:
         """
         from odradek.broker.config import ConfigError, Given, read_config
 
-        if "broker.id" in self.overrides:  # all would wait for a broker that never registers
-            raise ConfigError("--override: broker.id is given by up, which counts its brokers from 0")
+        for name, instead in GIVEN_BY_UP.items():  # all would wait for a broker that never registers, or not there
+            if name in self.overrides:
+                raise ConfigError(f"--override: {name} is given by up, {instead}")
         settings = self.broker_files()[0].settings()
         return read_config(
             [Given(name, text, "--override" if name in self.overrides else "up") for name, text in settings.items()]

@@ -65,6 +65,11 @@ def test_up_says_what_is_wrong_with_a_setting_before_it_starts_anything(
     assert capsys.readouterr().err.splitlines() == [
         "odradek up: --override: broker.id is given by up, which counts its brokers from 0"
     ]
+    assert command_line.run(["up", "--override", "zookeeper.connect=127.0.0.1:2181/kafka"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "odradek up: --override: zookeeper.connect is given by up, which looks there for its brokers: "
+        "`--zookeeper HOST:PORT/CHROOT` names another"
+    ]
 
 
 def test_up_tells_metrics_on_the_usual_ports_or_on_free_ones(monkeypatch: pytest.MonkeyPatch) -> None:
