@@ -77,7 +77,7 @@ def main() -> int:
                 smallest = shrink(plan, simulate, lambda text: print(f"  {text}", flush=True))
                 print(timeline(smallest) if smallest is not None else "it cannot be shrunk: played again it passes")
     took_s = time.process_time() - began
-    speed = f"{virtual_s:.0f} virtual seconds in {took_s:.0f} s of processor"
+    speed = f"{virtual_s:.0f} virtual seconds in {took_s:.1f} s of processor"
     print(f"{len(seeds)} runs, {speed}, failed: {failed or 'none'}")
     return 1 if failed else 0
 

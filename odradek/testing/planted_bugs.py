@@ -5,11 +5,13 @@ what was planted.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 TREE = Path(__file__).resolve().parents[2]
 LIST = TREE / "bench" / "planted_bugs.txt"
@@ -96,8 +98,18 @@ def remove(bug: Bug, tree: Path) -> None:
         shutil.copy2(TREE / change.file, tree / change.file)
 
 
-def seeds_needed(bug: Bug, tree: Path, seeds: int) -> tuple[int, str]:
-    """Simulate with it, with so many seeds at most: how many it took, 0 when it was not found; and what was seen."""
+class Outcome(NamedTuple):
+    """What became of a mistake: how many seeds it took to find it, 0 when none of `tried` did; what was seen; and the
+    processor time of the runs."""
+
+    seeds: int
+    tried: int
+    seen: str
+    processor_s: float
+
+
+def seeds_needed(bug: Bug, tree: Path, seeds: int) -> Outcome:
+    """Simulate with it, with so many seeds at most."""
     command = [sys.executable, "bench/simulate.py", "--first", "--seeds", f"{FIRST_SEED}-{FIRST_SEED + seeds}"]
     if bug.kinds:
         command += ["--faults", ",".join(bug.kinds), "--seconds", str(bug.seconds), *["--rolling"] * bug.rolling]
@@ -105,8 +117,11 @@ def seeds_needed(bug: Bug, tree: Path, seeds: int) -> tuple[int, str]:
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
     output = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False).stdout
     failed = [line for line in output.splitlines() if line.startswith("seed ")]
+    told = re.findall(rf"^{seeds} runs, .* in ([\d.]+) s of processor", output, re.MULTILINE)
+    assert told, output[-2000:]
+    processor_s = float(told[-1])
     if not failed:
-        assert f"{seeds} runs" in output, output[-2000:]
-        return 0, ""
+        return Outcome(0, seeds, "", processor_s)
     seed, _, seen = failed[0].removeprefix("seed ").partition(" ")
-    return int(seed.rstrip(":")) - FIRST_SEED + 1, seen.rpartition("]: ")[2] or "the run ended with an exception"
+    needed = int(seed.rstrip(":")) - FIRST_SEED + 1
+    return Outcome(needed, needed, seen.rpartition("]: ")[2] or "the run ended with an exception", processor_s)

@@ -10,23 +10,31 @@ import random
 import pytest
 
 from odradek.aio import Consumer
+from odradek.broker.log import index, time_index_check
 from odradek.broker.log.batches import iterate_headers
+from odradek.broker.log.log import Log
+from odradek.broker.log.segment import Segment
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.client.errors import CorruptRecords
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.record_batch import HEADER_BYTES
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
+from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.bit_rot import _are_others
 from odradek.testing.simulation.clients import SimulatedProducer, bootstrap
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import bytes_of
+from odradek.testing.simulation.lookups import misled
 from odradek.testing.usual_requests import create_topic_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 T0 = TopicPartition("t", 0)
 RECORDS = 5
+BATCHES = 120
 
 
 class Stage:
@@ -124,3 +132,45 @@ def test_what_has_rotted_while_its_broker_was_down_is_copied_anew() -> None:
             assert led.leader_epoch > 0 and led.log.log_end_offset == RECORDS
 
     run_virtual(main)
+
+
+def log_with_rot(suffix: str, byte: int, bits: int) -> Log:
+    """Open a log of BATCHES again that was closed cleanly, after a byte of its only index of that kind has rotted."""
+    config = LogConfig(index_interval_bytes=700)
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files), config, clean=True)
+    for number in range(BATCHES):
+        log.append_as_leader(make_batch([b"%040d" % number], timestamp_ms=1000 * number), 0)
+    end = log.log_end_offset
+    log.close()
+    files.kill()
+    files.flip(f"{DIRECTORY}/{0:020d}{suffix}", byte, bits)
+    return open_test_log(make_environment(files), config, recovery_point=end, clean=True)
+
+
+ENTRY = 5
+ROTTEN_OFFSETS = [
+    pytest.param(8 * ENTRY + 3, 0x02, False, id="an offset that is too low"),
+    pytest.param(8 * ENTRY + 7, 0x01, False, id="a position where no batch begins"),
+    pytest.param(8 * ENTRY + 6, 0x08, True, id="a position of a later batch, which does not rise"),
+]
+
+
+@pytest.mark.parametrize(("byte", "bits", "falls"), ROTTEN_OFFSETS)
+def test_an_index_of_offsets_that_is_believed_is_seen(
+    byte: int, bits: int, falls: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert misled(log_with_rot(".index", byte, bits)) is None
+    monkeypatch.setattr(Segment, "_begins_a_batch", lambda *_: True)
+    assert bool(misled(log_with_rot(".index", byte, bits))) is not falls
+    monkeypatch.setattr(index, "_rises", lambda *_: True)
+    assert misled(log_with_rot(".index", byte, bits))
+
+
+def test_a_time_index_that_is_believed_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    byte, bits = 12 * ENTRY + 11, 0x40  # a larger offset than the next one
+    assert misled(log_with_rot(".timeindex", byte, bits)) is None
+    monkeypatch.setattr(index, "_rises", lambda *_: True)
+    assert misled(log_with_rot(".timeindex", byte, bits)) is None
+    monkeypatch.setattr(time_index_check, "is_true", lambda *_: True)
+    assert misled(log_with_rot(".timeindex", byte, bits))

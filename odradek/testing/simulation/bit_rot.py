@@ -20,6 +20,7 @@ from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.protocol.record_batch import batches
 from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.simulation.faults import Faults
+from odradek.testing.simulation.lookups import misled
 
 LOG, INDEX = ".log", ".index"
 UNCHECKED = (".txnindex", ".txnindex.deleted")
@@ -29,8 +30,8 @@ LOG_IN = 0.4
 """So often it is the log itself that rots."""
 INDEX_IN = 0.3
 """So often, otherwise, an index of offsets."""
-INDEX_ENTRY, LOW_BYTE = 8, 3
-"""Bytes of an entry, and that of them which, another one, leaves the offsets rising mostly."""
+INDEX_NUMBER, LOW_BYTE = 4, 3
+"""Bytes of an offset or a position, and that of them which, another one, leaves them rising mostly."""
 
 
 class Reader(Protocol):
@@ -47,6 +48,8 @@ class BitRot:
         """`read_again` makes readers who read all topics from their beginning."""
         self._others, self._read_again, self._history = others, read_again, others.history
         self._random, self._note = others.random, others.history.note
+        self._sound: dict[tuple[str, int], bool] = {}
+        """Of each partition beside whose batches, or in them, something has rotted: whether it is not in them."""
         self.kinds: dict[str, Callable[[], Awaitable[None]]] = {"bit_rot": self.bit_rot}
 
     async def bit_rot(self) -> None:
@@ -58,6 +61,7 @@ class BitRot:
         await self._stop(broker)
         self._history.rotten.add(broker.broker_id)
         self._others.on_lost_data(broker)
+        self._sound.clear()
         rotten = [self._rot(broker) for _ in range(self._random.randint(1, 3))]
         await self._others.pass_time(0.05, 5.0)
         if not broker.running:
@@ -70,7 +74,18 @@ class BitRot:
         await self._others.pass_time(0.5, 6.0)
         for reader in readers:
             reader.stop()
+        self._look_up(broker)
         await self._replace(broker)
+
+    def _look_up(self, broker: EmbeddedBroker) -> None:
+        """Require that logs which have not rotted, but what is beside them has, give whatever is looked for."""
+        held = broker.server.services.replicas.partitions if broker.running else {}
+        for where, is_sound in self._sound.items():
+            partition = held.get(where)
+            if is_sound and partition is not None and not partition.offline:
+                wrong = misled(partition.log)
+                if wrong is not None:
+                    self._history.violated(f"{partition} on {broker.host}: {wrong}")
 
     async def _stop(self, broker: EmbeddedBroker) -> None:
         """Kill it, or shut it down, or leave it alone."""
@@ -105,9 +120,11 @@ class BitRot:
         path = self._random.choice(by_kind[kind])
         topic, _, index = posixpath.basename(posixpath.dirname(path)).rpartition("-")
         partition = (topic, int(index)) if index.isdigit() else None
+        if partition is not None:
+            self._sound[partition] = kind != LOG and self._sound.get(partition, True)
         places = list(range(broker.files.size(path)))
         if kind == INDEX and self._random.random() < 0.7:
-            places = places[LOW_BYTE::INDEX_ENTRY]
+            places = places[LOW_BYTE::INDEX_NUMBER]
         if kind == LOG:
             places = self._places_in_log(broker, path, partition) if partition is not None else []
         if places:
