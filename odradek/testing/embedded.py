@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from odradek.broker.config import BrokerConfig, Given, build_config
+from odradek.broker.replication.partition import Partition
 from odradek.broker.server import BrokerServer
 from odradek.broker.world import World
 from odradek.testing.deferred_background import SlowBackground
@@ -79,8 +80,9 @@ class EmbeddedBroker:
         self.processor_ms: Callable[[], float] = self.clock.monotonic_ms
         """How long it has worked: no time at all, unless a test says otherwise."""
         self.lives = 0
-        self.ends_at_death: dict[tuple[str, int], int] = {}
-        """Log end offsets of its replicas when it was stopped or killed last: what its disk holds while it is away."""
+        self.spans_at_death: dict[tuple[str, int], tuple[int, int]] = {}
+        """Log start and end offsets of its replicas when it was stopped or killed last: what its disk holds while it is
+        away."""
         self._cluster = cluster
         self._process: VirtualProcess | None = None
         self._server: BrokerServer | None = None
@@ -179,7 +181,7 @@ class EmbeddedBroker:
     async def stop(self) -> None:
         """Stop in a controlled way. Harmless when the broker does not run. Raises ProcessKilled."""
         server, process = self._server, self._process
-        self._remember_ends()
+        self._remember_spans()
         self._server, self._stopping = None, server
         if server is not None and process is not None:
             try:
@@ -187,16 +189,20 @@ class EmbeddedBroker:
             finally:
                 if self._process is process:
                     self._process = None
-                    self._remember_ends()
+                    self._remember_spans()
                     self._stopping = None
 
-    def log_end(self, topic: str, index: int) -> int | None:
-        """Return the end offset of the broker's log of a partition, now or when it was last up; None without a log."""
+    def log_span(self, topic: str, index: int) -> tuple[int, int] | None:
+        """Return the start and end offset of the broker's log of a partition, now or when it was last up; None without
+        a log."""
         server = self._server or self._stopping
-        if server is None:
-            return self.ends_at_death.get((topic, index))
-        partition = server.services.replicas.partitions.get((topic, index))
-        return self.ends_at_death.get((topic, index)) if partition is None else partition.log.log_end_offset
+        partition = None if server is None else server.services.replicas.partitions.get((topic, index))
+        return self.spans_at_death.get((topic, index)) if partition is None else _span(partition)
+
+    def log_end(self, topic: str, index: int) -> int | None:
+        """Return the end offset, as `log_span` does."""
+        span = self.log_span(topic, index)
+        return None if span is None else span[1]
 
     def suspend(self) -> None:
         """Suspend the process, as SIGSTOP does: its machine goes on taking connections and bytes for it."""
@@ -226,21 +232,25 @@ class EmbeddedBroker:
         self._die(silently=True)
         self.files.crash()
 
-    def _remember_ends(self) -> None:
+    def _remember_spans(self) -> None:
         server = self._server or self._stopping
         if server is not None:
             held = server.services.replicas.partitions
-            self.ends_at_death.update({where: partition.log.log_end_offset for where, partition in held.items()})
+            self.spans_at_death.update({where: _span(partition) for where, partition in held.items()})
 
     def _die(self, *, silently: bool) -> None:
         self._cluster.dying(self)
-        self._remember_ends()
+        self._remember_spans()
         process, self._process, self._server, self._stopping = self._process, None, None, None
         assert process is not None, f"{self.host} does not run"
         process.kill()
         self._cluster.network.end_programs(self.host, silently=silently)
         if self._store is not None:
             self._cluster.zookeeper.crash(self._store)
+
+
+def _span(partition: Partition) -> tuple[int, int]:
+    return partition.log.log_start_offset, partition.log.log_end_offset
 
 
 class EmbeddedCluster:

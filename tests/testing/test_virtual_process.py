@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.cluster.peer import Peer
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.log_environments import make_batch
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
@@ -155,3 +159,23 @@ def test_a_suspended_client_of_zookeeper_hears_of_all_in_the_order_it_happened(s
     if standing_ms > SESSION_TIMEOUT_MS:
         expected += [Suspended(), Expired(), Connected(3)]
     assert events == expected
+
+
+def test_what_a_broker_held_is_known_when_it_has_gone() -> None:
+    """A reader may have been told by it, a moment before, that older records have expired."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, brokers=1) as cluster:
+            peer = Peer(cluster.network.host("client"), clock, "broker-0", cluster.port, "client")
+            made = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+            await peer.request(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7, 10_000)
+            [broker] = cluster.brokers
+            log = broker.server.services.replicas.partitions["t", 0].log
+            for _ in range(3):
+                log.append_as_leader(make_batch([b"v"]), 0)
+            log.advance_log_start_offset(2)
+            assert broker.log_span("t", 0) == (2, 3) and broker.log_span("t", 1) is None
+            broker.kill()
+            assert broker.log_span("t", 0) == (2, 3) and broker.log_end("t", 0) == 3
+
+    run_virtual(main)

@@ -300,10 +300,10 @@ class Simulation:
         """Return the highest that a broker has known, below which readers may miss records.
 
         What was deleted may come back with a crash (as in Kafka: the checkpoint of where logs begin is written once a
-        minute), and whoever has read on by then does not see it.
+        minute), and whoever has read on by then does not see it. A broker that has gone may have answered just before.
         """
-        held = (b.server.services.replicas.partitions for b in self.cluster.brokers if b.running)
-        known = [one[partition].log.log_start_offset for one in held if partition in one]
+        spans = (broker.log_span(*partition) for broker in self.cluster.brokers)
+        known = [span[0] for span in spans if span is not None]
         self._log_starts[partition] = max([*known, self._log_starts.get(partition, 0)])
         return self._log_starts[partition]
 
