@@ -55,9 +55,10 @@ def reader(bootstrap: str, isolation: str, places: list[TopicPartition]) -> Cons
 class Transactor(Worker):
     """Transactions of one id: each reads a little, and writes two or three records; some are aborted."""
 
-    def __init__(self, bootstrap: str, number: int, seed: int) -> None:
+    def __init__(self, bootstrap: str, number: int, seed: int, pause: float) -> None:
+        """`pause`: seconds after each transaction."""
         super().__init__(bootstrap)
-        self.number, self.random = number, random.Random(f"{seed} {number}")
+        self.number, self.random, self.pause = number, random.Random(f"{seed} {number}"), pause
         self.history: list[Transaction] = []
         self.commits: list[float] = []
         self.failures = 0
@@ -74,7 +75,7 @@ class Transactor(Worker):
                 self.failures += 1
                 if not self._abort(producer, failed):
                     producer = None
-            time.sleep(0.01)
+            time.sleep(self.pause)
         source.close()
 
     def _begin(self) -> Producer:

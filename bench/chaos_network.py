@@ -1,6 +1,7 @@
 """Chaos on networks that break, under transactions: brokers, ZooKeeper nodes and clients, each on a host of its own.
 
-    python bench/chaos_network.py [--seconds 300] [--seed 7] [--kafka] [--only kill] [--every 20] [--directory DIR]
+    python bench/chaos_network.py [--seconds 300] [--seed 7] [--kafka] [--only kill] [--every 20] [--pause 0.01]
+        [--directory DIR]
 
 Hosts are network namespaces (bench/network_hosts.py), so that the network between any two can be cut both ways or one
 way, made slow, or made to lose packets; and processes are suspended and killed. The faults are drawn from the seed, one
@@ -231,6 +232,7 @@ def main() -> int:
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka 3.9.1 instead of Odradek")
     parser.add_argument("--only", default="", help="one kind of fault")
     parser.add_argument("--every", type=float, default=0.0, help="seconds from fault to fault; 0: drawn from the seed")
+    parser.add_argument("--pause", type=float, default=0.01, help="seconds after each transaction of a producer")
     parser.add_argument("--directory", type=Path, help="of the cluster; must not exist, and stays")
     given = parser.parse_args()
     print(f"seed {given.seed}, {'Apache Kafka 3.9.1' if given.kafka else 'Odradek'}", flush=True)
@@ -244,27 +246,27 @@ def main() -> int:
         hosts.enter(CLIENTS)
         for name in (*ZOOKEEPERS, *BROKERS):
             site.start(name)
-        return play(site, Faults(site, given.seed, given.only), given.seed, given.seconds, given.every)
+        return play(site, Faults(site, given.seed, given.only), given)
 
 
-def play(site: Site, faults: Faults, seed: int, seconds: float, every: float) -> int:
+def play(site: Site, faults: Faults, given: argparse.Namespace) -> int:
     admin = AdminClient({**QUIET, "bootstrap.servers": site.bootstrap})
     wait_until(lambda: len(ask_again(lambda: admin.list_topics(timeout=10)).brokers) == len(BROKERS), "three brokers")
     ask_again(lambda: admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(60))
-    transactors = [Transactor(site.bootstrap, number, seed) for number in range(3)]
+    transactors = [Transactor(site.bootstrap, number, given.seed, given.pause) for number in range(3)]
     watcher, member = Watcher(site.bootstrap), Member(site.bootstrap)
     for worker in (*transactors, watcher, member):
         worker.start()
     wait_until(goes_on(transactors), "the first transactions")
     began, count = time.monotonic(), Counter[str]()
     draw = faults.random.choice
-    while time.monotonic() < began + seconds:
-        count[faults.one(every / 2 or draw((3.0, 8.0, 15.0)))[0]] += 1
+    while time.monotonic() < began + given.seconds:
+        count[faults.one(given.every / 2 or draw((3.0, 8.0, 15.0)))[0]] += 1
         for name in site.ended():
             print(f"           {name} has ended by itself", flush=True)
             count["ended by itself"] += 1
             site.start(name)
-        time.sleep(every / 2 or draw((2.0, 8.0, 15.0)))
+        time.sleep(given.every / 2 or draw((2.0, 8.0, 15.0)))
     ended, on = time.monotonic(), goes_on(transactors)
     while not on() and time.monotonic() < ended + GOES_ON_SECONDS:
         time.sleep(0.2)
