@@ -21,9 +21,10 @@ from odradek.broker.log.local_log import LocalLog
 from odradek.broker.log.log_environment import Claims, LogEnvironment
 from odradek.broker.log.producer_recovery import rebuild_producers
 from odradek.broker.log.producer_snapshots import Snapshots
-from odradek.broker.log.producer_state import UNGUARDED, CompletedTransaction, ProducerState, VerificationGuard
+from odradek.broker.log.producer_state import CompletedTransaction, ProducerState
 from odradek.broker.log.segment import Segment
 from odradek.broker.log.transaction_index import AbortedTransaction
+from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import LOG_OVERHEAD, CorruptBatch
@@ -386,7 +387,7 @@ class Log(LocalLog):
 
     def end_verification(self, producer_id: int, guard: VerificationGuard, *, refused: bool) -> None:
         """Note the coordinator's answer; `refused`: it is no, and will not become yes."""
-        self.producers.end_verification(producer_id, guard, refused=refused)
+        self.producers.verifications.end(producer_id, guard, refused=refused)
 
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Tell whether a verification still stands (ProducerState.is_verified); False once the log is closed.

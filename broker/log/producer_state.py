@@ -4,10 +4,11 @@ Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerSta
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from odradek.broker.log.batches import Batch, decode_end_of_transaction
-from odradek.broker.log.producer_sequences import Refusals, is_later, sequence_after
+from odradek.broker.log.producer_sequences import Refusals, sequence_after
+from odradek.broker.log.verifications import UNGUARDED, VerificationGuard, Verifications
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import (
     CONTROL_BIT,
@@ -22,8 +23,6 @@ from odradek.world.files import Buffer
 BATCHES_REMEMBERED = 5
 NO_EPOCH = -1
 NO_OFFSET = -1
-VERIFICATIONS_MAX = 10_000
-"""Producers of a partition whose coordinator is being asked at the same time; the one asked for longest is given up."""
 
 
 class RememberedBatch(NamedTuple):
@@ -93,30 +92,6 @@ class ProducerEntry:
         self.last_timestamp_ms = batch.timestamp_ms
 
 
-class VerificationGuard:
-    """Given out while a transaction's coordinator is asked about it; known again by identity, not by value.
-
-    Holds the lowest sequence that was to be written in the newest epoch. A later batch must not overtake it when its
-    verification has failed: then it would be out of order for ever. Source: VerificationStateEntry of Kafka 3.9.
-    """
-
-    __slots__ = ("asking", "began_ms", "epoch", "lowest_sequence")
-
-    def __init__(self, epoch: int, sequence: int, began_ms: int) -> None:
-        self.epoch, self.lowest_sequence, self.began_ms = epoch, sequence, began_ms
-        self.asking = 0
-        """Requests that wait for the coordinator's answer."""
-
-    def wanted_by(self, epoch: int, sequence: int) -> None:
-        """Take note of a batch that is to be verified."""
-        if epoch > self.epoch or (epoch == self.epoch and is_later(self.lowest_sequence, sequence)):
-            self.epoch, self.lowest_sequence = epoch, sequence
-
-
-UNGUARDED: Final = VerificationGuard(NO_EPOCH, -1, 0)
-"""The guard of an append that needs none."""
-
-
 class CompletedTransaction(NamedTuple):
     """A transaction that a marker ended: data from `first_offset` on, marker at `last_offset`."""
 
@@ -132,7 +107,7 @@ class ProducerState:
     `map_end_offset` is the offset up to which this state was built: what a snapshot taken now is named after.
     """
 
-    __slots__ = ("_ongoing", "_refusals", "_unreplicated", "_verifying", "map_end_offset", "producers")
+    __slots__ = ("_ongoing", "_refusals", "_unreplicated", "map_end_offset", "producers", "verifications")
 
     def __init__(self, map_end_offset: int = 0, producers: Iterable[ProducerEntry] = ()) -> None:
         self.map_end_offset = map_end_offset
@@ -142,8 +117,7 @@ class ProducerState:
         """First offset of each open transaction → its producer, as they began."""
         self._unreplicated: dict[int, int] = {}
         """First offset of each transaction that has ended → its marker, as they ended; to the high watermark."""
-        self._verifying: dict[int, VerificationGuard] = {}
-        """The guard of each producer whose coordinator was asked and who has written nothing since, oldest first."""
+        self.verifications = Verifications()
         self._refusals = Refusals()
 
     def check_batch(
@@ -194,7 +168,7 @@ class ProducerState:
                 if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                     return batch
         if transactional and client and guard is not UNGUARDED and not self._is_open(producer_id):
-            self._check_guard(producer_id, epoch, first_sequence, guard)
+            self.verifications.check(producer_id, epoch, first_sequence, guard)
         if producer is None:
             if client:
                 self._refusals.check(producer_id, epoch, first_sequence)
@@ -209,51 +183,23 @@ class ProducerState:
             )
         return None
 
-    def _check_guard(self, producer_id: int, epoch: int, first_sequence: int, guard: VerificationGuard | None) -> None:
-        """Refuse the first batch of a transaction that is not verified, or that would overtake another one."""
-        if guard is None or self._verifying.get(producer_id) is not guard:
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE, f"producer {producer_id}: not verified to be in an ongoing transaction"
-            )
-        if epoch == guard.epoch and is_later(first_sequence, guard.lowest_sequence):
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} epoch {epoch}: sequence {first_sequence}, expected {guard.lowest_sequence}",
-            )
-
     def begin_verification(
         self, producer_id: int, epoch: int, first_sequence: int, now_ms: int
     ) -> VerificationGuard | None:
         """Return the guard to give to `check` when the coordinator has said that the transaction has begun.
 
-        Epoch and sequence are those of the batch that is to be written. Requests of a producer that ask at the same
-        time share it. None when the transaction is open here already: then nobody has to be asked (KIP-890). A newer
-        epoch has not opened it: unasked, it could write what the transaction's marker cannot end any more, which is of
-        the older epoch (UnifiedLog.hasOngoingTransaction, since Kafka 4).
+        Epoch and sequence are those of the batch that is to be written. None when the transaction is open here already:
+        then nobody has to be asked (KIP-890). A newer epoch has not opened it: unasked, it could write what the
+        transaction's marker cannot end any more, which is of the older epoch (UnifiedLog.hasOngoingTransaction, since
+        Kafka 4).
         """
         if self._is_open(producer_id) and epoch <= self.producers[producer_id].epoch:
             return None
-        guard = self._verifying.get(producer_id)
-        if guard is None:
-            guard = self._verifying[producer_id] = VerificationGuard(epoch, first_sequence, now_ms)
-            if len(self._verifying) > VERIFICATIONS_MAX:
-                del self._verifying[next(iter(self._verifying))]
-        guard.wanted_by(epoch, first_sequence)
-        guard.asking += 1
-        return guard
-
-    def end_verification(self, producer_id: int, guard: VerificationGuard, *, refused: bool) -> None:
-        """Take note of the coordinator's answer. Once it has `refused` for good, the guard is of no use to anybody.
-
-        So producers that do not exist cannot crowd out the others.
-        """
-        guard.asking -= 1
-        if refused and not guard.asking and self._verifying.get(producer_id) is guard:
-            del self._verifying[producer_id]
+        return self.verifications.begin(producer_id, epoch, first_sequence, now_ms)
 
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Return whether no end of a transaction was written since: the answer might be about the one before."""
-        return self._is_open(producer_id) or self._verifying.get(producer_id) is guard
+        return self._is_open(producer_id) or self.verifications.stands(producer_id, guard)
 
     def _is_open(self, producer_id: int) -> bool:
         producer = self.producers.get(producer_id)
@@ -344,7 +290,7 @@ class ProducerState:
         if transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = first_offset
             self._ongoing[first_offset] = producer_id
-            self._verifying.pop(producer_id, None)
+            self.verifications.forget(producer_id)
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         """Refuse the end of a transaction by a coordinator that a newer one has fenced. Raises KafkaError."""
@@ -367,7 +313,7 @@ class ProducerState:
         if producer is None:
             producer = self.producers[producer_id] = ProducerEntry(producer_id)
         first_offset = producer.transaction_first_offset
-        self._verifying.pop(producer_id, None)
+        self.verifications.forget(producer_id)
         producer.adopt_epoch(epoch)
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
@@ -418,6 +364,4 @@ class ProducerState:
             if producer.has_expired(now_ms, expiration_ms) and producer.transaction_first_offset < 0:
                 del self.producers[producer_id]
         self._refusals.clear()
-        for producer_id, guard in list(self._verifying.items()):
-            if now_ms - guard.began_ms >= expiration_ms:
-                del self._verifying[producer_id]
+        self.verifications.expire(now_ms, expiration_ms)

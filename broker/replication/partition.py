@@ -13,7 +13,7 @@ from typing import Protocol
 
 from odradek.broker.log.local_log import LogSlice
 from odradek.broker.log.log import Appended, Log, Origin
-from odradek.broker.log.producer_state import UNGUARDED, VerificationGuard
+from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.metrics.counters import TopicCounters
 from odradek.broker.replication.isr import IsrCriteria, PendingIsr
 from odradek.protocol.errors import ErrorCode, KafkaError

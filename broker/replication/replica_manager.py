@@ -6,7 +6,7 @@ from typing import Protocol
 
 from odradek.broker.log.log import Appended, Origin
 from odradek.broker.log.log_manager import LogManager
-from odradek.broker.log.producer_state import UNGUARDED, VerificationGuard
+from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.metrics.counters import Traffic
 from odradek.broker.metrics.journal import Journal
 from odradek.broker.purgatory.purgatory import Purgatory

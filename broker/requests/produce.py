@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from odradek.broker.log.log import Log
 from odradek.broker.log.producer_sequences import RefusedLikewise
-from odradek.broker.log.producer_state import UNGUARDED, VerificationGuard
 from odradek.broker.log.rewriting import BadRecords, Rewritten, rewrite, takes_long
+from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Settled, Silent, Wait
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.log.log import Log
-from odradek.broker.log.producer_state import VerificationGuard
+from odradek.broker.log.verifications import VerificationGuard
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
 from odradek.broker.transactions.transaction_state import ProducerIdentity

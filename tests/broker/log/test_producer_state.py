@@ -5,7 +5,8 @@ from crcmod.predefined import mkPredefinedCrcFun
 
 from odradek.broker.log.producer_sequences import LARGEST_SEQUENCE, sequence_after
 from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
-from odradek.broker.log.producer_state import VERIFICATIONS_MAX, ProducerState, VerificationGuard
+from odradek.broker.log.producer_state import ProducerState
+from odradek.broker.log.verifications import VERIFICATIONS_MAX, VerificationGuard
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 PRODUCER = 7
@@ -228,13 +229,13 @@ def test_a_verification_that_was_refused_is_forgotten_when_nobody_asks_any_more(
     state = ProducerState()
     guard = state.begin_verification(7, 0, 0, 0)
     assert guard is not None and state.begin_verification(7, 0, 1, 0) is guard
-    state.end_verification(7, guard, refused=True)
+    state.verifications.end(7, guard, refused=True)
     assert state.is_verified(7, guard), "another request waits for its answer"
-    state.end_verification(7, guard, refused=True)
+    state.verifications.end(7, guard, refused=True)
     assert not state.is_verified(7, guard)
     newer = state.begin_verification(7, 0, 0, 0)
     assert newer is not None
-    state.end_verification(7, newer, refused=False)
+    state.verifications.end(7, newer, refused=False)
     assert state.is_verified(7, newer)
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.broker.log.producer_state import VerificationGuard
+from odradek.broker.log.verifications import VerificationGuard
 from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.broker.transactions.transaction_verification import RETRIED, TransactionVerification, Unverified
 from odradek.protocol.errors import ErrorCode
