@@ -153,7 +153,8 @@ def load_config(
 
 
 def build_config(given: Sequence[Given]) -> BrokerConfig:
-    """The settings of a list in which the last one of a name counts. Warns as load_config does; raises ConfigError."""
+    """Make the settings of a list in which the last one of a name counts. Warns as load_config does; raises
+    ConfigError."""
     config, remarks = read_config(given)
     for remark in remarks:
         log.warning("%s", remark)

@@ -32,7 +32,7 @@ class Channels(Protocol):
         """Open a channel; one that is there goes on with all that waits in it, at this address."""
 
     def remove_broker(self, broker_id: int) -> None:
-        """Forget its queue and the request in flight; harmless for an unknown one."""
+        """Forget a broker, with its queue and the request in flight; harmless for an unknown one."""
 
     def send(self, broker_id: int, message: Message, on_response: OnResponse) -> None:
         """Queue a request. `on_response` is called at most once, on the loop, never from within `send`."""

@@ -196,7 +196,7 @@ class ClusterState:
             self.topic_names[topic_id] = topic
 
     def remove_topic(self, topic: str) -> None:
-        """Forget everything of it."""
+        """Forget everything of a topic."""
         for partition in list(self.partitions_of(topic)):
             self.leader_and_isr.pop(partition, None)
             self.partition_phases.pop(partition, None)

@@ -77,7 +77,7 @@ class ControllerStore:
     """Access to ZooKeeper in one controller epoch."""
 
     def __init__(self, store: Store, epoch_path: str, epoch_version: int, journal: Journal | None = None) -> None:
-        """Make it in the session that won the election."""
+        """Make the store in the session that won the election."""
         self._journal = journal
         self._store = store
         self._fence = Check(epoch_path, epoch_version)
@@ -128,7 +128,7 @@ class ControllerStore:
         return names
 
     async def assignments(self, topics: Iterable[str]) -> dict[str, Topic]:
-        """Read those topics that exist and can be read; watch each."""
+        """Read the assignments of those topics that exist and can be read; watch each."""
         wanted = sorted(topics)
         found = await self.get_all([topic_path(topic) for topic in wanted], watch=True)
         decoded = {}
@@ -234,7 +234,7 @@ class ControllerStore:
             await self.write_until_done(Delete(delete_topic_path(topic)))
 
     async def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete those that exist. What a lost connection leaves there is found by the next reader."""
+        """Delete those znodes that exist. What a lost connection leaves there is found by the next reader."""
         await self.write_each([Delete(path) for path in paths])
 
     # Any znode: reads.

@@ -38,7 +38,7 @@ REPLACEMENTS = {"_": ".", "__": "_", "___": "-"}
 
 
 def properties_file() -> str:
-    """The file to start from."""
+    """Return the file to start from."""
     return str(MOUNTED if MOUNTED.exists() else OWN)
 
 

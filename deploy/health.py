@@ -60,7 +60,7 @@ def ask_readiness(host: str, port: int) -> str:
 
 
 def ask_metadata(host: str, port: int) -> MetadataResponse:
-    """The brokers alone, no topics. Raises OSError."""
+    """Ask for the brokers alone, no topics. Raises OSError."""
     request = encode_request(RequestHeader(MetadataRequest.API_KEY, VERSION, 1, "health"), MetadataRequest(topics=[]))
     with socket.create_connection((host, port), TIMEOUT_SECONDS) as connection, connection.makefile("rb") as received:
         connection.sendall(b"".join(framed(request)))

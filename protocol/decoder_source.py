@@ -187,7 +187,7 @@ class DecoderSource:
             self.line(f"{target} = {local}")
 
     def nullable_structure(self, struct: type[Struct], target: str) -> None:
-        """A byte below zero for null, then nothing; else the struct."""
+        """Read a byte below zero for null, then nothing; else the struct."""
         present, local = self.fresh("present"), self.fresh("part")
         self.later(present, "b")
         self.flush()

@@ -97,7 +97,7 @@ class EncoderSource:
             self.later("", "x")
 
     def tagged(self, tagged: list[Field], source: str, parts: str) -> None:
-        """The fields that differ from their default, each with its tag and its size, after their number."""
+        """Write the fields that differ from their default, each with its tag and its size, after their number."""
         self.flush(parts)
         total, buffer = self.fresh("tags"), self.fresh("buffer")
         conditions = [self.differs(line, f"{source}.{line.name}") for line in tagged]
@@ -178,7 +178,7 @@ class EncoderSource:
         self.depth -= 1
 
     def length(self, count: str, code: str, parts: str) -> None:
-        """The length in the local name `count`, behind the pending run."""
+        """Write the length in the local name `count`, behind the pending run."""
         if not self.flexible:
             self.later(count, code)
             self.flush(parts)

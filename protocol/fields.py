@@ -166,7 +166,7 @@ def compile_constructor_when_used(struct: Any, declared: tuple[Field, ...]) -> N
 
 
 def constructor(declared: tuple[Field, ...]) -> Any:
-    """A keyword-only `__init__` over these fields: straight code, because responses are built on the hot path."""
+    """Make a keyword-only `__init__` over these fields: straight code, because responses are built on the hot path."""
     known: dict[str, Any] = {"ABSENT": ABSENT}
     parameters = []
     lines = []

@@ -121,7 +121,8 @@ def message_classes(api_key: int) -> ApiMessages:
 
 @cache
 def flexible_from(api_key: int) -> int:
-    """The first flexible version of an API: of requests and of responses, which never differ. KeyError as above."""
+    """Return the first flexible version of an API: of requests and of responses, which never differ. KeyError as
+    above."""
     return message_classes(api_key).request.FLEXIBLE_FROM
 
 

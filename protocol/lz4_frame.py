@@ -41,7 +41,8 @@ def xxh32_short(data: bytes) -> int:
 
 
 def break_header_checksum(frame: bytes) -> bytes:
-    """A frame without content size, with the checksum as the old clients compute it: over the magic number too."""
+    """Return the frame, which tells no content size, with the checksum as the old clients compute it: over the magic
+    number too."""
     assert not frame[MAGIC_BYTES] & CONTENT_SIZE_FLAG, frame[:8]
     wrong = (xxh32_short(frame[:HEADER_CHECKSUM_BYTE]) >> 8) & 0xFF
     return frame[:HEADER_CHECKSUM_BYTE] + bytes((wrong,)) + frame[HEADER_CHECKSUM_BYTE + 1 :]

@@ -103,7 +103,8 @@ def length_not_null(data: Buffer, at: int, first: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: Buffer, at: int, count: int) -> int:
-    """The position after `count` tagged fields that nobody here knows; `count` may be the first byte of a varint."""
+    """Return the position after `count` tagged fields that nobody here knows; `count` may be the first byte of a
+    varint."""
     if count > 0x7F:
         count, at = read_unsigned_varint(data, at - 1)
     size = len(data)

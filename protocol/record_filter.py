@@ -80,7 +80,8 @@ def _scan(data: bytes, count: int, deltas: list[int] | None) -> tuple[list[bytes
 
 
 def without_gone(batch: Buffer, verdicts: bytes | bytearray, delete_horizon_ms: int | None) -> bytearray:
-    """A whole v2 batch with those of its records that stay: at least one of `verdicts`, a byte for each, is not GONE.
+    """Return a whole v2 batch with those of its records that stay: at least one of `verdicts`, a byte for each, is not
+    GONE.
 
     Offsets, sequences, codec and epochs stay as they are. Raises CorruptBatch.
     """

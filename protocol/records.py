@@ -98,7 +98,8 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def decode_headers(section: bytes) -> list[tuple[str, bytes | None]]:
-    """The reverse of encode_headers; a key that is not UTF-8 gets replacement characters. Raises CorruptBatch."""
+    """Decode what `encode_headers` returns; a key that is not UTF-8 gets replacement characters. Raises
+    CorruptBatch."""
     headers: list[tuple[str, bytes | None]] = []
     try:
         count, at = read_varint(section, 0)
@@ -295,7 +296,7 @@ def decode_records(
 
 
 def stored_section(batch: Buffer, at: int, header: BatchHeader) -> memoryview:
-    """The records of the batch at `at` as they stand in it. Raises CorruptBatch when it is cut off."""
+    """Return the records of the batch at `at` as they stand in it. Raises CorruptBatch when it is cut off."""
     size = header.batch_length + LOG_OVERHEAD
     if len(batch) - at < size:
         raise CorruptBatch(at, f"{size} bytes announced, {len(batch) - at} there")
@@ -305,7 +306,8 @@ def stored_section(batch: Buffer, at: int, header: BatchHeader) -> memoryview:
 def section_of(
     batch: Buffer, at: int, header: BatchHeader, decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES
 ) -> bytes:
-    """The records of the batch at `at`, uncompressed. Raises CorruptBatch when it is cut off or does not decompress."""
+    """Return the records of the batch at `at`, uncompressed. Raises CorruptBatch when it is cut off or does not
+    decompress."""
     section = stored_section(batch, at, header)
     if header.codec == compression.NONE:
         return bytes(section)

@@ -84,7 +84,7 @@ async def read_znodes(store: Store) -> list[Znode]:
 
 
 async def write_znodes(store: Store, znodes: Iterable[Znode]) -> None:
-    """Create them where there is no cluster yet. Raises NotEmpty."""
+    """Create znodes where there is no cluster yet. Raises NotEmpty."""
     if set(await store.children("/")) - {OF_ZOOKEEPER}:
         raise NotEmpty("there is a cluster already")
     by_depth: dict[int, list[Znode]] = {}

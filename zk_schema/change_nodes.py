@@ -63,7 +63,7 @@ class ChangeNodes:
         await self._watch()
 
     async def news(self) -> list[Told]:
-        """Watch on, and read those that have come since, in their order; old ones are deleted.
+        """Watch on, and read the change nodes that have come since, in their order; old ones are deleted.
 
         Raises ChangesMissed when some cannot be read any more; those that are left count as seen then too.
         """

@@ -25,7 +25,8 @@ async def get_or_create_cluster_id(store: Store, randomness: random.Random) -> s
 
 
 async def generate_broker_id(store: Store, reserved_broker_max_id: int) -> int:
-    """An id that nobody had before, above `reserved.broker.max.id`: ZooKeeper counts the writes to /brokers/seqid.
+    """Return an id that nobody had before, above `reserved.broker.max.id`: ZooKeeper counts the writes to
+    /brokers/seqid.
 
     A lost answer costs one id.
     """

@@ -260,10 +260,10 @@ class Store(Protocol):
         """Delete a znode if it has that version. Raises NoNode, BadVersion and NotEmpty."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Carry out all of them in one transaction, or none: raises MultiFailed."""
+        """Carry out all operations in one transaction, or none: raises MultiFailed."""
 
     def subscribe(self, listener: Callable[[StoreEvent], None]) -> None:
-        """Tell it every event from now on. A listener is called on the loop and must not raise."""
+        """Tell a listener every event from now on. It is called on the loop and must not raise."""
 
 
 def children_made(stat: Stat, children: int) -> int:

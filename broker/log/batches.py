@@ -80,7 +80,8 @@ class Batch(NamedTuple):
 
 
 def decode_header(data: Buffer, at: int, position: int) -> Batch:
-    """The header at `data[at:]`, which must have 61 bytes (padded where a v0/v1 message is shorter). CorruptBatch."""
+    """Decode the header at `data[at:]`, which must have 61 bytes (padded where a v0/v1 message is shorter).
+    CorruptBatch."""
     magic = data[at + MAGIC_AT]
     if magic == 2:
         (
@@ -167,7 +168,8 @@ def iterate_of_producers(file: File, position: int, end: int) -> Iterator[Batch]
 
 
 def iterate_valid(file: File, end: int) -> Iterator[tuple[Batch, bytes]]:
-    """Yield the batches with their bytes, each CRC checked. Raises CorruptBatch at the first that does not pass."""
+    """Yield the batches of a file with their bytes, the CRC of each checked. Raises CorruptBatch at the first that does
+    not pass."""
     position, wanted = 0, VALIDATE_CHUNK_BYTES
     while position < end:
         asked = min(wanted, end - position)

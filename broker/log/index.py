@@ -140,7 +140,7 @@ class OffsetIndex(_IndexFile):
         return bisect_right(self._relative_offsets, offset - self.base_offset) - 1
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """(offset, position) of one."""
+        """Return (offset, position) of the entry of that number."""
         return self.base_offset + self._relative_offsets[slot], self.positions[slot]
 
     def offset_before(self, position: int) -> int:
@@ -229,7 +229,7 @@ class TimeIndex(_IndexFile):
         return bisect_right(self.timestamps, timestamp_ms) - 1
 
     def entry(self, slot: int) -> TimeEntry:
-        """Return one of them."""
+        """Return the entry of that number, as (timestamp, offset)."""
         return TimeEntry(self.timestamps[slot], self.base_offset + self._relative_offsets[slot])
 
     def truncate_to(self, offset: int) -> None:

@@ -29,7 +29,7 @@ class LeaderEpochs:
             self.assign(epoch, start_offset)
 
     def entries(self) -> list[tuple[int, int]]:
-        """Copy them all."""
+        """Copy all entries."""
         return self._entries.copy()
 
     @property
@@ -144,7 +144,7 @@ class EpochFile:
         self.unsynced = True
 
     def synced(self, written: int) -> None:
-        """Note that the file is on the disk as it was when it had been written that often."""
+        """Note that the file is on the disk, as it was when it had been `written` so often."""
         if written == self.written:
             self.unsynced = False
 

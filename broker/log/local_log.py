@@ -223,7 +223,8 @@ class LocalLog:
     # aborted transactions
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return those that readers of [offset, end_offset) have to skip (LocalLog.collectAbortedTransactions).
+        """Return the aborted transactions that readers of [offset, end_offset) have to skip
+        (LocalLog.collectAbortedTransactions).
 
         Raises KafkaError UNKNOWN_SERVER_ERROR when an index of them is damaged, as Kafka does; StorageFailure.
         """
@@ -245,7 +246,8 @@ class LocalLog:
         return found
 
     def aborted_within(self, offset: int, found: LogSlice, stable_offset: int) -> list[AbortedTransaction]:
-        """Return those that readers of what `read(offset, …)` gave have to skip. Raises as `aborted_transactions`.
+        """Return the aborted transactions that readers of what `read(offset, …)` gave have to skip. Raises as
+        `aborted_transactions`.
 
         The end is an offset after the last of the records, from the index alone (LogSegment.fetchUpperBoundOffset).
         """
@@ -353,7 +355,7 @@ class LocalLog:
         return segment
 
     def remove_segments(self, gone: list[Segment]) -> None:
-        """Take them out of the log; their files go after `file.delete.delay.ms`. Raises OSError."""
+        """Take segments out of the log; their files go after `file.delete.delay.ms`. Raises OSError."""
         going = set(gone)
         self.segments = [segment for segment in self.segments if segment not in going]
         self.segments_changed()

@@ -222,8 +222,8 @@ class Log(LocalLog):
         self.producers.complete(completed)
 
     def prepare(self) -> None:
-        """Before the log is written to: lower the checkpointed offsets that are above its own, and write the leader
-        epoch that has had no record so far. Raises OSError, StorageFailure."""
+        """Make ready to be written to: lower the checkpointed offsets that are above the log's own, and write the
+        leader epoch that has had no record so far. Raises OSError, StorageFailure."""
         limits = self.recovery_point, self.log_start_offset, self.cleaned_to, self.log_end_offset
         self.environment.lower_checkpoints(self.log_directory, Claims(self.topic, self.partition, *limits))
         if self._unwritten_epoch:

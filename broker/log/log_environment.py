@@ -49,7 +49,7 @@ class OpenSegments:
         self._bytes = 0
 
     def use(self, segment: Segment) -> None:
-        """Count it as read just now."""
+        """Count a segment as read just now."""
         size = segment.index_bytes
         self._bytes += size - self._segments.get(segment, 0)
         self._segments[segment] = size
@@ -60,7 +60,7 @@ class OpenSegments:
             oldest.release()
 
     def forget(self, segment: Segment) -> None:
-        """Leave it out: it was deleted or closed."""
+        """Leave a segment out, which was deleted or closed."""
         self._bytes -= self._segments.pop(segment, 0)
 
 

@@ -164,7 +164,7 @@ class LogManager:
         return self._logs.current()
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """Return the log, None when this broker has none (or its directory is offline)."""
+        """Return a partition's log, None when this broker has none (or its directory is offline)."""
         return self._logs.get((topic, partition))
 
     def topic_id(self, topic: str, partition: int) -> bytes:
@@ -174,7 +174,7 @@ class LogManager:
     # making logs
 
     def prefer(self, topic: str, partition: int, path: str) -> None:
-        """Make that partition, which is not here, in that directory when it is made (AlterReplicaLogDirs)."""
+        """Have a partition that is not here made in that directory, when it is made (AlterReplicaLogDirs)."""
         self._preferred.pop((topic, partition), None)
         self._preferred[topic, partition] = path
         if len(self._preferred) > PREFERENCES_MAX:
@@ -253,7 +253,7 @@ class LogManager:
     # moves to another directory
 
     def future_logs(self) -> list[Log]:
-        """Return those of the partitions that move."""
+        """Return the future logs: of the partitions that move to another directory."""
         return self._logs.futures()
 
     def future_log(self, topic: str, partition: int) -> Log | None:
@@ -277,7 +277,7 @@ class LogManager:
         self._future_logs.discard((topic, partition))
 
     def promote_future_log(self, topic: str, partition: int) -> Log:
-        """Put it in the place of the log that it is a copy of, which is deleted. Raises StorageFailure."""
+        """Put a future log in the place of the log that it is a copy of, which is deleted. Raises StorageFailure."""
         former = self._logs.get((topic, partition))
         assert former is not None, (topic, partition)
         log = self._future_logs.promote((topic, partition))
@@ -296,7 +296,8 @@ class LogManager:
         self._let_go(topic, partition, set_aside)
 
     def set_aside_stray(self, topic: str, partition: int) -> str | None:
-        """Drop a log, but keep its directory under another name; its path, None without a log. StorageFailure."""
+        """Drop a log, but keep its directory under another name; return its path, None without a log. Raises
+        StorageFailure."""
         return self._let_go(topic, partition, set_aside_stray)
 
     def _let_go(self, topic: str, partition: int, rename: Callable[[LogEnvironment, Log], T]) -> T | None:

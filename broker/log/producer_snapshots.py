@@ -99,7 +99,7 @@ class Snapshots:
         self._offsets = sorted(int(name.removesuffix(SNAPSHOT)) for name in names if is_snapshot(name))
 
     def moved_to(self, directory: str) -> None:
-        """The directory was renamed."""
+        """Take the new name of the log's directory."""
         self._directory = directory
 
     @property
@@ -144,13 +144,13 @@ class Snapshots:
         return ProducerState(start_offset)
 
     def remove_outside(self, start_offset: int, end_offset: int) -> None:
-        """Drop those at or before the log's start and those after its end."""
+        """Drop the snapshots at or before the log's start and those after its end."""
         kept = slice(bisect_right(self._offsets, start_offset), bisect_right(self._offsets, end_offset))
         self._remove(self._offsets[: kept.start] + self._offsets[kept.stop :])
 
     def keep_of_segments(self, base_offsets: Collection[int]) -> None:
-        """Drop those at which no segment begins, except the newest when it is after all of these: the one of a clean
-        shutdown (ProducerStateManager.removeStraySnapshots)."""
+        """Drop the snapshots at which no segment begins, except the newest when it is after all of these: the one of a
+        clean shutdown (ProducerStateManager.removeStraySnapshots)."""
         begins = set(base_offsets)
         stray = [offset for offset in self._offsets if offset not in begins]
         if stray and stray[-1] > max(begins, default=-1):
@@ -158,11 +158,11 @@ class Snapshots:
         self._remove(stray)
 
     def remove_before(self, offset: int) -> None:
-        """Drop those before it."""
+        """Drop the snapshots before `offset`."""
         self._remove(self._offsets[: bisect_left(self._offsets, offset)])
 
     def remove_at(self, offsets: list[int]) -> None:
-        """Drop those at these offsets, where there are any: no segment begins there any more."""
+        """Drop the snapshots at these offsets, where there are any: no segment begins there any more."""
         self._remove([offset for offset in offsets if offset in self._offsets])
 
     def _remove(self, offsets: list[int]) -> None:

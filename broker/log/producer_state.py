@@ -62,7 +62,7 @@ class ProducerEntry:
         """Time of the first such question after that batch, if its timestamp was too old already; else -1."""
 
     def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Return whether it has written nothing for that long, by the timestamps of its batches.
+        """Tell whether the producer has written nothing for that long, by the timestamps of its batches.
 
         Who writes old timestamps, as when a topic is filled from an archive, always would have: so time counts from the
         first question after a batch. Kafka forgets such a producer while it writes, and takes repeated batches again.
@@ -240,7 +240,7 @@ class ProducerState:
             )
 
     def append(self, batch: Batch, content: Buffer) -> CompletedTransaction | None:
-        """Take in a batch that is in the log; the transaction that it ends, if it does.
+        """Take in a batch that is in the log; return the transaction that it ends, if it does.
 
         `content`, the whole batch, is read only when it is a control batch. Raises KafkaError INVALID_RECORD.
         """
@@ -333,7 +333,8 @@ class ProducerState:
         self._unreplicated[completed.first_offset] = completed.last_offset
 
     def replicated_up_to(self, high_watermark: int) -> None:
-        """Markers before it hold back nobody any more. To be called whenever it has moved."""
+        """Let go of the markers before the high watermark: they hold back nobody any more. To be called whenever it has
+        moved."""
         if not self._unreplicated:
             return
         done = []

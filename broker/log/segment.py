@@ -51,7 +51,7 @@ class Segment:
     )  # fmt: skip
 
     def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
-        """A new, empty segment; nothing is written yet. `load_size` makes it one that exists."""
+        """Make a new, empty segment; nothing is written yet. `load_size` makes it one that exists."""
         self.base_offset = base_offset
         self.size_bytes = 0
         self.roll_jitter_ms = 0
@@ -74,7 +74,7 @@ class Segment:
         return self.path(LOG)
 
     def moved_to(self, directory: str) -> None:
-        """The directory was renamed; open files stay open."""
+        """Take the new name of the log's directory; open files stay open."""
         self._prefix = f"{directory}/{self.base_offset:020d}"
         if self._transactions is not None:
             self._transactions.moved_to(self.path(TRANSACTION_INDEX))
@@ -140,7 +140,7 @@ class Segment:
         return rebuilt
 
     def rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Make them from the headers of all batches; stops before the first that is not one."""
+        """Make the indexes anew from the headers of all batches, up to the first that is none."""
         offsets, times = self.reset_indexes()
         try:
             for batch in iterate_headers(self.file, 0, self.size_bytes):
@@ -151,7 +151,7 @@ class Segment:
         return offsets, times
 
     def reset_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Begin anew, as before the first batch."""
+        """Empty the indexes, as before the first batch."""
         offsets = self._offset_index = OffsetIndex(self.base_offset)
         times = self._time_index = TimeIndex(self.base_offset)
         self._largest = TimeEntry(-1, self.base_offset)
@@ -181,7 +181,7 @@ class Segment:
     # appending
 
     def create(self, size_bytes: int) -> None:
-        """Make the file; with `preallocate` there is room for so much. Raises OSError."""
+        """Make the `.log` file; with `preallocate` it is that large already. Raises OSError."""
         file = self._files.open(self.path(LOG), create=True)
         if self._preallocated:
             file.reserve(size_bytes)
@@ -206,7 +206,8 @@ class Segment:
         self.size_bytes = size + len(data)
 
     def load_first_timestamp(self) -> int:
-        """Return that of the first batch: -1 when it has none, or is damaged, which is told to those who read there."""
+        """Return the largest timestamp of the first batch: -1 when it has none, or is damaged, which is told to those
+        who read there."""
         try:
             first_timestamp_ms = next(iterate_headers(self.file, 0, self.size_bytes)).max_timestamp_ms
         except CorruptBatch as bad:
@@ -216,7 +217,7 @@ class Segment:
         return first_timestamp_ms
 
     def become_inactive(self) -> None:
-        """A newer segment takes the appends: the last time entry, and the index files, are written.
+        """Write the last time entry and the index files, since a newer segment takes the appends.
 
         Room that was preallocated and not used is given back.
         """
@@ -228,7 +229,7 @@ class Segment:
     def is_full(
         self, config: LogConfig, size_bytes: int, last_offset: int, max_timestamp_ms: int, clock: Clock
     ) -> bool:
-        """Return whether batches of together that size, that end with that offset, belong into a new segment.
+        """Tell whether batches of that size in all, which end with that offset, belong into a new segment.
 
         Source: LogSegment.shouldRoll of Kafka 3.9. Raises OSError.
         """
@@ -284,11 +285,11 @@ class Segment:
         return least <= length <= left and bool(self.base_offset <= base_offset <= last_offset)
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
-        """Headers from the one that holds `offset` on."""
+        """Yield the headers of batches, from the one that holds `offset` on."""
         return iterate_headers(self.file, self.locate(offset), self.size_bytes)
 
     def batch_size_at(self, position: int) -> int:
-        """Bytes of the batch that begins there."""
+        """Return the bytes of the batch that begins at `position`."""
         data = self.file.pread(LOG_OVERHEAD, position)
         return int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
 
@@ -353,7 +354,7 @@ class Segment:
         return self._transactions
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
-        """Return those whose marker lies in this segment. Raises CorruptFile."""
+        """Return the aborted transactions whose marker lies in this segment. Raises CorruptFile."""
         return self.transactions.entries()
 
     # ending
@@ -371,7 +372,7 @@ class Segment:
         return position, min(offset, first_offset_of(self.file, first))
 
     def truncate_at(self, position: int, end_offset: int, now_ms: int) -> None:
-        """Cut at what `place_of_cut` has said."""
+        """Cut the segment where `place_of_cut` has said."""
         self.offset_index.truncate_to(end_offset)
         self.time_index.truncate_to(end_offset)
         self.transactions.keep_before(end_offset)
@@ -405,7 +406,7 @@ class Segment:
         self.file.sync()
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files, which stay readable for who has them open; the paths to remove later."""
+        """Rename the files, which stay readable for who has them open; return the paths to remove later."""
         marked = []
         for suffix in SUFFIXES:
             path = self.path(suffix)

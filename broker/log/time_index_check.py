@@ -36,7 +36,8 @@ def is_true(segment: Segment, entry: TimeEntry) -> bool:
 
 
 def confirm_largest_timestamp(segment: Segment) -> None:
-    """Make sure of it before the segment is deleted or passed over for it: true, and nothing larger after it.
+    """Make sure of a segment's largest timestamp before the segment is deleted or passed over for it: true, and nothing
+    larger after it.
 
     Otherwise the indexes are made anew. Where the log is damaged it is left as it is. Raises OSError.
     """
@@ -64,7 +65,8 @@ def _is_largest(segment: Segment, entry: TimeEntry) -> bool:
 
 
 def check_last_time_entry(segment: Segment) -> None:
-    """Check it after a clean stop, before the segment is written to again. Raises OSError, CorruptBatch."""
+    """Check a segment's last time entry after a clean stop, before the segment is written to again. Raises OSError,
+    CorruptBatch."""
     last = segment.time_index.last
     if last.timestamp_ms >= 0 and not is_true(segment, last):
         logger.error("%s: its time index is wrong, the indexes are made anew", segment)

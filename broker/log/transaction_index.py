@@ -64,7 +64,7 @@ class TransactionIndex:
         self._path = path
 
     def entries(self) -> list[AbortedTransaction]:
-        """Return all in the order of their markers; not to be changed. Raises CorruptFile."""
+        """Return all aborted transactions in the order of their markers; not to be changed. Raises CorruptFile."""
         written = self._read()
         return [*written, *self._unwritten] if self._unwritten else written
 
@@ -110,7 +110,7 @@ class TransactionIndex:
         return True
 
     def keep_before(self, offset: int) -> None:
-        """Forget those whose marker is at or after `offset`."""
+        """Forget the transactions whose marker is at or after `offset`."""
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
@@ -131,6 +131,6 @@ class TransactionIndex:
             self._files.open(self._path).sync()
 
     def release(self) -> None:
-        """Give the memory back, unless there is more in it than on the disk."""
+        """Give the memory back, unless it holds what the disk has no room for."""
         if not self._unwritten:  # else the file may end with the beginning of an entry
             self._written = None

@@ -170,7 +170,7 @@ class _Exchange:
         endpoint.on_readable(self._on_readable)
 
     def answer(self, status: int, content_type: str, body: bytes) -> None:
-        """Send it, then close."""
+        """Send the answer, then close."""
         reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}.get(status, "Bad Request")
         head = (
             f"HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"

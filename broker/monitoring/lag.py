@@ -71,7 +71,8 @@ class PartitionEnds:
         self._ends: deque[End] = deque(maxlen=REMEMBERED)
 
     def note(self, at_s: float, offset: int) -> None:
-        """Remember where it ends now. An end that went back (an unclean election) makes what was before it void."""
+        """Remember where the partition ends now. An end that went back (an unclean election) makes what was before it
+        void."""
         while self._ends and self._ends[-1].offset > offset:
             self._ends.pop()
         if len(self._ends) > 1 and self._ends[-1].offset == self._ends[-2].offset == offset:

@@ -143,7 +143,8 @@ def attribute(
 def own(
     name: str, text: str, read: Callable[[Any], Samples], *labels: str, kind: Kind = Kind.GAUGE, source: str
 ) -> Metric:
-    """A metric that Kafka's brokers do not have, or that others name: an exporter, the Prometheus client libraries."""
+    """Make a metric that Kafka's brokers do not have, or that others name: an exporter, the Prometheus client
+    libraries."""
     return Metric(dict.fromkeys(Style, name), kind, labels, source, text, read)
 
 

@@ -178,13 +178,13 @@ class Slots:
             self._waiting += 1
 
     def let_overtake(self, slot: Slot) -> None:
-        """Let requests that came later than one of them be handled before it is answered."""
+        """Let requests that came later than a slot's be handled before that is answered."""
         if slot.parts is None and not slot.overtaken:
             slot.overtaken = True
             self._waiting -= 1
 
     def fill(self, slot: Slot, parts: list[Part]) -> None:
-        """Take the frame of the answer of one of them."""
+        """Take the frame of a slot's answer."""
         assert slot.parts is None, "answered twice"
         slot.fill(parts)
         self.filled_bytes += slot.size_bytes
@@ -224,7 +224,7 @@ class Output:
         self.unsent_bytes = 0
 
     def push(self, parts: list[Part]) -> None:
-        """Queue them behind the others."""
+        """Queue parts behind the others."""
         self._parts += parts
         self.unsent_bytes += sum(map(len, parts))
 

@@ -95,7 +95,7 @@ class SocketServer:
         return list(self._listeners)
 
     def connections_by_listener(self) -> Counter[str]:
-        """Count those that are open."""
+        """Count the open connections."""
         return Counter(connection.client.listener for connection in self._connections)
 
     def held_connections(self) -> int:
@@ -115,7 +115,7 @@ class SocketServer:
         return listener.port
 
     def unlisten(self, name: str, *, close_connections: bool) -> None:
-        """Give a listener's port back, and close what has come in by it or let that go on."""
+        """Give a listener's port back; the connections that have come in by it are closed, or go on."""
         self._listeners.pop(name).close()
         if close_connections:
             for connection in [one for one in self._connections if one.client.listener == name]:

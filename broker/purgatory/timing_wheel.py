@@ -33,7 +33,7 @@ class WheelTimer:
         return self._callback is not None
 
     def cancel(self) -> None:
-        """Forget it; harmless after it has run."""
+        """Forget the timer; harmless after it has run."""
         if self._callback is not None:
             self._callback = None
             self._wheel._pending -= 1

@@ -56,7 +56,7 @@ class SampledRate:
         self._samples: list[_Window] = []
 
     def record(self, value: float, now_ms: float) -> None:
-        """Count something, or, if negative, take it back."""
+        """Count an amount, or, if it is negative, take it back."""
         samples, windows = self._samples, self._windows
         if not samples or now_ms - samples[-1].began_ms >= windows.length_ms:
             samples.append(_Window(now_ms))

@@ -76,7 +76,7 @@ class AlterPartitionManager:
         tasks.spawn("alter-partition", self._run, OnDeath.RESTART)
 
     def submit(self, pending: PendingIsr) -> None:
-        """Have the controller write it. A newer change of a partition takes the place of the one before it."""
+        """Have the controller write a change. A newer change of a partition takes the place of the one before it."""
         self._waiting[(pending.topic, pending.index)] = pending
         self._work.set()
 

@@ -37,10 +37,10 @@ class Fetchers(Protocol):
     """The tasks that copy partitions from their leaders."""
 
     def follow(self, partition: Partition) -> None:
-        """Copy it from `partition.leader` under its present epoch; replaces what was copied before."""
+        """Copy a partition from `partition.leader` under its present epoch; replaces what was copied before."""
 
     def leave(self, partition: Partition) -> None:
-        """Stop copying it; harmless when it is not being copied."""
+        """Stop copying a partition; harmless when it is not being copied."""
 
 
 class LeadershipListener(Protocol):

@@ -80,7 +80,7 @@ class DirectoryMoves:
             self.resume(partition)
 
     def resume(self, partition: Partition) -> None:
-        """Go on with a move whose future log is there, if there is one and it is not under way."""
+        """Go on with the move of a partition whose future log is there, if there is one and it is not under way."""
         key = (partition.topic, partition.index)
         future = self._logs.future_log(*key)
         if future is not None and key not in self._waiting and key not in self._running:
@@ -88,8 +88,8 @@ class DirectoryMoves:
             self._run_next()
 
     def forget(self, topic: str, index: int) -> None:
-        """The partition goes, or moves elsewhere; its future log is the caller's affair. Harmless when it does not
-        move."""
+        """Forget the move of a partition that goes, or moves elsewhere; its future log is the caller's affair. Harmless
+        without one."""
         self._waiting.pop((topic, index), None)
         self._running.pop((topic, index), None)
         self._run_next()

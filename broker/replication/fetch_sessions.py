@@ -151,11 +151,12 @@ class FetchSession:
                 self.dirty.setdefault(wanted)
 
     def holds(self, wanted: CachedPartition) -> bool:
-        """Tell whether it is still asked for: another connection may have changed or ended the session since."""
+        """Tell whether a partition is still asked for: another connection may have changed or ended the session
+        since."""
         return self.partitions.get(session_key(wanted, self.by_topic_id)) is wanted
 
     def served(self, wanted: CachedPartition) -> None:
-        """Move it behind the others, so that a small `max_bytes` does not starve them."""
+        """Move a partition behind the others, so that a small `max_bytes` does not starve them."""
         key = session_key(wanted, self.by_topic_id)
         self.partitions[key] = self.partitions.pop(key)
         self.dirty.pop(wanted, None)
@@ -210,7 +211,7 @@ class FetchSession:
         self.purgatory.touch(self)
 
     def end(self) -> None:
-        """End it: it is not in the cache any more."""
+        """End the session, which is not in the cache any more."""
         for wanted in self.partitions.values():
             self._stop_listening(wanted)
         self.partitions, self.dirty = {}, {}

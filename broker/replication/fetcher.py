@@ -124,13 +124,13 @@ class FetcherCore:
         return FETCH_VERSION if self._session.by_topic_id else FETCH_VERSION_BY_NAME
 
     def follow(self, partition: Partition) -> None:
-        """Copy it from now on."""
+        """Copy a partition from now on."""
         key = (partition.topic, partition.index)
         self._to_look_at[key] = None
         self._states[key] = PartitionFetchState(partition)
 
     def leave(self, partition: Partition) -> None:
-        """Stop copying it. Harmless when it is not being copied."""
+        """Stop copying a partition. Harmless when it is not being copied."""
         key = (partition.topic, partition.index)
         state = self._states.get(key)
         if state is not None and state.partition is partition:

@@ -170,7 +170,7 @@ class FetcherManager:
         return self._former_bytes + sum(core.bytes_in for core in self.cores)
 
     def follow(self, partition: Partition) -> None:
-        """Copy it from `partition.leader` under its present epoch; replaces what was copied before."""
+        """Copy a partition from `partition.leader` under its present epoch; replaces what was copied before."""
         self.leave(partition)
         lane = partition.index % self._fetchers_per_leader
         key = (partition.leader, lane)
@@ -184,7 +184,7 @@ class FetcherManager:
         task.follow(partition)
 
     def leave(self, partition: Partition) -> None:
-        """Stop copying it; harmless when it is not being copied."""
+        """Stop copying a partition; harmless when it is not being copied."""
         task = self._task_of.pop(partition, None)
         if task is None:
             return

@@ -30,7 +30,7 @@ class IsrSubmitter(Protocol):
     """The way of a leader's changes of its ISR to the controller (AlterPartition)."""
 
     def submit(self, pending: PendingIsr) -> None:
-        """Have the controller write it; its answer comes to `ReplicaManager.isr_accepted` or `isr_refused`."""
+        """Have the controller write a change; its answer comes to `ReplicaManager.isr_accepted` or `isr_refused`."""
 
 
 class AwaitedAppend:

@@ -75,7 +75,7 @@ class Throttle:
         return self.limit.bytes_per_second is not None and self.applies_to(partition) and self.limit.exceeded
 
     def copied(self, partition: Partition, size: int) -> None:
-        """Count bytes of it that went from the leader to the follower."""
+        """Count bytes of a partition that went from the leader to the follower."""
         if self.limit.bytes_per_second is not None and self.applies_to(partition):
             self.limit.count(size)
 

@@ -30,7 +30,8 @@ def require_controller(broker: Services) -> None:
 
 
 def mutation_quota(broker: Services, context: RequestContext, first_strict_version: int) -> MutationQuota | None:
-    """The client's quota on what it creates and deletes (KIP-599); from that version on it refuses what is too much."""
+    """Return the client's quota on what it creates and deletes (KIP-599); from that version on it refuses what is too
+    much."""
     strict = context.api_version >= first_strict_version
     return broker.quotas.mutations(context.principal.name, context.client_id, strict=strict)
 

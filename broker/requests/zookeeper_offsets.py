@@ -39,7 +39,8 @@ async def _create(store: Store, path: str, data: bytes) -> None:
 
 
 async def read_offset(store: Store, group_id: str, topic: str, partition: int) -> tuple[int, ErrorCode]:
-    """The offset; -1 with UNKNOWN_TOPIC_OR_PARTITION when there is none, which version 0 has no other word for."""
+    """Return the offset; -1 with UNKNOWN_TOPIC_OR_PARTITION when there is none, which version 0 has no other word
+    for."""
     try:
         data, _ = await store.get(offset_path(group_id, topic, partition))
         return decode_offset(group_id, topic, partition, data), ErrorCode.NONE

@@ -58,7 +58,7 @@ class TokenSettings:
 
     @classmethod
     def of(cls, value: Callable[[str], Value]) -> "TokenSettings":
-        """Return them from a function that knows all settings by name, the key also under its old one."""
+        """Read the settings by a function that knows all settings by name, the key also under its old one."""
 
         def milliseconds(name: str) -> int:
             return int(str(value(f"delegation.token.{name}.ms")))

@@ -100,7 +100,7 @@ class StoredPasswords:
 
     @classmethod
     def of(cls, layers: Layers) -> "StoredPasswords":
-        """Make it with the broker's `password.encoder.` settings."""
+        """Make an encoder with the broker's `password.encoder.` settings."""
 
         def encoder(name: str) -> PasswordEncoder | None:
             secret: Any = layers.value(name)
@@ -123,8 +123,8 @@ class StoredPasswords:
         return found
 
     def opened(self, settings: Mapping[str, str]) -> tuple[dict[str, str], bool]:
-        """The settings with their passwords, without those that cannot be read; and whether the secret from before was
-        needed, so that they should be written anew."""
+        """Return the settings with their passwords, without those that cannot be read; and whether the secret from
+        before was needed, so that they should be written anew."""
         found, by_former = dict(settings), False
         for name in filter(_is_password, settings):
             text = found.pop(name)

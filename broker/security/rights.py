@@ -18,23 +18,23 @@ class Rights:
         self._authorizer, self._principal, self._host, self._request = authorizer, principal, host, request
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str, *, quietly: bool = False) -> bool:
-        """Tell whether it is allowed. `quietly`: a denial is nothing that anybody has tried."""
+        """Tell whether the client may do that. `quietly`: a denial is nothing that anybody has tried."""
         return self._authorizer.authorize(
             self._principal, self._host, operation, resource_type, name, self._request, log_if_denied=not quietly
         )
 
     def may_with_cluster(self, operation: AclOperation, *, quietly: bool = False) -> bool:
-        """Tell whether it is allowed on the cluster."""
+        """Tell whether the client may do that with the cluster."""
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, quietly=quietly)
 
     def may_with_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Tell whether it may be allowed on some resource of that type (KIP-679)."""
+        """Tell whether the client may do that with some resource of that type, perhaps (KIP-679)."""
         return self._authorizer.authorize_by_type(self._principal, self._host, operation, resource_type, self._request)
 
     def allowed(
         self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, quietly: bool = False
     ) -> set[str]:
-        """Keep the names on which it is allowed. Each is asked for once, however often it is named."""
+        """Keep the names with which the client may do that. Each is asked for once, however often it is named."""
         return {
             name
             for name, times in Counter(names).items()

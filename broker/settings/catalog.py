@@ -76,7 +76,8 @@ SYNONYM_GROUPS: Final[tuple[tuple[str, ...], ...]] = (
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """The settings that say the same, in the order in which they count (DynamicBrokerConfig.brokerConfigSynonyms)."""
+    """List the settings that say the same, in the order in which they count
+    (DynamicBrokerConfig.brokerConfigSynonyms)."""
     if name == "log.flush.scheduler.interval.ms":
         return (name,)
     listener = LISTENER_PREFIX.match(name)
@@ -89,12 +90,12 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def known_setting(name: str) -> Setting | None:
-    """A broker's setting, perhaps for one listener alone; None when nobody knows it."""
+    """Find a broker's setting, perhaps for one listener alone; None when nobody knows it."""
     listener = LISTENER_PREFIX.match(name)
     return BROKER_SETTINGS.get(name if listener is None else name[listener.end() :])
 
 
 def nearest_name(name: str) -> str | None:
-    """The known setting that looks most like `name`; None when none does."""
+    """Find the known setting that looks most like `name`; None when none does."""
     found = difflib.get_close_matches(name, [*BROKER_SETTINGS, *LEGACY_NAMES], n=1, cutoff=0.7)
     return found[0] if found else None

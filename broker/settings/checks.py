@@ -103,7 +103,8 @@ def log_directories(layers: Layers) -> tuple[str, ...]:
 
 
 def listener_limits(layers: Layers) -> dict[tuple[str, str], int]:
-    """The limits that are set for one listener alone, by the listener's name and the setting's. Raises BadValue."""
+    """Return the limits that are set for one listener alone, by the listener's name and the setting's. Raises
+    BadValue."""
     limits = {}
     for name in layers.names():
         match = LISTENER_LIMIT.fullmatch(name)

@@ -108,7 +108,7 @@ class Setting:
         return self.type is ValueType.PASSWORD
 
     def read(self, text: str | None) -> Value:
-        """The value of a text; None stays None. Raises BadValue."""
+        """Return the value of a text; None stays None. Raises BadValue."""
         if text is None:
             return None
         if self.type is not ValueType.PASSWORD:
@@ -118,7 +118,7 @@ class Setting:
         return value
 
     def write(self, value: Value) -> str | None:
-        """The text of a value as Kafka's ConfigDef writes it."""
+        """Return the text of a value as Kafka's ConfigDef writes it."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -147,7 +147,7 @@ class Setting:
         return f"{kind}, {' or '.join(parts)}"
 
     def choices(self) -> list[str]:
-        """The words of `{a,b}`; empty for other settings."""
+        """Return the words of `{a,b}`; empty for other settings."""
         return self.allowed[1:-1].split(",") if self.allowed.startswith("{") else []
 
     def _parse(self, text: str) -> Value:
@@ -218,7 +218,7 @@ def java_double(value: float) -> str:
 
 
 def setting(columns: str, documentation: str, *, live: str = "", broker: str = "", value: object = None) -> Any:
-    """An attribute of a dataclass that is a setting: see the head of this module.
+    """Declare an attribute of a dataclass that is a setting: see the head of this module.
 
     `broker`: of a topic's setting, the broker's that stand for it. `value`: the default, where it is more than the
     reading of its text.
@@ -231,7 +231,7 @@ def setting(columns: str, documentation: str, *, live: str = "", broker: str = "
 
 
 def settings_in(holder: type) -> tuple[Setting, ...]:
-    """The settings that are a dataclass's own attributes, without those of its bases."""
+    """List the settings that are a dataclass's own attributes, without those of its bases."""
     own = holder.__annotations__
     return tuple(_named(one) for one in fields(holder) if one.name in own and "setting" in one.metadata)
 
@@ -247,7 +247,7 @@ def _named(attribute: Field[Any]) -> Setting:
 
 
 def read_table(text: str) -> tuple[Setting, ...]:
-    """The settings of a table, in their order."""
+    """List the settings of a table, in their order."""
     lines = text.strip().split("\n")
     return tuple(_row(lines[at].split(), lines[at + 1].strip()) for at in range(0, len(lines), 2))
 

@@ -57,7 +57,8 @@ class Layers:
         return {*self.static, *self.dynamic_default, *self.dynamic_broker}
 
     def milliseconds(self, name: str) -> int:
-        """The first of a setting's synonyms that is not null, in ms: log.roll.hours for log.roll.ms, and so on."""
+        """Return the first of a setting's synonyms that is not null, in ms: log.roll.hours for log.roll.ms, and so
+        on."""
         for synonym in broker_synonyms(name):
             value = self.value(synonym)
             if value is not None:
@@ -103,7 +104,7 @@ _INSTEAD: Final = {**KEEP_EVERYTHING, **{f"log.{name}": text for name, text in K
 def readable(
     settings: Mapping[str, str], before: Mapping[str, str], known: Callable[[str], Setting | None]
 ) -> tuple[dict[str, str], list[BadValue]]:
-    """The settings that count, and what is wrong with each of the others.
+    """Return the settings that count, and what is wrong with each of the others.
 
     ZooKeeper may hold what these tables do not take: another tool wrote it, or a newer Kafka. In place of such a value
     counts the one that counted `before`; else, where the setting decides what is deleted, that nothing is; else none.
@@ -131,7 +132,8 @@ def put_instead(counting: dict[str, str], name: str, before: Mapping[str, str]) 
 
 
 def changeable(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that may be changed while the broker runs and have a value that can be read, or are unknown."""
+    """Return the settings that may be changed while the broker runs and have a value that can be read, or are
+    unknown."""
     return {name: text for name, text in settings.items() if _counts(known_setting(name), text)}
 
 

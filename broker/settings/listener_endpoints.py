@@ -53,7 +53,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_listeners(setting: str, text: str, protocols: dict[str, str]) -> tuple[Listener, ...]:
-    """The endpoints of `NAME://host:port,…`. Raises BadValue."""
+    """Read the endpoints of `NAME://host:port,…`. Raises BadValue."""
     found = []
     for part in _split(text):
         match = _ENDPOINT.fullmatch(part)

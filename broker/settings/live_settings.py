@@ -33,7 +33,8 @@ class LiveSettings:
         return APPLIERS - self._appliers.keys()
 
     def apply(self, before: Layers, after: BrokerConfig) -> None:
-        """Call those whose settings differ. Whoever is not registered yet begins with the new settings anyway."""
+        """Call the appliers whose settings differ. Whoever is not registered yet begins with the new settings
+        anyway."""
         called = {applier for name in _names(before, after.layers) if (applier := _changed(name, before, after.layers))}
         for applier in sorted(called & self._appliers.keys()):
             self._appliers[applier](after)

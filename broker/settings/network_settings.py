@@ -84,7 +84,7 @@ class ConnectionSettings(InterBrokerListener):
     """Other limits of single listeners, by the listener's name in small letters and the setting's."""
 
     def listener_limit(self, listener: str, name: str) -> int:
-        """The limit that `listener.name.<listener>.<name>` sets; as good as none where nobody has set it."""
+        """Return the limit that `listener.name.<listener>.<name>` sets; as good as none where nobody has set it."""
         return self.listener_limits.get((listener.lower(), name), INT_MAX)
 
     def connections_of_address_max(self, host: str) -> int:

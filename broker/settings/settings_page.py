@@ -27,7 +27,7 @@ def _counts(settings: Iterable[Setting]) -> str:
 
 
 def render() -> str:
-    """The page."""
+    """Return the page."""
     return "\n".join(_lines()) + "\n"
 
 

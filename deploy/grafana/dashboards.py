@@ -268,12 +268,12 @@ VARIABLES = {
 
 
 def names_in(query: str) -> set[str]:
-    """The metrics that a query names."""
+    """Return the metrics that a query names."""
     return set(re.findall(r"\b(?:kafka|odradek|jvm|process)_\w+", query))
 
 
 def queries() -> list[str]:
-    """All queries of all dashboards."""
+    """List all queries of all dashboards."""
     panels = [query for board in BOARDS.values() for panel in board for query in panel.queries.values()]
     return panels + [query for _, query in VARIABLES.values()]
 
@@ -314,7 +314,7 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
 
 
 def render(title: str) -> str:
-    """The file's text."""
+    """Return the file's text."""
     return json.dumps(dashboard(title), indent=1) + "\n"
 
 

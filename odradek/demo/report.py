@@ -180,7 +180,7 @@ def closing(result: Result) -> RenderableType:
 
 
 def write_svg(result: Result, path: Path) -> None:
-    """The picture for a page: the cluster just after the election, timeline, count. It names no path."""
+    """Write the picture for a page: the cluster just after the election, timeline, count. It names no path."""
     console = Console(record=True, width=WIDTH + 2, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(picture(result.outage), closing(result), sep="\n")
     svg = console.export_svg(title="make demo")

@@ -63,7 +63,7 @@ class Lines:
         print(json.dumps(event) if self._as_json else sentence(event), flush=True)
 
     def show(self, statuses: Sequence[BrokerStatus]) -> None:
-        """A table has no place among lines."""
+        """Do nothing: a table has no place among lines."""
 
 
 class LiveTable:

@@ -10,7 +10,7 @@ from odradek.pipeline.flights import TOTALS
 
 
 def write_parquet(rows: DataFrame, directory: str, query: str, batch: int) -> None:
-    """The rows of one micro-batch, in one file."""
+    """Write the rows of one micro-batch, into one file."""
     rows.coalesce(1).write.mode("overwrite").parquet(f"{directory}/query={query}/batch={batch}")
 
 

@@ -148,7 +148,7 @@ class Sink:
         self._report = report
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """The result topic first, then Parquet; either recognises a repeated micro-batch by itself."""
+        """Write the result topic first, then Parquet; either recognises a repeated micro-batch by itself."""
         query = self.query.result(STARTED_SECONDS)
         rows.persist()
         try:

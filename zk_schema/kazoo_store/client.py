@@ -98,7 +98,8 @@ def _sasl_options(link: Link) -> dict[str, str] | None:
 
 
 def acl_of(link: Link, path: str) -> list[Any] | None:
-    """The access list to make a znode with; None where everybody may do everything (Kafka's ZkData.defaultAcls)."""
+    """Return the access list to make a znode with; None where everybody may do everything (Kafka's
+    ZkData.defaultAcls)."""
     if not link.set_acl or is_open(path):
         return None
     return [*CREATOR_ALL_ACL] if is_sensitive(path) else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]

@@ -36,7 +36,7 @@ class LoopQueue:
         self._draining_thread: int | None = None
 
     def put(self, work: Callable[[], object]) -> None:
-        """Do it on the loop. What is put in by work that is just being done there is part of it and done at once:
+        """Do work on the loop. What is put in by work that is just being done there is part of it and done at once:
         kazoo makes some answers out of others, and they must not lose their place."""
         if threading.get_ident() == self._draining_thread:
             work()

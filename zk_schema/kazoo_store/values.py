@@ -183,7 +183,7 @@ class Watched:
         return set(self._children)
 
     def requests(self, relative_zxid: int) -> Iterator[SetWatches]:
-        """Make the requests that set all of them again."""
+        """Make the requests that set all watches again."""
         for data in _slices(self._data):
             yield SetWatches(relative_zxid, data, [], [])
         for exist in _slices(self._exist):

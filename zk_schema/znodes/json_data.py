@@ -113,7 +113,7 @@ def fits(number: int, bits: int) -> bool:
 
 
 def number_named(name: str) -> int | None:
-    """Return the number, of 32 bits and not negative, that a znode or a key has for its name; None for other names.
+    """Return the number, of 32 bits and not negative, that is the name of a znode or a key; None for other names.
 
     Anybody may have made them up: Python takes digits of all scripts for numbers, and refuses to read very many.
     """

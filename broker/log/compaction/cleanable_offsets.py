@@ -34,7 +34,7 @@ class LogToClean(NamedTuple):
         return self.cleanable_bytes / total if total else 0.0
 
     def pays(self, least_ratio: float) -> bool:
-        """Return whether it is time to compact; `least_ratio` is `min.cleanable.dirty.ratio`."""
+        """Tell whether it is time to compact the log; `least_ratio` is `min.cleanable.dirty.ratio`."""
         return self.cleanable_bytes > 0 and (self.overdue or self.ratio > least_ratio)
 
 

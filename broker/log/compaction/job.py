@@ -51,7 +51,7 @@ class Job:
                 self.child.kill()
 
     def heard(self, line: bytes) -> None:
-        """The child has said something."""
+        """Take in what the child has said."""
         if self._aborted:
             return
         match decode_answer(line):
@@ -105,7 +105,7 @@ class Job:
             self.log.give_up_directory(OSError(failed.errno, failed.reason))
 
     def ended(self, well: bool) -> None:
-        """The child is no more."""
+        """Note that the child is no more."""
         self._ended = True
         if not self._aborted and self._finished is None:
             self.hindered = True

@@ -94,7 +94,7 @@ ANSWERS: dict[str, type[Cleaned] | type[Finished] | type[Failed]] = {
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """Encode it as one line."""
+    """Encode an answer as one line."""
     kind = next(kind for kind, one in ANSWERS.items() if isinstance(answer, one))
     return json.dumps({kind: asdict(answer)}, separators=(",", ":")).encode() + b"\n"
 

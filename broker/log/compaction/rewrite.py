@@ -160,7 +160,7 @@ class Writer:
         _ = self._segment.file
 
     def write(self, content: bytes | bytearray, batch: Batch) -> None:
-        """A whole batch, of which `batch` is the header."""
+        """Write a whole batch, of which `batch` is the header."""
         position = self._segment.size_bytes + len(self._buffer)
         timestamp_ms = batch.max_timestamp_ms if batch.record_count else NO_TIMESTAMP  # no record has it any more
         self._segment.note(batch.last_offset, position, len(content), timestamp_ms)

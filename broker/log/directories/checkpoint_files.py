@@ -73,7 +73,7 @@ class CheckpointFiles:
         return offsets
 
     def write(self, name: str, entries: Callable[[], Entries], then: Callable[[], object] | None = None) -> None:
-        """Replace it in the background, one write at a time; only the newest of those that wait counts.
+        """Replace the file in the background, one write at a time; only the newest of those that wait counts.
 
         `entries()` is asked when the write begins. An older file is never wrong, so on a full disk it stays until the
         next. `then`: called after a write, perhaps of the one before; never when it fails.
@@ -186,7 +186,7 @@ class CheckpointFiles:
         )
 
     def write_now(self, checkpoints: Mapping[str, Offsets]) -> None:
-        """Replace them and return when they are on the disk. Raises OSError."""
+        """Replace the files, and return when they are on the disk. Raises OSError."""
         for name, offsets in checkpoints.items():
             self._replace(name, self._begin(name, offsets), encode_offsets(offsets))
             self._written(name, offsets)

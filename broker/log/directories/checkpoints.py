@@ -36,7 +36,8 @@ class Checkpoints:
         self.stopped = False
 
     def read_high_watermarks(self) -> Offsets:
-        """Return those of all current logs, as the directory says that each is in. One that fails goes offline."""
+        """Return the high watermarks of all current logs, each from the directory that the log is in. A directory that
+        fails goes offline."""
         found: Offsets = {}
         for directory in self._directories.online():
             try:
@@ -51,7 +52,7 @@ class Checkpoints:
         return found
 
     def write_high_watermarks(self, high_watermark_of: Callable[[PartitionKey], int | None]) -> None:
-        """Write each partition's to the directory of its log, in the background; None leaves one out.
+        """Write each partition's high watermark to the directory of its log, in the background; None leaves one out.
 
         Each is asked for in its turn: what was taken back while the others were collected must not be written."""
         for directory in self._directories.online():
@@ -115,7 +116,8 @@ class Checkpoints:
         return False
 
     def lower(self, path: str, claims: Claims) -> None:
-        """Write those of a directory anew when they claim more of a log in it than is true. Raises OSError."""
+        """Write the checkpoints of a directory anew when they claim more of a log in it than is true. Raises
+        OSError."""
         files = self._directories.by_path[path].checkpoints
         if files.claim_more_than(claims):
             logs = self._logs.in_directory(path)

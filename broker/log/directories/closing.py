@@ -34,7 +34,7 @@ class Closing:
         self._trouble: OSError | StorageFailure | None = None
 
     def begin(self) -> None:
-        """Write what the logs have only in memory, and have it synced in the background."""
+        """Write what the directory's logs have only in memory, and have that synced in the background."""
         try:
             for log in self._logs.values():
                 flush = log.begin_close()

@@ -150,7 +150,8 @@ def partition_name(topic: str, partition: int) -> str:
 
 
 def set_aside_name(topic: str, partition: int, unique: int, kind: str) -> str:
-    """The name of a partition's directory that waits for its removal (DELETE_SUFFIX), or for people (STRAY_SUFFIX).
+    """Make the name of a partition's directory that waits for its removal (DELETE_SUFFIX), or for people
+    (STRAY_SUFFIX).
 
     `unique` has 128 bits."""
     suffix = f"-{partition}.{unique:032x}{kind}"
@@ -158,7 +159,8 @@ def set_aside_name(topic: str, partition: int, unique: int, kind: str) -> str:
 
 
 def future_name(topic: str, partition: int, unique: int) -> str:
-    """A log that is to take the place of the partition's in another directory. May be longer than LONGEST_NAME."""
+    """Make the directory's name of a log that is to take the place of the partition's in another directory. May be
+    longer than LONGEST_NAME."""
     return f"{topic}-{partition}.{unique:032x}{FUTURE_SUFFIX}"
 
 
@@ -168,13 +170,13 @@ def replaced_name(name: str) -> str:
 
 
 def parse_future_name(name: str) -> PartitionKey | None:
-    """(topic, partition) of a future log, None when it is not one."""
+    """Return (topic, partition) of a future log's directory, None of any other directory."""
     live, _, unique = name.removesuffix(FUTURE_SUFFIX).rpartition(".")
     return parse_partition_name(live) if name.endswith(FUTURE_SUFFIX) and unique else None
 
 
 def parse_partition_name(name: str) -> PartitionKey | None:
-    """(topic, partition) of a directory, None when it is not a partition's or set aside."""
+    """Return (topic, partition) of a partition's directory; None of any other, and of one that is set aside."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not number.isdecimal() or name.endswith(SET_ASIDE_SUFFIXES):
         return None

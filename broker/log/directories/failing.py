@@ -45,7 +45,7 @@ class LogDirectories:
         self._failed = failed
 
     def online(self) -> list[LogDirectory]:
-        """Return those that work."""
+        """Return the directories that work."""
         return [directory for directory in self.by_path.values() if directory.offline is None]
 
     def all_online(self) -> bool:
@@ -53,7 +53,7 @@ class LogDirectories:
         return all(directory.offline is None for directory in self.by_path.values())
 
     def fail(self, path: str, cause: OSError) -> None:
-        """Give the directory up, and its logs. Nothing to do the second time."""
+        """Give a directory up, and its logs. Harmless twice."""
         directory = self.by_path[path]
         if directory.offline is not None:
             return

@@ -74,7 +74,7 @@ class FutureLogs:
         return log
 
     def discard(self, key: PartitionKey) -> None:
-        """Give it up. None is no error. Raises StorageFailure."""
+        """Give a future log up. None is no error. Raises StorageFailure."""
         log = self._logs.future(key)
         if log is not None:
             self._logs.remove(log)

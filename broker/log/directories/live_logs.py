@@ -48,11 +48,11 @@ class LiveLogs:
         return self._logs.get(key) is log or self._futures.get(key) is log
 
     def in_directory(self, path: str) -> dict[PartitionKey, Log]:
-        """Return those in that entry of `log.dirs`; not to be changed."""
+        """Return the logs in that entry of `log.dirs`; not to be changed."""
         return self._in.setdefault(path, {})
 
     def emptiest_first(self, paths: Iterable[str]) -> list[str]:
-        """Sort these directories, those with the fewest logs first (LogManager.nextLogDirs)."""
+        """Sort directories, the one with the fewest logs first (LogManager.nextLogDirs)."""
         return sorted(paths, key=lambda path: len(self.in_directory(path)))
 
     def topic_id(self, key: PartitionKey) -> bytes:
@@ -80,7 +80,7 @@ class LiveLogs:
         self._logs[key] = self._futures.pop(key)
 
     def remove(self, log: Log) -> None:
-        """Take it out; nothing to do when it has gone."""
+        """Take a log out. Harmless when it has gone."""
         if not self.is_live(log):
             return
         key = (log.topic, log.partition)

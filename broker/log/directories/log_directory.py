@@ -75,7 +75,8 @@ class LogDirectory:
             return -1, -1
 
     def take(self) -> None:
-        """Make it when it is missing, and lock it. Raises OSError; UnusableDirectory when another broker has it."""
+        """Make the directory when it is missing, and lock it. Raises OSError; UnusableDirectory when another broker has
+        it."""
         files = self._environment.files
         if not files.exists(self.path):
             above = posixpath.dirname(self.path)
@@ -256,7 +257,7 @@ def remove_later(environment: LogEnvironment, log: Log, path: str) -> None:
 
 
 def remove_directory(environment: LogEnvironment, path: str) -> None:
-    """Remove it in the background; what cannot be removed is left to the next start."""
+    """Remove a directory in the background; what cannot be removed is left to the next start."""
 
     def done(result: OSError | None) -> None:
         if isinstance(result, OSError) and not isinstance(result, FileNotFoundError):

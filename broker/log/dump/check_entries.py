@@ -73,7 +73,7 @@ def aborted(entries: Entries, base_offset: int) -> Iterator[Complaint]:
 
 
 def epochs(entries: Entries, _: int) -> Iterator[Complaint]:
-    """Epochs and where they began."""
+    """Check leader epochs, and where they began."""
     yield from rising("leader_epoch", "start_offset")(entries, 0)
     for at, row in entries[:1]:
         if min(numbers(row, "leader_epoch", "start_offset")) < 0:

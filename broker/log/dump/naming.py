@@ -15,7 +15,7 @@ def settled(path: str) -> str:
 
 
 def is_known(path: str) -> bool:
-    """Return whether it is a file of a log."""
+    """Tell whether a file belongs to a log, by its name."""
     name = settled(path).rpartition("/")[2]
     return any(name.endswith(kind.name_end) for kind in KINDS) or name.endswith(LOG)
 

@@ -36,7 +36,7 @@ class Survey:
 
 
 def owner_of(files: Files, path: str) -> MetaProperties:
-    """Read whose directory it is; all is None of one that no broker has taken yet.
+    """Read whose a log directory is; all is None of one that no broker has taken yet.
 
     Raises OSError, also when `meta.properties` makes no sense or is of KRaft mode.
     """

@@ -60,7 +60,7 @@ def _end_with(environment: LogEnvironment, segments: list[Segment], number: int,
 
 
 def remove_segment_files(environment: LogEnvironment, segments: list[Segment]) -> None:
-    """The last first: whatever a crash leaves of them continues what is before. Raises OSError."""
+    """Remove the last segments first: whatever a crash leaves of them continues what is before. Raises OSError."""
     for segment in reversed(segments):
         for suffix in SUFFIXES:
             if environment.files.exists(segment.path(suffix)):
@@ -96,7 +96,8 @@ def _check_order(segment: Segment, batch: Batch, previous_offset: int) -> None:
 
 
 def learn_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
-    """Learn them from the headers of all batches, when the file is lost. What damage hides is left out. OSError.
+    """Learn the leader epochs from the headers of all batches, when their file is lost. What damage hides is left out.
+    OSError.
 
     Or when there never was one: as formats rise, a segment before one that begins with a message of format 0 or 1 has
     nothing but such messages, which have no epochs, and an older Kafka's directory need not be read from end to end.

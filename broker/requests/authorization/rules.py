@@ -201,7 +201,7 @@ class Special:
 
 
 def split(items: Iterable[T], wanted: Callable[[T], bool]) -> tuple[list[T], list[T]]:
-    """Separate those that are wanted from the others."""
+    """Separate the items that are wanted from the others."""
     taken: list[T] = []
     left: list[T] = []
     for item in items:
