@@ -55,9 +55,8 @@ FUNCTIONS_SHOWN = 6
 DOUBLES = {
     "virtual_network.py": "odradek/world/tcp.py",
     "simulated_files.py": "odradek/world/os_files.py",
-    "memory.py": "zk_schema/kazoo_store/store.py",
-    "memory_session.py": "zk_schema/kazoo_store/store.py",
-    "memory_tree.py": "zk_schema/kazoo_store/store.py",
+    "memory_store.py": "zk_schema/kazoo_store/session.py",
+    "memory_calls.py": "zk_schema/kazoo_store/store.py",
 }
 """By a double's file name, the part of a real broker in whose place it stands."""
 GOALS = {"produce": 18, "fetch": 14, "death": 16, "send": 11, "poll": 10}
