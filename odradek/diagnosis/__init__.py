@@ -1,8 +1,13 @@
-"""Diagnosis: what is wrong with a cluster, why, and the way out. `odradek why` and `odradek doctor` show it.
+"""Diagnosis: what is wrong with a cluster, why, and the way out. `odradek why`, `doctor` and `top` show it.
 
-facts        what is known of brokers, partitions and groups at one moment, and what is not
-history      journals of the brokers as one story
-situations   a table: sign, cause, rule, way out; findings are its rows that hold. Pure: facts in, findings out
-questions    what is asked of a cluster, each question with its own time
-gathering    the shell: facts from brokers, from ZooKeeper, and from journals over HTTP
+facts              what is known of brokers, partitions and groups at one moment, and what is not
+history            journals of the brokers as one story
+situation          a row of the table (sign, cause, rule, way out), and findings: the rows that hold
+cases              a partition, broker, group or cluster as the rows ask of it; the rows are in clusters, brokers,
+                   leaders, replicas, groups and transactions. Pure: facts in, findings out
+examination        all rows over all cases; telling puts what was found into lines, page into docs/why.md
+questions          what is asked of a cluster, each question with its own time
+gathering          the shell: facts from brokers, from ZooKeeper (zookeeper), and from journals over HTTP;
+                   topic_gathering asks of topics and partitions, surroundings finds the ways there
+watching           look after look for `odradek top`; overview compares two of them
 """

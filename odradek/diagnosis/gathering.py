@@ -5,36 +5,30 @@ A broker that does not answer costs one question, no more.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from odradek.aio import Admin
 from odradek.broker.coordination.partition_count import partition_for
-from odradek.client.admin.values import ConfigResource, GroupDescription, Reassignment
+from odradek.client.admin.values import ConfigResource, GroupDescription
 from odradek.client.errors import BrokerUnreachable, ClientTimeout
-from odradek.client.metadata import PartitionInfo, TopicInfo
-from odradek.client.records import OffsetAndTimestamp, TopicPartition
+from odradek.client.metadata import TopicInfo
+from odradek.client.records import TopicPartition
 from odradek.diagnosis.facts import (
     BrokerFacts,
-    DirectoryFacts,
     Facts,
     GroupFacts,
     JournalFacts,
     MemberFacts,
-    OpenTransaction,
-    PartitionFacts,
-    TopicFacts,
 )
 from odradek.diagnosis.questions import Questions
+from odradek.diagnosis.topic_gathering import TopicGathering
 from odradek.diagnosis.zookeeper import SeenInZooKeeper, look, look_at_topics
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.fetch import READ_COMMITTED, READ_UNCOMMITTED
-from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.protocol.topic_names import CONSUMER_OFFSETS
 from odradek.zk_schema.store import Store, StoreError
-from odradek.zk_schema.znodes.topics import NO_LEADER
 
 T = TypeVar("T")
 
@@ -103,7 +97,8 @@ class Gathering:
             await self._zookeeper(partial(look_at_topics, names=looked_at, seen=seen))
         reassigning = await self._questions.ask("reassignments", self._admin.list_partition_reassignments(), [])
         brokers = await self._brokers(addresses, names.brokers, seen)
-        topics = await self._topics(wanted, infos, seen, reassigning, brokers)
+        of_topics = TopicGathering(self._admin, self._questions, seen, brokers)
+        topics = await of_topics.gather(wanted, infos, reassigning)
         return Facts(
             now_ms=self._now_ms,
             bootstrap=self._bootstrap,
@@ -188,8 +183,6 @@ class Gathering:
                 self._questions.unknown.append(f"what happened on broker {broker.broker_id}: it does not answer")
         return journals
 
-    # -- topics ------------------------------------------------------------------------------------------------------
-
     @staticmethod
     def _wanted_topics(scope: Scope, names: Names, groups: Mapping[str, GroupFacts]) -> set[str]:
         if scope.topics is None:
@@ -197,144 +190,6 @@ class Gathering:
         read = {one.topic for group in groups.values() for one in group.committed}
         read |= {one.topic for group in groups.values() for member in group.members for one in member.partitions}
         return (set(scope.topics) | read) & names.topics
-
-    async def _topics(
-        self,
-        wanted: set[str],
-        infos: Mapping[str, TopicInfo],
-        seen: SeenInZooKeeper | None,
-        reassigning: Sequence[Reassignment],
-        brokers: dict[int, BrokerFacts],
-    ) -> dict[str, TopicFacts]:
-        moves = {one.topic_partition: one for one in reassigning}
-        partitions: dict[TopicPartition, PartitionFacts] = {}
-        for topic in sorted(wanted):
-            for info in infos[topic].partitions if topic in infos else _hidden(topic, seen):
-                at = TopicPartition(topic, info.partition)
-                partitions[at] = _partition(info, seen, moves.get(at))
-        await self._directories(partitions, brokers)
-        await self._offsets(partitions, brokers)
-        coordinators = infos.get(TRANSACTION_STATE)
-        complete = coordinators is None or all(one.leader != NO_LEADER for one in coordinators.partitions)
-        await self._transactions(partitions, complete)
-        settings = await self._topic_settings(sorted(wanted))
-        deleting = {} if seen is None else seen.deleting
-        topics = {}
-        for topic in sorted(wanted):
-            of_topic = {at.partition: one for at, one in partitions.items() if at.topic == topic}
-            since_ms = deleting[topic].created_ms if topic in deleting else None
-            topics[topic] = TopicFacts(topic, of_topic, settings.get(topic, {}), topic in deleting, since_ms)
-        return topics
-
-    async def _topic_settings(self, topics: list[str]) -> dict[str, dict[str, str]]:
-        resources = [ConfigResource("TOPIC", topic) for topic in topics]
-        found = await self._questions.ask_of_all("the settings of topics", resources, self._admin.describe_configs)
-        return {
-            resource.name: {one.name: one.value for one in entries if one.value is not None}
-            for resource, entries in found.items()
-        }
-
-    async def _directories(
-        self, partitions: dict[TopicPartition, PartitionFacts], brokers: dict[int, BrokerFacts]
-    ) -> None:
-        """Fill in directories with their room, which of them are offline, and the replicas in them."""
-        asked = [broker for broker in brokers.values() if broker.answers]
-        answers = await asyncio.gather(
-            *(
-                self._questions.ask(
-                    f"the log directories of broker {broker.broker_id}",
-                    self._admin.describe_log_directories(broker.broker_id),
-                    [],
-                )
-                for broker in asked
-            )
-        )
-        sizes: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
-        homes: dict[TopicPartition, dict[int, str]] = defaultdict(dict)
-        for broker, directories in zip(asked, answers, strict=True):
-            told = tuple(DirectoryFacts(one.path, one.online, one.total_bytes, one.usable_bytes) for one in directories)
-            brokers[broker.broker_id] = replace(broker, directories=told)
-            for directory in directories:
-                for one in directory.replicas:
-                    if not one.is_future:
-                        sizes[one.topic_partition][broker.broker_id] = one.size_bytes
-                        homes[one.topic_partition][broker.broker_id] = directory.path
-        for at, found in sizes.items():
-            if at in partitions:
-                partitions[at] = replace(partitions[at], sizes=found, directories=homes[at])
-
-    async def _offsets(
-        self, partitions: dict[TopicPartition, PartitionFacts], brokers: Mapping[int, BrokerFacts]
-    ) -> None:
-        """Fill in where logs begin and end, for partitions whose leader answers."""
-        led = [at for at, one in partitions.items() if one.leader in brokers and brokers[one.leader].answers]
-
-        async def located(
-            time: int, isolation: int, some: list[TopicPartition]
-        ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-            return await self._admin.list_offsets(dict.fromkeys(some, time), isolation)
-
-        questions = (
-            (EARLIEST_TIMESTAMP, READ_UNCOMMITTED),
-            (LATEST_TIMESTAMP, READ_UNCOMMITTED),
-            (LATEST_TIMESTAMP, READ_COMMITTED),
-        )
-        starts, ends, stables = [
-            await self._questions.ask_of_all(
-                "where logs begin and end",
-                led,
-                partial(located, time, isolation),
-            )
-            for time, isolation in questions
-        ]
-        for at in led:
-            start, end, stable = starts.get(at), ends.get(at), stables.get(at)
-            partitions[at] = replace(
-                partitions[at],
-                start_offset=None if start is None else start.offset,
-                high_watermark=None if end is None else end.offset,
-                last_stable_offset=None if stable is None else stable.offset,
-            )
-
-    async def _transactions(self, partitions: dict[TopicPartition, PartitionFacts], complete: bool) -> None:
-        """Fill in the open transactions that hold the last stable offset below the high watermark.
-
-        `complete`: every transactional id has a coordinator, so that one which nobody lists is known by nobody.
-        """
-        held = [at for at, one in partitions.items() if (one.last_stable_offset or 0) < (one.high_watermark or 0)]
-        if not held:
-            return
-        producers = await self._questions.ask("the producers of partitions", self._admin.describe_producers(held), {})
-        listed = await self._questions.ask("transactions", self._admin.list_transactions(), None)
-        unlisted = "" if complete and listed is not None else None
-        by_producer = {one.producer_id: one.transactional_id for some in (listed or {}).values() for one in some}
-        for at, known in producers.items():
-            found = []
-            for one in known:
-                if one.current_transaction_start_offset < 0:
-                    continue
-                open_one = OpenTransaction(
-                    one.producer_id, one.producer_epoch, one.current_transaction_start_offset, one.last_timestamp
-                )
-                name = by_producer.get(one.producer_id)
-                found.append(
-                    replace(open_one, state=unlisted) if name is None else await self._coordinated(at, open_one, name)
-                )
-            partitions[at] = replace(partitions[at], transactions=tuple(found))
-
-    async def _coordinated(self, at: TopicPartition, one: OpenTransaction, transactional_id: str) -> OpenTransaction:
-        """Add what a transaction's coordinator says of it; the state only if that knows of this partition."""
-        question = self._admin.describe_transactions([transactional_id])
-        described = (await self._questions.ask(f"transaction {transactional_id}", question, {})).get(transactional_id)
-        if described is None:
-            return replace(one, transactional_id=transactional_id)
-        known = at in described.topic_partitions and described.producer_id == one.producer_id
-        return replace(
-            one,
-            transactional_id=transactional_id,
-            timeout_ms=described.transaction_timeout_ms,
-            state=described.state if known else "",
-        )
 
     # -- groups ------------------------------------------------------------------------------------------------------
 
@@ -368,52 +223,9 @@ class Gathering:
         return _described(description, offsets_by_partition, home)
 
 
-def _hidden(topic: str, seen: SeenInZooKeeper | None) -> list[PartitionInfo]:
-    """Partitions that brokers tell clients nothing of, because their topic is to be deleted."""
-    if seen is None or topic not in seen.assignments:
-        return []
-    assigned = seen.assignments[topic].partitions
-    return [
-        PartitionInfo(topic, number, NO_LEADER, -1, one.replicas, (), (), ErrorCode.NONE)
-        for number, one in assigned.items()
-    ]
-
-
 def _described(one: GroupDescription, committed: dict[TopicPartition, int], home: TopicPartition) -> GroupFacts:
     members = tuple(
         MemberFacts(member.member_id, member.client_id, member.host, member.partitions, member.group_instance_id)
         for member in one.members
     )
     return GroupFacts(one.group_id, one.state, one.coordinator, one.assignor, members, committed, home=home)
-
-
-def _partition(info: PartitionInfo, seen: SeenInZooKeeper | None, move: Reassignment | None) -> PartitionFacts:
-    """ZooKeeper's word counts where it was heard; brokers tell clients of it a moment later."""
-    at = (info.topic, info.partition)
-    facts = PartitionFacts(
-        info.topic,
-        info.partition,
-        info.replicas,
-        info.leader,
-        info.isr,
-        info.leader_epoch,
-        info.offline_replicas,
-        () if move is None else move.adding_replicas,
-        () if move is None else move.removing_replicas,
-    )
-    if seen is None or at not in seen.states:
-        return facts
-    state, stat = seen.states[at]
-    assigned = seen.assignments[info.topic].partitions[info.partition]
-    return replace(
-        facts,
-        replicas=assigned.replicas,
-        leader=state.leader,
-        isr=state.isr,
-        leader_epoch=state.leader_epoch,
-        adding=assigned.adding,
-        removing=assigned.removing,
-        changed_ms=stat.modified_ms,
-        partition_epoch=stat.version,
-        recovering=bool(state.leader_recovery_state),
-    )
