@@ -42,15 +42,16 @@ class Connection:
         self._endpoint = endpoint
         self._protocol = ClientConnection(client_id)
         self._waiting: deque[tuple[asyncio.Future[Message], Timer]] = deque()
-        self._unsent: deque[memoryview] = deque()
+        self._unsent: deque[tuple[memoryview, asyncio.Future[None] | None]] = deque()
+        """What the operating system has not taken yet, and who waits until it has."""
         self._unsent_bytes = 0
         self._writing = False
         endpoint.on_readable(self._readable)
 
     @property
     def idle(self) -> bool:
-        """Nothing is asked."""
-        return not self._waiting
+        """Nothing is asked, or still to be sent."""
+        return not self._waiting and not self._unsent
 
     @property
     def unanswered(self) -> int:
@@ -80,21 +81,32 @@ class Connection:
         self._send(parts)
         return await answer
 
-    def tell(self, message: Message) -> None:
-        """Send a request that the broker does not answer (Produce with acks=0). Raises like `request`."""
+    async def tell(self, message: Message, timeout_ms: float) -> None:
+        """Send a request that the broker does not answer (Produce with acks=0), until the operating system has it.
+
+        From then on `close` does not take it back. Raises like `request`.
+        """
         version = common_version(type(message), self.served, self.address)
         if self.closed:
             raise BrokerUnreachable(self.address, "the connection is closed")
-        self._send(self._protocol.request(message, version, answered=False)[1])
+        _, parts = self._protocol.request(message, version, answered=False)
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        said = f"{type(message).__name__} was not read within {timeout_ms:.0f} ms"
+        timer = self._clock.call_later(timeout_ms, lambda: self._break(RequestTimedOut(self.address, said)))
+        try:
+            self._send(parts, taken)
+            await taken
+        finally:
+            timer.cancel()
 
     def close(self, reason: str = "closed by the client") -> None:
         """Harmless twice."""
         self._break(BrokerUnreachable(self.address, reason))
 
-    def _send(self, parts: list[Part]) -> None:
+    def _send(self, parts: list[Part], taken: "asyncio.Future[None] | None" = None) -> None:
         self.last_used_ms = self._clock.monotonic_ms()
         data = b"".join(parts)
-        self._unsent.append(memoryview(data))
+        self._unsent.append((memoryview(data), taken))
         self._unsent_bytes += len(data)
         if self._unsent_bytes > UNSENT_BYTES_LIMIT:
             self.close(f"the broker has not read {self._unsent_bytes} bytes that were sent to it")
@@ -104,12 +116,15 @@ class Connection:
     def _writable(self) -> None:
         try:
             while self._unsent:
-                sent = self._endpoint.send(self._unsent[0])
+                data, taken = self._unsent[0]
+                sent = self._endpoint.send(data)
                 self._unsent_bytes -= sent
-                if sent == len(self._unsent[0]):
-                    self._unsent.popleft()
-                else:
-                    self._unsent[0] = self._unsent[0][sent:]
+                if sent < len(data):
+                    self._unsent[0] = data[sent:], taken
+                    continue
+                self._unsent.popleft()
+                if taken is not None and not taken.done():
+                    taken.set_result(None)
         except BlockingIOError:
             self._write_later(True)
         except OSError as error:
@@ -153,6 +168,9 @@ class Connection:
             return
         self.closed = True
         self._endpoint.close()
+        for _, taken in self._unsent:
+            if taken is not None and not taken.done():
+                taken.set_exception(error)
         self._unsent.clear()
         for answer, timer in self._waiting:
             timer.cancel()

@@ -10,6 +10,7 @@ from odradek.client.config import CommonConfig, setting
 from odradek.client.errors import ConfigError
 
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
+BATCH_BYTES, KAFKAS_BATCH_BYTES = 65_536, 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +18,8 @@ class ProducerConfig(CommonConfig):
     """Kafka 3.9's names, types and defaults (ProducerConfig), but for batch.size, which is 16 kB there."""
 
     acks: str = setting("all", choices=["all", "-1", "0", "1"])
-    batch_size: int = setting(65_536, at_least=0)
-    """The most bytes of a batch: one costs each broker and consumer as much as ten records, and takes no more memory
-    than its records."""
+    batch_size: int | None = setting(None, at_least=0)
+    """The most bytes of a batch; None: 64 kB, with acks=0 Kafka's 16 kB."""
     linger_ms: float = setting(0.0, at_least=0, at_most=HIGHEST_INT64)
     buffer_memory: int = setting(33_554_432, at_least=1, at_most=HIGHEST_INT64)
     max_block_ms: int = setting(60_000, at_least=0, at_most=HIGHEST_INT64)
@@ -40,6 +40,16 @@ class ProducerConfig(CommonConfig):
     """The coordinator aborts a transaction that is open for longer; at most its transaction.max.timeout.ms."""
     interceptor_classes: Sequence[Any] | None = setting(None)
     """Objects with `on_send(record)` and `on_acknowledgement(metadata, error)`, called in this order."""
+
+    @property
+    def batch_bytes(self) -> int:
+        """Return how many bytes a batch has at most, unless one record alone has more.
+
+        A batch costs each broker and consumer as much as ten records, and takes no more memory than its records: hence
+        four times Kafka's. With acks=0 nobody says that a batch is too large for its topic, and all of it is lost.
+        """
+        default = KAFKAS_BATCH_BYTES if self.acks_number == 0 else BATCH_BYTES
+        return min(default if self.batch_size is None else self.batch_size, self.max_request_size)
 
     @property
     def acks_number(self) -> int:

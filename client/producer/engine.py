@@ -57,8 +57,7 @@ class ProducerEngine:
         self.config = config
         self.lock = threading.Lock()
         self.waits = SendWaits(self)
-        batch_size = min(config.batch_size, config.max_request_size)
-        limits = AccumulatorLimits(batch_size, config.linger_ms, config.buffer_memory, config.max_request_size)
+        limits = AccumulatorLimits(config.batch_bytes, config.linger_ms, config.buffer_memory, config.max_request_size)
         self.accumulator = Accumulator(limits)
         self.sequences = ProducerSequences() if config.idempotent else None
         self.transactions: TransactionDriver | None = None
@@ -240,7 +239,7 @@ class ProducerEngine:
             request = produce_request(encoded, config.acks_number, config.request_timeout_ms, config.transactional_id)
             connection = await self.cluster.connection(call.node_id)
             if config.acks_number == 0:
-                connection.tell(request)
+                await connection.tell(request, config.request_timeout_ms)
                 return same_answer(call, ErrorCode.NONE) | answers
             answer = await connection.request(request, ProduceResponse, config.request_timeout_ms)
             self._sensors.throttle.record(answer.throttle_time_ms)

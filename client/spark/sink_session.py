@@ -111,7 +111,7 @@ class RecordWriter:
         """Cut into about what a batch holds, each for a partition that chance picks (KIP-480)."""
         sizes = numpy.cumsum([len(records.values[row] or b"") + len(records.keys[row] or b"") + 16 for row in rows])
         cuts = numpy.searchsorted(
-            sizes, numpy.arange(self._engine.config.batch_size, sizes[-1], self._engine.config.batch_size)
+            sizes, numpy.arange(self._engine.config.batch_bytes, sizes[-1], self._engine.config.batch_bytes)
         )
         bounds = [0, *sorted(set(cuts.tolist()) - {0}), len(rows)]
         available = self._engine.cluster.available_partitions(records.topic)

@@ -26,9 +26,12 @@ def test_kafkas_names_and_keywords_mean_the_same_and_keywords_win() -> None:
     assert config.bootstrap_servers == ["a:1"]
 
 
-def test_defaults_are_kafka_3_9s() -> None:
+def test_defaults_are_kafka_3_9s_but_for_batches() -> None:
     config = producer()
-    assert (config.acks, config.idempotent, config.linger_ms, config.batch_size) == ("all", True, 0, 65536)
+    assert (config.acks, config.idempotent, config.linger_ms, config.batch_bytes) == ("all", True, 0, 65_536)
+    assert producer(acks=0).batch_bytes == 16_384, "nobody says then that a topic takes no larger ones"
+    assert producer(acks=0, batch_size=70_000).batch_bytes == producer(batch_size=70_000).batch_bytes == 70_000
+    assert producer(max_request_size=20_000).batch_bytes == 20_000
     assert (config.delivery_timeout_ms, config.max_block_ms, config.buffer_memory) == (120_000, 60_000, 33_554_432)
     settings = consumer(group_id="g")
     assert settings.partition_assignment_strategy == ("range", "cooperative-sticky")
