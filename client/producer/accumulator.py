@@ -26,7 +26,7 @@ class Accumulator:
     """`queues[tp][0]` is the oldest batch; records are added to the last one. Empty queues are removed.
 
     Invariant: `used_bytes` is the sum of the sizes of all batches appended and not yet `released`, whether they are in
-    a queue or on the wire, and never more than `buffer_memory_bytes`.
+    a queue or on the wire, and never more than `buffer_memory_bytes`, but for the overhead of parts of split batches.
     """
 
     def __init__(self, limits: AccumulatorLimits, admit: Callable[[TopicPartition], object] | None = None) -> None:
@@ -62,7 +62,7 @@ class Accumulator:
         size_bytes = record_size_bytes(key, value, headers)
         queue = self.queues.get(topic_partition)
         batch: ProducerBatch | None = queue[-1] if queue else None
-        if batch is None or batch.attempts or batch.size_bytes + size_bytes > self.limits.batch_size_bytes:
+        if batch is None or batch.closed or batch.size_bytes + size_bytes > self.limits.batch_size_bytes:
             batch = self._open(topic_partition, size_bytes, now_ms)
         elif self.used_bytes + size_bytes <= self.limits.buffer_memory_bytes:
             self.used_bytes += size_bytes
@@ -113,7 +113,7 @@ class Accumulator:
     def due_at_ms(self, queue: deque[ProducerBatch]) -> float:
         """Return when a queue's oldest batch may be sent: at once when full or hurried, else when it has lingered."""
         head = queue[0]
-        hurried = self._full(queue) or self.memory_wanted > 0 or self.flushing > 0 or head.attempts > 0
+        hurried = self._full(queue) or self.memory_wanted > 0 or self.flushing > 0 or head.closed
         due_ms = head.created_ms if hurried else head.created_ms + self.limits.linger_ms
         return max(due_ms, head.ready_at_ms)
 

@@ -123,11 +123,12 @@ class Outcome:
         return RecordMetadata(topic, partition, offset, timestamp_ms)
 
     def tell(self, index: int, callback: Callback) -> None:
-        """Hand the fate of the record at `index` to a callback. Only when it is decided."""
-        if self.error is not None:
-            callback(None, self.error)
-        else:
-            callback(self.metadata(index), None)
+        """Hand the fate of the record at `index` to a callback, as `tell_all`. Only when it is decided."""
+        metadata = self.metadata(index) if self.error is None else None
+        try:
+            callback(metadata, self.error)
+        except Exception:
+            logger.exception("%s: a delivery callback failed", self.topic_partition)
 
     def tell_all(self, callbacks: Sequence[Callback | None]) -> None:
         """Hand the fate of each record to its callback, where it has one; what that raises is logged."""
@@ -185,6 +186,7 @@ class ProducerBatch:
         "attempts",
         "base_sequence",
         "callbacks",
+        "closed",
         "created_ms",
         "halves",
         "headers",
@@ -213,6 +215,8 @@ class ProducerBatch:
         self.callbacks: list[Callback | None] = []
         self.outcome = Outcome(topic_partition)
         self.halves: tuple[ProducerBatch, ProducerBatch] | None = None
+        self.closed = False
+        """It takes no more records, and lingers no longer: it was sent, or is a part of one that was."""
         self.attempts = 0
         self.ready_at_ms = 0.0
         """Not to be sent again before this time: the backoff after a failed attempt."""
@@ -242,7 +246,7 @@ class ProducerBatch:
         part.callbacks = self.callbacks[start:end]
         for key, value, headers in zip(part.keys, part.values, part.headers, strict=True):
             part.size_bytes += record_size_bytes(key, value, headers)
-        part.attempts = self.attempts
+        part.closed = True  # and attempts are none: it was never refused itself
         part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
         if self.base_sequence >= 0:
             part.base_sequence = following_sequence(self.base_sequence, start)
@@ -354,7 +358,10 @@ class RecordFuture:
                 return _answer(batch, index)
 
     def add_callback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
-        """Call `callback(*args, metadata, **kwargs)` once the record is delivered; at once when it is already."""
+        """Call `callback(*args, metadata, **kwargs)` once the record is delivered; at once when it is already.
+
+        What it raises is logged, now as later.
+        """
         return self._add(lambda metadata, error: None if metadata is None else callback(*args, metadata, **kwargs))
 
     def add_errback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":

@@ -217,12 +217,13 @@ class Sender:
         """Tell whether a partition that has just been sent from has another full batch that may follow at once."""
         queue = self._accumulator.queues[topic_partition]
         full = len(queue) > 1 or queue[0].size_bytes >= self._accumulator.limits.batch_size_bytes
-        return full and not queue[0].attempts and self._may_send(topic_partition, queue[0])
+        return full and not queue[0].closed and self._may_send(topic_partition, queue[0])
 
     def _send(self, topic_partition: TopicPartition) -> ProducerBatch:
         batch = self._accumulator.take(topic_partition)
         if self._sequences is not None:
             self._sequences.assign(batch)
+        batch.closed = True
         batch.attempts += 1
         self._on_wire.setdefault(topic_partition, []).append(batch)
         return batch

@@ -52,7 +52,7 @@ def test_a_refused_batch_does_not_linger_again_but_backs_off_and_takes_no_more_r
     target = accumulator(linger=50)
     put(target)
     batch = target.take(T0)
-    batch.attempts, batch.ready_at_ms = 1, 130
+    batch.closed, batch.ready_at_ms = True, 130
     target.put_back(batch)
     assert target.due_at_ms(target.queues[T0]) == 130
     put(target, now_ms=60)

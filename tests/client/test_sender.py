@@ -29,13 +29,21 @@ def view(leader: int = 1) -> ClusterView:
 class Bench:
     """A sender with time in the test's hand."""
 
-    def __init__(self, *, idempotent: bool = True, in_flight: int = 5, timeout: float = 10_000, batch: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        idempotent: bool = True,
+        in_flight: int = 5,
+        timeout: float = 10_000,
+        batch: int = 0,
+        retries: int = 1000,
+    ) -> None:
         self.now_ms = 0.0
         self.accumulator = Accumulator(AccumulatorLimits(batch, 0, 1_000_000, 10_000))
         self.sequences = ProducerSequences() if idempotent else None
         if self.sequences is not None:
             self.sequences.identify(7, 0)
-        settings = SenderSettings(in_flight, 10_000, 1000, 100, 1000, timeout)
+        settings = SenderSettings(in_flight, 10_000, retries, 100, 1000, timeout)
         self.sender = Sender(settings, self.accumulator, self.sequences, random.Random(0))
         self.view = view()
 
@@ -191,6 +199,24 @@ def test_an_epoch_at_its_end_asks_for_a_new_identity() -> None:
 def test_sequences_wrap_to_zero() -> None:
     assert following_sequence(2_147_483_647, 1) == 0
     assert following_sequence(2_147_483_646, 5) == 3
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_being_split_uses_up_no_retries(idempotent: bool) -> None:
+    """Parts counted the attempts of the whole: the first error that would have passed failed their records."""
+    bench = Bench(idempotent=idempotent, batch=1_000, retries=1)
+    for number in range(8):
+        bench.add(b"%d" % number)
+    for _ in range(2):
+        (call,) = bench.plan().calls[:1]
+        assert bench.answer(call, ErrorCode.MESSAGE_TOO_LARGE) == []
+    (call,) = bench.plan().calls[:1]
+    assert call.batches[0].values == [b"0", b"1"]
+    assert bench.answer(call, ErrorCode.NOT_LEADER_OR_FOLLOWER) == []
+    bench.now_ms = 1_000
+    (call,) = bench.plan().calls[:1]
+    assert call.batches[0].values == [b"0", b"1"]
+    assert bench.answer(call, ErrorCode.NOT_LEADER_OR_FOLLOWER) == call.batches, "one retry was asked for"
 
 
 def test_a_batch_too_large_is_split_and_both_halves_arrive_in_order() -> None:
