@@ -70,6 +70,10 @@ class RecordIntake:
         most records have nothing else. No type is named of what applications give: compiled, it would be checked
         before all else, and refused in mypyc's words. Raises as `aio.Producer.send`.
         """
+        if callback is not None and not callable(callback):
+            raise TypeError(f"the callback of a record is a function, not {type(callback).__name__}")
+        if partition is not None and type(partition) is not int:
+            partition = arguments.whole_number(partition, "a partition's number")
         cluster = self._cluster
         info = cluster.view.topics.get(topic)
         count = len(info.places) if info is not None else 0

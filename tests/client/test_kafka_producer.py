@@ -275,7 +275,9 @@ def test_callbacks_of_one_record_are_called_in_turn_whatever_one_raises(broker: 
         future = sending.send("t", b"x", callback=fails)
         future.add_callback(lambda metadata: heard.append("first")).add_both(lambda metadata: heard.append("second"))
         sending.flush(PATIENCE_S)
-    assert heard == ["send", "first", "second"]
+        future.add_both(lambda metadata: fails(metadata, None))  # this was raised here, where the record was quick
+        future.add_callback(lambda metadata: heard.append("third"))
+    assert heard == ["send", "first", "second", "send", "third"]
 
 
 def test_what_a_transaction_block_does(broker: Any) -> None:

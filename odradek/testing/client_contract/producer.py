@@ -33,6 +33,10 @@ async def check_send(world: ContractWorld) -> None:
     assert list(record.headers) == [("h", b"1"), ("n", None)]
     assert (await consumer.getone()).value is None
     await raises(TypeError, lambda: producer.send(topic.encode(), b""))
+    error = await raises(TypeError, lambda: producer.send(topic, b"", partition="0"))
+    assert "a partition's number" in str(error)
+    error = await raises(TypeError, lambda: producer.send(topic, b"", callback="told"))
+    assert "the callback of a record is a function" in str(error)
     await raises(ConfigError, lambda: producer.send(topic, b"", timestamp_ms=2**63))
     await raises(KafkaError, lambda: producer.send(topic, b"x" * 2_000_000))
 
