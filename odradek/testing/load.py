@@ -26,6 +26,7 @@ QUIET = {"log_level": 2}
 """Of librdkafka: a broker that is killed on purpose is no news."""
 ASKED_AGAIN = {
     KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._PARTIAL,
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
     KafkaError._WAIT_COORD,
