@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.protocol.java_hash import java_hash
+from odradek.protocol.primitives import ZERO_UUID
 from odradek.zk_schema.store import NoNode, Store
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.topics import TopicAssignment, topic_path
@@ -31,29 +32,36 @@ class PartitionCount:
 
     It is read from ZooKeeper when the broker starts, because the broker leads partitions before its metadata has come:
     to guess by the setting would put a group where nobody looks for it. A topic that did not exist then is created with
-    the setting; as many as the metadata says first, when that is not fewer, it has for this broker's life. Partitions
-    that somebody adds later would move groups to where none of their offsets are (GroupMetadataManager.startup).
+    the setting; as many as the metadata says first, when that is not fewer, it has as long as it is the same topic.
+    Partitions that somebody adds later would move groups to where none of their offsets are
+    (GroupMetadataManager.startup). One that was deleted and made again, which its id tells, holds nothing yet, and has
+    what it was made with: Kafka's brokers go on with the old number until they are restarted, one after the other.
     """
 
     def __init__(self, topic: str, metadata: MetadataCache, setting: int) -> None:
         self._topic, self._metadata, self._setting = topic, metadata, setting
-        self._read = 0
+        self._read, self._id = 0, ZERO_UUID
 
     async def read(self, store: Store) -> None:
         """Read what is there at the broker's start. Raises StoreError."""
         try:
             data, _ = await store.get(topic_path(self._topic))
-            self._read = len(TopicAssignment.decode(self._topic, data).partitions)
+            found = TopicAssignment.decode(self._topic, data)
         except NoNode:
             return
         except BadZnode as error:
             log.error("how many partitions %s has cannot be read: %s", self._topic, error)
+        else:
+            self._read, self._id = len(found.partitions), found.topic_id or ZERO_UUID
 
     def __call__(self) -> int:
         """Return the number."""
-        if self._read:
+        topic_id = self._metadata.topic_id(self._topic)
+        if self._id == ZERO_UUID:
+            self._id = topic_id
+        if self._read and topic_id in (self._id, ZERO_UUID):
             return self._read
         known = self._metadata.partition_count(self._topic)
         if known >= self._setting:
-            self._read = known
-        return known or self._setting
+            self._read, self._id = known, topic_id
+        return known or self._read or self._setting

@@ -1,11 +1,30 @@
-"""How many partitions a coordinator's topic has: for a broker's life as many as it had first."""
+"""How many partitions a coordinator's topic has: as many as it had first, until it is deleted and made again."""
+
+import asyncio
+from typing import Any
 
 import pytest
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.coordination.partition_count import PartitionCount
-from odradek.protocol.messages.update_metadata import UpdateMetadataPartitionState
-from odradek.protocol.topic_names import CONSUMER_OFFSETS
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fields import Message
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.update_metadata import (
+    LEADER_DURING_DELETE,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.testing.askers import Asker
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.clock import sleep
+from odradek.zk_schema.store import Stat
+from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment
 
 SETTING = 5
 
@@ -32,3 +51,75 @@ def test_metadata_that_knows_fewer_than_are_created_may_not_know_all_yet() -> No
     assert count() == SETTING - 1
     know(metadata, SETTING)
     assert count() == SETTING
+
+
+def tell(metadata: MetadataCache, topic_id: bytes, partitions: int, leader: int = 1) -> None:
+    states = [UpdateMetadataPartitionState(partition_index=index, leader=leader) for index in range(partitions)]
+    topic = UpdateMetadataTopicState(topic_name=CONSUMER_OFFSETS, topic_id=topic_id, partition_states=states)
+    metadata.update(UpdateMetadataRequest(topic_states=[topic]))
+
+
+class Store:
+    """ZooKeeper with a topic of two partitions."""
+
+    def __init__(self, topic_id: bytes | None) -> None:
+        self.assignment = TopicAssignment({index: PartitionReplicas((1,)) for index in range(2)}, topic_id)
+
+    async def get(self, path: str) -> tuple[bytes, Stat | None]:
+        return self.assignment.encode(), None
+
+
+@pytest.mark.parametrize("told_of_deletion", [False, True])
+@pytest.mark.parametrize("again", [1, SETTING, SETTING + 7])
+@pytest.mark.parametrize("first", [2, SETTING + 1])
+def test_a_topic_that_is_made_again_has_as_many_as_it_has_now(first: int, again: int, told_of_deletion: bool) -> None:
+    metadata = MetadataCache()
+    count = PartitionCount(CONSUMER_OFFSETS, metadata, SETTING)
+    store: Any = Store(b"1" * 16)
+    if first == 2:
+        asyncio.run(count.read(store))
+    tell(metadata, b"1" * 16, first)
+    assert count() == first
+    if told_of_deletion:
+        tell(metadata, b"1" * 16, first, LEADER_DURING_DELETE)
+        assert count() == first, "nothing else is known yet"
+    else:
+        metadata.topics.clear()
+    tell(metadata, b"2" * 16, again)
+    assert count() == again
+
+
+def test_an_id_that_an_old_topic_is_given_does_not_make_it_another_one() -> None:
+    metadata = MetadataCache()
+    count = PartitionCount(CONSUMER_OFFSETS, metadata, SETTING)
+    store: Any = Store(None)
+    asyncio.run(count.read(store))
+    tell(metadata, b"1" * 16, SETTING)
+    assert count() == 2
+
+
+@pytest.mark.parametrize(("key_type", "topic"), [(0, CONSUMER_OFFSETS), (1, TRANSACTION_STATE)])
+def test_groups_and_transactions_are_found_when_their_topic_is_made_again_with_fewer(key_type: int, topic: str) -> None:
+    """They were looked for in partitions that are no more, until all brokers were restarted."""
+
+    async def main(clock: VirtualClock) -> None:
+        overrides = {"transaction.state.log.num.partitions": "5", "transaction.state.log.replication.factor": "1"}
+        async with EmbeddedCluster(clock, 1, overrides) as cluster:
+            ask = Asker(cluster).ask
+            keys = [f"k{number}" for number in range(20)]
+            find: Message = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
+
+            async def make(partitions: int) -> ErrorCode:
+                made = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+                return (await ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)).topics[0].error_code
+
+            assert await make(5) == ErrorCode.NONE
+            await ask(find, 4)
+            await ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000), 6)
+            while (error := await make(2)) == ErrorCode.TOPIC_ALREADY_EXISTS:
+                await sleep(clock, 10)
+            assert error == ErrorCode.NONE
+            found = (await ask(find, 4)).coordinators
+            assert {one.error_code for one in found} == {ErrorCode.NONE}
+
+    run_virtual(main)
