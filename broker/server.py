@@ -265,8 +265,9 @@ class BrokerServer:
         )
         assert self._logs is not None
         held = {(one.topic, one.partition): one for one in self._logs.all_logs()}
-        doubtful = [partition for partition, one in held.items() if one.clean_end_offset < 0]
-        if self._logs.some_may_be_missing:
+        in_doubt = self._logs.in_doubt
+        doubtful = [partition for partition, one in held.items() if in_doubt or one.clean_end_offset < 0]
+        if in_doubt:
             doubtful += await missing_replicas(store, identity.broker_id, held)
         clock, timeout_ms = self._world.clock, self.config.zookeeper_session_timeout_ms
         await wait_until_out_of_isr(store, clock, identity.broker_id, doubtful, timeout_ms)

@@ -6,6 +6,8 @@ has lost would be gone, though others have them. So we wait until a controller h
 us out of each ISR that has another registered member. Where nobody else is left there is nobody better than us. Topics
 that are being deleted do not count: nobody wants their records, and a controller leaves their ISRs as they are. A log
 that is not there at all has lost its end like any other: its disk was replaced, or its name was not on the disk yet.
+While a log directory is missing, or when one is back that was away, none of the logs is trusted: what another directory
+has of a partition may be a copy from before.
 """
 
 import asyncio

@@ -114,10 +114,10 @@ class LogManager:
         return self._loading.owner()
 
     @property
-    def some_may_be_missing(self) -> bool:
-        """True when a log that was made here may be gone: a disk was replaced, or the power failed before the log's
-        name was on the disk. Known when all are open."""
-        return self._loading.some_may_be_missing
+    def in_doubt(self) -> bool:
+        """True when a log that was made here may be gone, or be an old copy: a disk was replaced, is not there or was
+        not, or the power failed before the log's name was on the disk. Known when all are open."""
+        return self._loading.in_doubt
 
     def open(self, identity: DirectoryOwner, ready: Callable[[], object], *, recovery_processes: int = 1) -> None:
         """Take and load all directories in parallel, then call `ready` on the loop. Raises UnusableDirectory.

@@ -2,16 +2,21 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
 
 import pytest
 
+from odradek.broker import server
 from odradek.broker.cluster.peer import Peer
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from odradek.protocol.topic_names import PartitionKey
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.clock import Clock
+from odradek.zk_schema.store import Store
 from odradek.zk_schema.znodes.admin import delete_topic_path
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
 
@@ -80,6 +85,33 @@ def test_a_replica_whose_name_the_disk_has_lost_counts_as_one_that_has_lost_its_
             assert held(controller, "t") == {0, 1, 2}
             for old, new in zip(before, states(cluster), strict=True):
                 assert len(new.isr) == 3 and new.leader_epoch > old.leader_epoch
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize(("missing", "doubted"), [(None, set()), ("/a", {0, 1}), ("/b", {0, 1})])
+def test_no_log_is_trusted_while_another_directory_is_missing(
+    missing: str | None, doubted: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was closed cleanly may be a copy from before, which would lead if no controller has seen the broker go."""
+    waited: list[Sequence[PartitionKey]] = []
+
+    async def wait(store: Store, clock: Clock, broker_id: int, partitions: Sequence[PartitionKey], ms: int) -> None:
+        waited.append(partitions)
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, brokers=1, overrides={"log.dirs": "/a,/b", "num.partitions": "2"}) as cluster:
+            (broker,) = cluster.brokers
+            await asyncio.sleep(1)
+            await broker.server.services.auto_create_topic("t")
+            while held(broker, "t") != {0, 1}:
+                await asyncio.sleep(0.1)
+            await broker.stop()
+            if missing is not None:
+                broker.files.remove_directory(missing)
+            monkeypatch.setattr(server, "wait_until_out_of_isr", wait)
+            await broker.start()
+            assert [{index for _, index in some} for some in waited] == [doubted]
 
     run_virtual(main)
 

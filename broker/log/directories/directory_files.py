@@ -22,6 +22,7 @@ FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"
 SET_ASIDE_SUFFIXES = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
 LONGEST_NAME = 255
+NO_BROKER_EPOCH = -1
 RESERVED_DIRECTORY_IDS = 100
 """Ids below stand for no directory: lost, unassigned, migrating (DirectoryId.java)."""
 
@@ -120,6 +121,14 @@ def common_owner(owners: Mapping[str, MetaProperties]) -> MetaProperties:
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
     """Return the marker's content; that it is there is what counts."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def decode_clean_shutdown(data: bytes) -> int:
+    """Return the broker epoch of a marker; NO_BROKER_EPOCH where it does not say one, as those of Kafka's brokers."""
+    try:
+        return max(int(json.loads(data)["brokerEpoch"]), NO_BROKER_EPOCH)
+    except (ValueError, KeyError, TypeError):
+        return NO_BROKER_EPOCH
 
 
 def encode_topic_id(topic_id: bytes) -> str:

@@ -3,12 +3,18 @@
 One that fails goes offline as long as another one works.
 """
 
+import contextlib
 import errno
 import logging
 from collections.abc import Callable, Set
 from functools import partial
 
-from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaProperties, common_owner
+from odradek.broker.log.directories.directory_files import (
+    DirectoryOwner,
+    MetaProperties,
+    common_owner,
+    partition_name,
+)
 from odradek.broker.log.directories.failing import LogDirectories
 from odradek.broker.log.directories.future_logs import FutureLogs, whole_futures
 from odradek.broker.log.directories.live_logs import LiveLogs
@@ -41,8 +47,9 @@ class Loading:
         self._future_logs = future_logs
         self._children = children
         self._recoveries: list[ParallelRecovery] = []
-        self.some_may_be_missing = False
-        """A directory had no mark of a clean shutdown, or is offline; known when all are loaded."""
+        self.in_doubt = False
+        """A directory had no mark of a clean shutdown, or is offline, or was away in a life of this broker that others
+        were there in; known when all are loaded."""
 
     def owner(self) -> MetaProperties:
         """Lock all directories; who they belong to, as far as they say it. Raises UnusableDirectory.
@@ -138,6 +145,8 @@ class Loading:
         if len(self._directories.online()) <= 1:
             raise UnusableDirectory(directory.path, str(error)) from error
         logger.error("log directory %s cannot be used: %s", directory.path, error)
+        with contextlib.suppress(OSError):
+            directory.names()
         self._directories.fail(directory.path, error)
 
     def _take_over(self, found: list[Loaded]) -> None:
@@ -151,8 +160,9 @@ class Loading:
         filled = [log for log, _ in logs if log.log_end_offset]
         whole = whole_futures(futures, deleted)
         filled += [log for log, _ in futures if log in whole and log.log_end_offset]
-        self._fail_where_twice(filled)
-        elsewhere = {(log.topic, log.partition) for log in filled}
+        unread = self._unread_copies({(log.topic, log.partition) for log, _ in logs + futures})
+        self._fail_where_twice(filled, unread)
+        elsewhere = {(log.topic, log.partition) for log in filled} | unread.keys()
         for log, topic_id in logs:
             key = (log.topic, log.partition)
             if not self._is_online(log):
@@ -162,10 +172,20 @@ class Loading:
             else:
                 self._logs.add(log, topic_id)
         self._future_logs.sort_out([one for one in futures if self._is_online(one[0])], deleted)
-        self.some_may_be_missing = not (self._directories.all_online() and all(one.clean for one in found))
+        lives = {one.closed_in for one in found}
+        self.in_doubt = not (self._directories.all_online() and all(one.clean for one in found)) or len(lives) > 1
 
-    def _fail_where_twice(self, logs: list[Log]) -> None:
-        """Fail all directories that have a partition that another one has too.
+    def _unread_copies(self, keys: Set[PartitionKey]) -> dict[PartitionKey, list[str]]:
+        """Find copies of partitions in directories that could not be loaded, as far as these can be listed."""
+        copies: dict[PartitionKey, list[str]] = {}
+        for directory in self._directories.by_path.values():
+            for key in directory.held & keys if directory.offline is not None else ():
+                if directory.has_records(key):
+                    copies.setdefault(key, []).append(f"{directory.path}/{partition_name(*key)}")
+        return copies
+
+    def _fail_where_twice(self, logs: list[Log], unread: dict[PartitionKey, list[str]]) -> None:
+        """Fail all directories that have a partition that another one has too, also one that could not be loaded.
 
         One was put back, or Kafka ended amid a move: which copy is whole nobody knows. When no directory is left the
         broker does not start (Kafka's never does).
@@ -174,10 +194,11 @@ class Loading:
         for log in logs:
             copies.setdefault((log.topic, log.partition), []).append(log)
         for (topic, partition), found in copies.items():
-            if len(found) == 1:
+            directories = [log.directory for log in found] + unread.get((topic, partition), [])
+            if len(directories) == 1:
                 continue
-            where = " and ".join(log.directory for log in found)
-            said = f"{topic}-{partition} is there {len(found)} times, {where}: move away what is out of date"
+            where = " and ".join(directories)
+            said = f"{topic}-{partition} is there {len(directories)} times, {where}: move away what is out of date"
             logger.error(said)
             for log in found:
                 self._directories.fail(log.log_directory, OSError(errno.EEXIST, said))

@@ -13,22 +13,26 @@ from odradek.broker.log.directories.directory_files import (
     DELETE_SUFFIX,
     LOCK,
     META_PROPERTIES,
+    NO_BROKER_EPOCH,
     PARTITION_METADATA,
     STRAY_SUFFIX,
     DirectoryOwner,
     MetaProperties,
     OtherMode,
+    decode_clean_shutdown,
     decode_meta,
     decode_partition_metadata,
     encode_meta,
     parse_future_name,
     parse_partition_name,
+    partition_name,
     set_aside_name,
 )
 from odradek.broker.log.errors import OUT_OF_DESCRIPTORS, CorruptFile, UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
+from odradek.broker.log.segment import LOG
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import MAX_INT64
 from odradek.protocol.topic_names import PartitionKey
@@ -47,6 +51,8 @@ class Loaded(NamedTuple):
     to_delete: list[str]
     clean: bool
     """The directory had the mark of a clean shutdown."""
+    closed_in: int
+    """Broker epoch of the life that closed it, as the mark says; -1 when that is not said."""
 
 
 class LogDirectory:
@@ -58,6 +64,8 @@ class LogDirectory:
         self._environment = environment
         self._lock: File | None = None
         self._names: dict[str, list[str]] = {}
+        self.held: frozenset[PartitionKey] = frozenset()
+        """Partitions that had a log here when the directory was listed, whatever came of loading it."""
         self.checkpoints = CheckpointFiles(environment, path, lambda: self.offline is not None)
 
     # whose it is
@@ -128,6 +136,22 @@ class LogDirectory:
 
     # loading
 
+    def names(self) -> list[str]:
+        """List what is in it, and note which partitions are `held`. Raises OSError."""
+        names = self._environment.files.list_directory(self.path)
+        self.held = frozenset(key for name in names if (key := parse_partition_name(name)) is not None)
+        return names
+
+    def has_records(self, key: PartitionKey) -> bool:
+        """Tell whether a partition that is `held` has records here, or may have, because that cannot be read."""
+        files, path = self._environment.files, f"{self.path}/{partition_name(*key)}"
+        try:
+            return any(files.size(f"{path}/{name}") for name in files.list_directory(path) if name.endswith(LOG))
+        except NotADirectoryError:
+            return False
+        except OSError:
+            return True
+
     def names_in(self, path: str) -> list[str] | None:
         """List a partition's directory; None for a file or a dangling link.
 
@@ -149,15 +173,16 @@ class LogDirectory:
         """
         files = self._environment.files
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
-        clean = files.exists(marker)
+        clean, closed_in = files.exists(marker), NO_BROKER_EPOCH
         if clean:
+            closed_in = decode_clean_shutdown(files.read(marker))
             files.remove(marker)
         files.sync_directory(self.path)  # what is read next may have been renamed just before a kill
         recovery_points = self.checkpoints.read(RECOVERY_POINTS)
         starts = self.checkpoints.read(LOG_START_OFFSETS)
         cleaned = self.checkpoints.read(CLEANER_OFFSETS)
-        loaded = Loaded([], [], [], clean)
-        for name in files.list_directory(self.path):
+        loaded = Loaded([], [], [], clean, closed_in)
+        for name in self.names():
             path = f"{self.path}/{name}"
             live = parse_partition_name(name)
             key = live or parse_future_name(name)

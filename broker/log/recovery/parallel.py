@@ -97,7 +97,7 @@ def torn_logs(
     starts = directory.checkpoints.read(checkpoints.LOG_START_OFFSETS)
     cleaned = directory.checkpoints.read(checkpoints.CLEANER_OFFSETS)
     found = []
-    for name in files.list_directory(directory.path):
+    for name in directory.names():
         key, path = parse_partition_name(name) or parse_future_name(name), f"{directory.path}/{name}"
         names = directory.names_in(path) if key is not None else None
         if key is not None and names is not None:

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from odradek.broker.log.directories.directory_files import DirectoryOwner
+from odradek.broker.log.directories.directory_files import DirectoryOwner, encode_clean_shutdown
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.log_environments import make_batch
@@ -102,13 +102,65 @@ def test_an_empty_one_gives_way_to_a_move_that_was_not_finished(order: tuple[str
 
 
 def test_logs_may_be_missing_while_a_directory_is_offline() -> None:
-    assert not Disks("/a/t-0").start().some_may_be_missing
-    assert Disks("/a/t-0", "/b/t-0").start().some_may_be_missing
+    assert not Disks("/a/t-0").start().in_doubt
+    assert Disks("/a/t-0", "/b/t-0").start().in_doubt
     disks = Disks("/a/t-0")
     disks.files.set_content("/b/meta.properties", b"broker.id=two\n")
     logs = disks.start()
-    assert online(logs) == ["/a", "/c", "/d"] and logs.some_may_be_missing
+    assert online(logs) == ["/a", "/c", "/d"] and logs.in_doubt
     disks = Disks("/a/t-0")
     disks.files.fault = Fault(disks.files.calls, 1000, under="/b", what="changes")
     logs = disks.start()
-    assert online(logs) == ["/a", "/c", "/d"] and logs.some_may_be_missing
+    assert online(logs) == ["/a", "/c", "/d"] and logs.in_doubt
+    disks = Disks("/a/t-0", "/b/t-1")
+    for path, epoch in zip(PATHS, (7, 5, 7, 7), strict=True):
+        disks.files.set_content(f"{path}/{MARK}", encode_clean_shutdown(epoch))
+    logs = disks.start()
+    assert online(logs) == list(PATHS) and logs.in_doubt, "/b was away in the last life"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"version":0}', b'{"brokerEpoch":"x"}', b"\xff", b'{"brokerEpoch":-1}']
+)
+def test_marks_that_say_no_life_put_nothing_in_doubt(content: bytes) -> None:
+    disks = Disks("/a/t-0")
+    for path in PATHS[1:]:
+        disks.files.set_content(f"{path}/{MARK}", content)
+    assert not disks.start().in_doubt
+
+
+FAILURES = ["its owner cannot be read", "a log cannot be read", "nothing can be changed"]
+
+
+def broken(disks: Disks, path: str, failure: str) -> None:
+    """Have the directory fail while it is loaded."""
+    disks.files.set_content(f"{path}/r-0/{0:020d}.log", bytes(make_batch([b"x"])))
+    if failure == FAILURES[0]:
+        disks.files.set_content(f"{path}/meta.properties", b"broker.id=two\n")
+    else:
+        under, what = (f"{path}/r-0", "all") if failure == FAILURES[1] else (path, "changes")
+        disks.files.fault = Fault(disks.files.calls, 1000, under=under, what=what)
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("order", ORDERS[::5])
+def test_no_copy_is_served_of_a_partition_whose_directory_cannot_be_loaded(
+    order: tuple[str, ...], failure: str
+) -> None:
+    """It was, although the other one may have what was acknowledged last."""
+    disks = Disks("/a/t-0", "/b/t-0", "/d/t-1", empty=("/c/r-0",))
+    broken(disks, "/b", failure)
+    logs = disks.start(order)
+    assert (online(logs), served(logs)) == (["/c", "/d"], ["/d/t-1"])
+    assert all(f"{path}/t-0" in str(logs.directories["/a"].offline) for path in ("/a", "/b"))
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("order", ORDERS[::5])
+def test_a_copy_is_served_if_the_directory_that_cannot_be_loaded_has_an_empty_one(
+    order: tuple[str, ...], failure: str
+) -> None:
+    disks = Disks("/a/t-0", "/d/t-1", empty=("/b/t-0",))
+    broken(disks, "/b", failure)
+    logs = disks.start(order)
+    assert (online(logs), served(logs)) == (["/a", "/c", "/d"], ["/a/t-0", "/d/t-1"])
