@@ -85,6 +85,21 @@ def test_no_two_modules_of_a_broker_have_one_name() -> None:
     assert not [name for name in sorted(set(names)) if names.count(name) > 1 and not name.startswith("__")]
 
 
+def test_a_package_says_which_files_it_has() -> None:
+    """Where there is a file for each API, those need not be named."""
+    untold = []
+    for folder in ("broker", "controller", "protocol", "zk_schema", "odradek/world", "odradek/diagnosis"):
+        for package in (ROOT / folder).rglob("__init__.py"):
+            told = set(re.findall(r"\w+", ast.get_docstring(ast.parse(package.read_text())) or ""))
+            files = {path.stem for path in package.parent.glob("[!_]*.py")}
+            if package.parent == ROOT / "broker" / "requests":
+                files -= {path.stem for path in (ROOT / "protocol" / "messages").glob("*.py")}
+            if package.parent != ROOT / "protocol" / "messages":
+                folders = {path.parent.name for path in package.parent.glob("*/__init__.py")}
+                untold += [f"{package.parent}: {name}" for name in sorted((files | folders) - told)]
+    assert not untold
+
+
 def test_every_package_stands_in_a_layer() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")

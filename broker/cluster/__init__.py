@@ -1,1 +1,13 @@
-"""The broker as a member of its cluster: registration, cluster metadata, and requests to other brokers."""
+"""The broker as a member of its cluster: registration, cluster metadata, and requests to other brokers.
+
+identity                    ids of broker and cluster, the epoch of the registration
+session                     registers, and registers again when the ZooKeeper session has expired
+metadata_cache              the cluster, as controllers tell it
+peer                        a connection to another broker; connection_setup: how long it may take
+broker_client               requests to other brokers, and to the controller
+topic_creation              topics that are made because somebody asked for them
+directory_events            tells the controller that a log directory has failed
+unclean_restart             before the broker registers: out of the ISRs whose records it may have lost
+stray_replicas              when it has registered: logs that the cluster does not count on any more
+shutdown                    before it stops: its leaders move
+"""

@@ -1,1 +1,5 @@
-"""The purgatory: delayed operations, which finish when a key is touched or time is up, and a wheel of timers."""
+"""Delayed operations and their deadlines.
+
+purgatory       operations that finish when a key of theirs is touched, or when time is up
+timing_wheel    very many timers, cheap to add and to cancel
+"""

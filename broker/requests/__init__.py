@@ -1,1 +1,8 @@
-"""Requests: one file per API, named as Kafka names it; registry.py collects them, dispatch.py calls them."""
+"""Requests: one file per API, named as Kafka names it and as the message in protocol/messages is.
+
+registry            collects them; dispatch calls them: bytes in, handler, bytes out
+authorization       who may ask what, around the handlers; throttled: quotas around them; request_log: the log
+
+What several APIs share: administration, config_resources, loggers, quota_entities, token_requests, later_reply,
+transaction_answers, old_formats (of Produce), zookeeper_offsets (of OffsetCommit and OffsetFetch, version 0).
+"""

@@ -1,1 +1,17 @@
-"""Security of a broker: TLS and SASL at its listeners, principals, and access lists."""
+"""Security of a broker: TLS and SASL at its listeners, principals, and access lists.
+
+Whom a connection speaks for:
+
+listener_security       TLS and SASL of the listeners; sasl_listener: the mechanisms of one
+sasl_mechanisms         the server's side of each; bearer_tokens, kerberos_server: what two of them need
+credentials             users' SCRAM secrets; delegation_tokens: tokens that stand for a user
+principal               what all of that ends in; principal_mapping, kerberos_names: by which rules
+
+What they may do:
+
+authorizer              answers, and writes the audit log; acl_store: the access lists in ZooKeeper
+acl_rules, acls         the rules, and access lists as values
+rights                  the questions of one request
+
+password_encoder        secrets in ZooKeeper; link_file: the way there for commands
+"""

@@ -11,4 +11,5 @@ acls.py             /kafka-acl /kafka-acl-extended /kafka-acl-changes /kafka-acl
 tokens.py           /delegation_token
 consumers.py        /consumers/[group]/{ids,owners,offsets}, the tree of the 0.8 consumer
 topmost.py          what a broker makes sure of at start-up
+json_data.py        reading and writing JSON, which most of them hold
 """

@@ -1,6 +1,12 @@
 """Dumps of the files of a log, without a broker: `odradek dump-log` prints what these generators give.
 
 Nothing is changed or locked, so the newest batch of a running broker may look cut off.
+
+naming              what a file is, by its name; rows: what is told of it
+batch_rows          batches and records; internal_topics: the records of Kafka's own topics
+small_files         all other files
+checking            `--verify`: check_log and check_entries look at one file, check_together at a directory
+survey              a whole entry of `log.dirs`
 """
 
 from collections.abc import Iterator
