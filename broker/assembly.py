@@ -1,5 +1,6 @@
 """Assembly of one broker: makes its parts and hands them to each other. It starts only tasks that wait for work."""
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -139,9 +140,8 @@ def assemble(
     journal = Journal(world.clock.now_ms)
     parts = Parts(config, world, store, identity, logs, MetadataCache(), sockets.purgatory, journal, tasks)
     elections = CoordinatorElections()
-    replicas, fetchers, throttling, altering, controller_requests = make_replication(parts, elections)
+    replicas, fetchers, throttling, altering, controller_requests = make_replication(parts, elections, dynamic.forget)
     groups, transactions, markers, partition_counts = make_coordination(parts, replicas, elections)
-    controller_requests.topics_deleted = dynamic.forget
     quotas, authorizer, tokens = make_admission(parts)
     sockets.address_rates = ConnectionRates(world.clock, quotas.windows)
     creation = TopicCreation(store, parts.metadata, lambda: dynamic.config, world.random)
@@ -188,28 +188,36 @@ def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServ
     return SocketServer(world.network, world.clock, tasks, timers, Purgatory(timers), config)
 
 
-def make_replication(parts: Parts, elections: CoordinatorElections) -> Replication:
+def make_replication(
+    parts: Parts, elections: CoordinatorElections, topics_deleted: Callable[[Collection[str]], object]
+) -> Replication:
     """Make what holds and copies partitions; `elections` hears which of the coordinators' this broker leads."""
     config, clock, broker_id = parts.config, parts.world.clock, parts.identity.broker_id
     throttling = _make_throttling(config, parts.world)
-    criteria = IsrCriteria(config.replica_lag_time_max_ms, parts.metadata.is_alive)
-    replicas = ReplicaManager(broker_id, parts.logs, clock, parts.purgatory, criteria, throttling)
-    replicas.exists = lambda topic, index: parts.metadata.partition(topic, index) is not None
-    if config.replica_selector_class == RACK_AWARE:
-        replicas.selector = RackAwareReplicaSelector(parts.metadata.node)
-    replicas.moves.at_once = config.num_replica_alter_log_dirs_threads
+    rack_aware = config.replica_selector_class == RACK_AWARE
+    replicas = ReplicaManager(
+        broker_id,
+        parts.logs,
+        clock,
+        parts.purgatory,
+        IsrCriteria(config.replica_lag_time_max_ms, parts.metadata.is_alive),
+        throttling,
+        exists=lambda topic, index: parts.metadata.partition(topic, index) is not None,
+        selector=RackAwareReplicaSelector(parts.metadata.node) if rack_aware else None,
+        moves_at_once=config.num_replica_alter_log_dirs_threads,
+        journal=parts.journal,
+    )
     fetchers = FetcherManager(
         broker_id, clock, parts.tasks, parts.client, parts.purgatory, config, throttling.following,
-        parts.broker_epoch,
+        parts.broker_epoch, parts.journal,
     )  # fmt: skip
     altering = AlterPartitionManager(
         replicas, clock, parts.tasks, parts.client, parts.broker_epoch, config.controller_socket_timeout_ms
     )
     replicas.alter_partition = altering
-    replicas.journal = fetchers.journal = parts.journal
     controller_requests = ControllerRequests(
         replicas, parts.logs, parts.metadata, fetchers, elections, clock,
-        lambda: parts.identity.least_obeyed_epoch, parts.logs.checkpoints.read_high_watermarks(),
+        lambda: parts.identity.least_obeyed_epoch, parts.logs.checkpoints.read_high_watermarks(), topics_deleted,
     )  # fmt: skip
     return Replication(replicas, fetchers, throttling, altering, controller_requests)
 

@@ -108,12 +108,13 @@ class ControllerRequests:
         clock: Clock,
         least_obeyed_epoch: Callable[[], int],
         high_watermarks: dict[PartitionKey, int],
+        topics_deleted: Callable[[Collection[str]], object],
     ) -> None:
         """Take the `high_watermarks` of the checkpoint file. What is meant for a broker epoch below
-        `least_obeyed_epoch` is stale."""
+        `least_obeyed_epoch` is stale. `topics_deleted` is told of topics that the cluster does not have any more."""
         self._replicas, self._logs, self._metadata = replicas, logs, metadata
         self._fetchers, self._coordinators, self._clock = fetchers, coordinators, clock
-        self._least_obeyed_epoch = least_obeyed_epoch
+        self._least_obeyed_epoch, self._topics_deleted = least_obeyed_epoch, topics_deleted
         self._checkpointed = high_watermarks
         self._undeleted: set[PartitionKey] = set()
         """Replicas whose logs are to be deleted and lie in a directory that has failed."""
@@ -124,8 +125,6 @@ class ControllerRequests:
         """Held by the LeaderAndIsr or StopReplica that is being applied; the others wait in their order."""
         self.metadata_in_turn = asyncio.Lock()
         """Held by the large UpdateMetadata that is being decoded; the others wait in their order."""
-        self.topics_deleted: Callable[[Collection[str]], object] = lambda topics: None
-        """Told of topics that the cluster does not have any more."""
         self.controller_epoch = 0
         self.lacks_room = False
         """Set when a replica could not be made because a disk is full: the controller is to ask for it again."""
@@ -329,7 +328,7 @@ class ControllerRequests:
             self._replicas.check_in_sync_replicas()
         if deleted:
             self._coordinators.on_partitions_deleted(deleted)
-            self.topics_deleted({topic for topic, _ in deleted} - self._metadata.topics.keys())
+            self._topics_deleted({topic for topic, _ in deleted} - self._metadata.topics.keys())
 
 
 def partition_states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes, LeaderAndIsrPartitionState]]:

@@ -30,13 +30,18 @@ class DirectoryMoves:
     """Moves that wait and moves that run, of the partitions of one broker."""
 
     def __init__(
-        self, partitions: Mapping[PartitionKey, Partition], logs: LogManager, clock: Clock, limit: RateLimit
+        self,
+        partitions: Mapping[PartitionKey, Partition],
+        logs: LogManager,
+        clock: Clock,
+        limit: RateLimit,
+        at_once: int | None = None,
     ) -> None:
-        """Take the replica manager's `partitions`, and the `limit` of what is copied per second:
-        `replica.alter.log.dirs.io.max.bytes.per.second`."""
+        """Take the replica manager's `partitions`, the `limit` of what is copied per second
+        (`replica.alter.log.dirs.io.max.bytes.per.second`), and how many moves go on at a time
+        (`num.replica.alter.log.dirs.threads`; None: as many as there are directories)."""
         self._partitions, self._logs, self._clock, self._limit = partitions, logs, clock, limit
-        self.at_once = len(logs.directories)
-        """Number of moves that go on at a time: `num.replica.alter.log.dirs.threads`."""
+        self._at_once = len(logs.directories) if at_once is None else at_once
         self._waiting: dict[PartitionKey, LogCopy] = {}
         self._running: dict[PartitionKey, LogCopy] = {}
 
@@ -104,7 +109,7 @@ class DirectoryMoves:
 
     def _run_next(self) -> None:
         """Begin what may begin, in the order of the partitions."""
-        while self._waiting and len(self._running) < self.at_once:
+        while self._waiting and len(self._running) < self._at_once:
             key = min(self._waiting)
             copy = self._running[key] = self._waiting.pop(key)
             self._soon(key, copy)

@@ -88,8 +88,7 @@ class FetcherTask:
         if not self._told_unreachable:
             log.info("%s: leader %d cannot be reached: %s; trying on", self.name, self.core.leader_id, error)
             self._told_unreachable = True
-            if self._manager.journal is not None:
-                self._manager.journal.note("fetcher", str(self.core.leader_id), change="unreachable", reason=str(error))
+            self._manager.journal.note("fetcher", str(self.core.leader_id), change="unreachable", reason=str(error))
         self._client.disconnect(self.core.leader_id)
         self.core.disconnected()
 
@@ -148,15 +147,15 @@ class FetcherManager:
         settings: FetcherSettings,
         throttle: Throttle,
         broker_epoch: Callable[[], int],
+        journal: Journal,
     ) -> None:
         """Take this broker's limit on what it copies; `broker_epoch` gives the epoch of its present registration."""
         self.broker_id, self.clock, self.tasks, self.clients = broker_id, clock, tasks, clients
-        self.purgatory, self.broker_epoch = purgatory, broker_epoch
+        self.purgatory, self.broker_epoch, self.journal = purgatory, broker_epoch, journal
         self._settings, self._throttle = settings, throttle
         self._fetchers_per_leader = settings.num_replica_fetchers
         self._tasks: dict[tuple[int, int], FetcherTask] = {}
         self._task_of: dict[Partition, FetcherTask] = {}
-        self.journal: Journal | None = None
         self._former_bytes = 0
 
     @property

@@ -92,8 +92,17 @@ class ReplicaManager:
         purgatory: Purgatory,
         criteria: IsrCriteria,
         throttling: Throttling,
+        *,
+        exists: Callable[[str, int], bool] = lambda topic, index: False,
+        selector: RackAwareReplicaSelector | None = None,
+        moves_at_once: int | None = None,
+        journal: Journal | None = None,
     ) -> None:
-        """Take the `criteria` that this broker's followers must meet."""
+        """Take the `criteria` that this broker's followers must meet.
+
+        `exists` tells whether the cluster has a partition, here or elsewhere. `selector` sends consumers to other
+        replicas (`replica.selector.class`); None lets them read here.
+        """
         self.broker_id = broker_id
         self.logs, self.clock = logs, clock
         self.purgatory = purgatory
@@ -101,13 +110,10 @@ class ReplicaManager:
         self.partitions: dict[PartitionKey, Partition] = {}
         self.traffic = Traffic()
         self.serving = throttling.serving
-        self.moves = DirectoryMoves(self.partitions, logs, clock, throttling.moving)
+        self.moves = DirectoryMoves(self.partitions, logs, clock, throttling.moving, moves_at_once)
+        self.exists, self.selector, self._journal = exists, selector, journal or Journal(clock.now_ms)
         self.alter_partition: IsrSubmitter | None = None
-        self.journal: Journal | None = None
-        self.selector: RackAwareReplicaSelector | None = None
-        """Sends consumers to other replicas (`replica.selector.class`); None lets them read here."""
-        self.exists: Callable[[str, int], bool] = lambda topic, index: False
-        """Tells whether the cluster has that partition, here or elsewhere."""
+        """Put in when it is made: it takes the answers back to this object."""
 
     def partition(self, topic: str, index: int) -> Partition | ErrorCode:
         """Return the partition, or why it cannot be used here."""
@@ -265,8 +271,6 @@ class ReplicaManager:
 
     def _note_lagging(self, partition: Partition, pending: PendingIsr) -> None:
         """Note in the journal who is to leave the ISR, how far behind it is, and for how long it has not asked."""
-        if self.journal is None:
-            return
         now_ms, end = self.clock.monotonic_ms(), partition.log.log_end_offset
         lagging = []
         for broker in sorted(partition.committed_isr - pending.broker_ids):
@@ -279,7 +283,7 @@ class ReplicaManager:
                     "silent_ms": round(now_ms - follower.last_fetch_ms) if follower is not None and asked else None,
                 }
             )
-        self.journal.note(
+        self._journal.note(
             "isr", f"{partition.topic}-{partition.index}", rule="replica.lag.time.max.ms",
             limit_ms=self.criteria.lag_time_ms_max, leader_epoch=partition.leader_epoch, log_end_offset=end,
             lagging=lagging,
