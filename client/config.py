@@ -145,7 +145,9 @@ class CommonConfig(SecurityConfig):
     metrics_num_samples: int = setting(2, at_least=1)
     metrics_sample_window_ms: int = setting(30_000, at_least=1, at_most=HIGHEST_INT64)
     send_buffer_bytes: int = setting(131_072, at_least=-1)
-    receive_buffer_bytes: int = setting(65_536, at_least=-1)
+    receive_buffer_bytes: int = setting(-1, at_least=-1)
+    """The system's own grows as answers need it; Kafka's 64 kB would have an answer of megabytes come in pieces of
+    100 kB, each with its turn of the loop."""
     socket_connection_setup_timeout_ms: int = setting(10_000, at_least=1, at_most=HIGHEST_INT64)
 
 

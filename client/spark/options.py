@@ -53,7 +53,6 @@ MILLISECONDS = {
 class ReadSettings(CommonConfig):
     """Settings that may stand behind `kafka.`: names and ranges of Kafka's consumer, sizes for bulk reading."""
 
-    receive_buffer_bytes: int = setting(-1, at_least=-1)
     fetch_min_bytes: int = setting(1, at_least=0)
     fetch_max_wait_ms: int = setting(500, at_least=0)
     max_partition_fetch_bytes: int = setting(4 * 1024 * 1024, at_least=1)

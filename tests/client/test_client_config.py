@@ -34,6 +34,7 @@ def test_defaults_are_kafka_3_9s_but_for_batches() -> None:
     assert producer(max_request_size=20_000).batch_bytes == 20_000
     assert (config.delivery_timeout_ms, config.max_block_ms, config.buffer_memory) == (120_000, 60_000, 33_554_432)
     settings = consumer(group_id="g")
+    assert config.receive_buffer_bytes == settings.receive_buffer_bytes == -1  # not Kafka's 64 kB: the system's grows
     assert settings.partition_assignment_strategy == ("range", "cooperative-sticky")
     assert (settings.session_timeout_ms, settings.max_poll_records, settings.auto_offset_reset) == (
         45_000,
