@@ -3,13 +3,10 @@ acknowledgement names the place where it was written first."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
-from odradek.broker.cluster.peer import Peer
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -30,6 +27,7 @@ from odradek.testing.log_environments import make_batch
 from odradek.testing.usual_requests import produce_request
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, VirtualClock, run_virtual
 from odradek.zk_schema.znodes.cluster import PRODUCER_ID_BLOCK_PATH
+from tests.sim.asking import Asking
 
 TOPIC = "t"
 PRODUCER = 7
@@ -39,31 +37,14 @@ BROKERS = 4
 """The type of a broker's settings, or of all brokers' when it has no name."""
 
 
-class Client:
-    """Asks brokers; a connection for each request, in virtual time."""
-
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        self.cluster = cluster
-
-    async def ask(self, broker: EmbeddedBroker, request: Message, version: int) -> Any:
-        peer = Peer(self.cluster.network.host("client"), self.cluster.clock, broker.host, self.cluster.port, "test")
-        try:
-            return await peer.request(request, version, 120_000)
-        finally:
-            peer.close()
+class Client(Asking):
+    """Creates the topic, and writes to whoever leads it."""
 
     async def create(self, replicas: int) -> None:
         controller = await self.find(lambda broker: controls(broker))
         made = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=replicas)
         response = await self.ask(controller, CreateTopicsRequest(topics=[made], timeout_ms=30_000), 7)
         assert response.topics[0].error_code == 0, response
-
-    async def find(self, wanted: Callable[[EmbeddedBroker], bool]) -> EmbeddedBroker:
-        while True:
-            for broker in self.cluster.brokers:
-                if broker.running and wanted(broker):
-                    return broker
-            await asyncio.sleep(0.1)
 
     async def leader(self) -> EmbeddedBroker:
         return await self.find(leads)

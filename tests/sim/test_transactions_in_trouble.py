@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.cluster.peer import BrokerUnreachable, Peer
+from odradek.broker.cluster.peer import BrokerUnreachable
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -30,6 +30,7 @@ from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.log_environments import make_batch
 from odradek.testing.usual_requests import create_topic_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from tests.sim.asking import Asking
 
 TOPIC, GROUP = "t", "g"
 GROUPS, TRANSACTIONS = 0, 1
@@ -41,31 +42,14 @@ SETTINGS = {
 }
 
 
-class Client:
-    """Asks brokers, again until they are ready; a connection for each request."""
-
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        self.cluster = cluster
-
-    async def ask(self, broker: EmbeddedBroker, request: Message, version: int) -> Any:
-        peer = Peer(self.cluster.network.host("client"), self.cluster.clock, broker.host, self.cluster.port, "test")
-        try:
-            return await peer.request(request, version, 120_000)
-        finally:
-            peer.close()
+class Client(Asking):
+    """Asks leaders and coordinators, again until they are ready."""
 
     async def create(self, assignments: list[list[int]]) -> None:
         """One partition for each list of replicas."""
         controller = await self.find(controls)
         response = await self.ask(controller, create_topic_request(TOPIC, *assignments), 7)
         assert response.topics[0].error_code == 0, response
-
-    async def find(self, wanted: Callable[[EmbeddedBroker], bool]) -> EmbeddedBroker:
-        while True:
-            for broker in self.cluster.brokers:
-                if broker.running and wanted(broker):
-                    return broker
-            await asyncio.sleep(0.1)
 
     async def leader(self, index: int) -> EmbeddedBroker:
         def leads(broker: EmbeddedBroker) -> bool:
