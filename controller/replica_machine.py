@@ -143,14 +143,13 @@ async def take_offline(
         if not may_become(state, replica, ReplicaPhase.OFFLINE):
             continue
         current = state.leader_and_isr.get(partition)
-        if current is not None and partition in elected and broker not in current.isr:
-            batch.stop_replica([broker], partition, delete=False)
-            state.replica_phases[replica] = ReplicaPhase.OFFLINE
-        elif current is not None and not state.being_deleted(partition):
+        has_left = current is not None and partition in elected and broker not in current.isr
+        if current is not None and not has_left and not state.being_deleted(partition):
             by_broker.setdefault(broker, []).append(partition)
-        else:
-            batch.stop_replica([broker], partition, delete=False)
-            state.replica_phases[replica] = ReplicaPhase.OFFLINE
+            continue
+        batch.stop_replica([broker], partition, delete=False)
+        state.replica_phases[replica] = ReplicaPhase.OFFLINE
+        if not has_left:
             batch.update_metadata([partition])
     for broker, partitions in by_broker.items():
         for some in slices(partitions, SLICE):
