@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
 from odradek.local.broker_files import HOST, SESSION_TIMEOUT_MS, BrokerFile
 from odradek.local.ports import check_port_free
-from odradek.local.processes import Child, read_pid
+from odradek.local.processes import Child, locked, read_pid
 from odradek.local.relay import Relay
 from odradek.local.view import NO_CONTROLLER, ClusterView, Watcher, look
 from odradek.local.zookeeper import NAME, SESSION_TIMEOUT_MAX_MS, EmbeddedZooKeeper
@@ -161,6 +161,7 @@ class LocalCluster:
         self.tasks = Tasks(clock, log.critical)
         self._store = KazooStore(plan.zookeeper_connect, clock, session_timeout_ms=SESSION_TIMEOUT_MS)
         self._up_pid = plan.directory.resolve() / "run" / UP_PID
+        self._own_pid: TextIO | None = None
 
     @property
     def directory(self) -> Path:
@@ -171,7 +172,8 @@ class LocalCluster:
         self._check_nothing_runs()
         self._started_ms = time.time_ns() // 1_000_000
         self._up_pid.parent.mkdir(parents=True, exist_ok=True)
-        self._up_pid.write_text(f"{os.getpid()}\n")
+        self._own_pid = locked(self._up_pid)
+        print(os.getpid(), file=self._own_pid, flush=True)
         try:
             async with asyncio.timeout(READY_TIMEOUT_SECONDS):
                 if self.plan.zookeeper is None:
@@ -388,5 +390,6 @@ class LocalCluster:
             relay.close()
         if self.zookeeper is not None:
             await self.zookeeper.stop()
-        if read_pid(self._up_pid) in (None, os.getpid()):
+        if self._own_pid is not None:
             self._up_pid.unlink(missing_ok=True)
+            self._own_pid.close()

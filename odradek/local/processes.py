@@ -1,10 +1,12 @@
 """Child processes in process groups of their own, with a log file and a pid file."""
 
 import asyncio
+import fcntl
 import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 KILL_AFTER_SECONDS = 10.0
 
@@ -27,11 +29,16 @@ class Child:
         pid_file = directory / "run" / f"{name}.pid"
         for path in (log_file, pid_file):
             path.parent.mkdir(parents=True, exist_ok=True)
-        with log_file.open("ab") as log:
+        with log_file.open("ab") as log, locked(pid_file) as pid:
             process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=(pid.fileno(),),
             )
-        pid_file.write_text(f"{process.pid}\n")
+            pid.write(f"{process.pid}\n")
         return cls(name, process, pid_file, log_file)
 
     @property
@@ -97,13 +104,25 @@ class Child:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
+def locked(pid_file: Path) -> TextIO:
+    """Make a pid file anew, locked for as long as this process, or one that inherits it, has it open.
+
+    A number alone proves nothing: after a crash, or a restart of the machine, it is some other program's.
+    """
+    pid_file.unlink(missing_ok=True)
+    file = pid_file.open("x")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
 def read_pid(pid_file: Path) -> int | None:
     """Return the pid in a file, if there is one and that process lives."""
     try:
-        pid = int(pid_file.read_text())
-        os.kill(pid, 0)
-    except (FileNotFoundError, ValueError, ProcessLookupError):
-        return None
-    except PermissionError:
-        return pid
-    return pid
+        with pid_file.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(file.read())
+    except (FileNotFoundError, ValueError):
+        pass
+    return None

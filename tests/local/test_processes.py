@@ -1,6 +1,7 @@
 """Child processes: their files, their end, and who does not want to end."""
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import psutil
 import pytest
 
 from odradek.local.ports import free_ports
-from odradek.local.processes import Child, read_pid
+from odradek.local.processes import Child, locked, read_pid
 from odradek.local.zookeeper_probe import Readiness, ask_for_session
 
 SAY_AND_WAIT = "import signal, sys; print('ready', flush=True); sys.stderr.write('{words}\\n'); signal.pause()"
@@ -63,6 +64,16 @@ def test_pid_files_that_name_nobody(tmp_path: Path, content: str) -> None:
     (tmp_path / "it.pid").write_text(content)
     assert read_pid(tmp_path / "it.pid") is None
     assert read_pid(tmp_path / "missing.pid") is None
+
+
+def test_a_pid_file_of_a_crash_does_not_name_who_has_that_number_now(tmp_path: Path) -> None:
+    """`odradek stop` would end an innocent program."""
+    (tmp_path / "it.pid").write_text(f"{os.getpid()}\n")
+    assert read_pid(tmp_path / "it.pid") is None
+    with locked(tmp_path / "it.pid") as file:
+        print(os.getpid(), file=file, flush=True)
+        assert read_pid(tmp_path / "it.pid") == os.getpid()
+    assert read_pid(tmp_path / "it.pid") is None
 
 
 def test_who_is_no_zookeeper_is_not_ready() -> None:
