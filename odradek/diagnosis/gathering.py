@@ -69,7 +69,6 @@ class Gathering:
         self,
         scope: Scope | Callable[[Names], Scope],
         no_zookeeper: str = "",
-        broker_files: Mapping[int, str] | None = None,
     ) -> Facts:
         """Ask. `scope` may depend on what there is; `no_zookeeper`: why there is no store, in a clause.
 
@@ -111,7 +110,6 @@ class Gathering:
             journals=await self._journals(brokers),
             zookeeper_silent=self._zookeeper_silent,
             unknown=tuple(dict.fromkeys([*self._questions.unknown, *([] if seen is None else seen.unreadable)])),
-            broker_files=broker_files or {},
         )
 
     # -- ZooKeeper and brokers ---------------------------------------------------------------------------------------

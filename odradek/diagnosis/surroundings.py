@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ async def facts(
     clock = LoopClock(asyncio.get_running_loop())
     async with admin(settings, bootstrap) as client, _zookeeper(client, zookeeper, clock, link) as (store, refusal):
         gathering = Gathering(client, store, read_journal, clock.now_ms(), bootstrap)
-        return await gathering.gather(scope, refusal, _broker_files(Path.cwd()))
+        found = await gathering.gather(scope, refusal)
+        addresses = {broker.broker_id: broker.address for broker in found.brokers.values() if broker.registered}
+        return replace(found, broker_files=broker_files(Path.cwd(), addresses))
 
 
 @asynccontextmanager
@@ -153,11 +156,20 @@ async def get_page(host: str, port: int, path: str) -> bytes:
     return body
 
 
-def _broker_files(folder: Path) -> dict[int, str]:
-    """Properties files that `odradek up` has written here, by broker."""
+def broker_files(folder: Path, addresses: Mapping[int, str]) -> dict[int, str]:
+    """Properties files that `odradek up` has written here, by broker; none when they are of another cluster.
+
+    `addresses`: those of brokers that live.
+    """
     found = {}
     for path in sorted((folder / "odradek-data" / "config").glob("broker-*.properties")):
         name = FILE.fullmatch(path.name)
         if name is not None:
-            found[int(name.group(1))] = str(path.relative_to(folder))
-    return found
+            found[int(name.group(1))] = path
+    try:
+        known = [f"//{addresses[number]}" in path.read_text() for number, path in found.items() if number in addresses]
+    except OSError:  # somebody else's
+        return {}
+    if not known or not all(known):
+        return {}
+    return {number: str(path.relative_to(folder)) for number, path in found.items()}
