@@ -22,7 +22,8 @@ T = TypeVar("T")
 ANSWER_S = 3.0
 GROUPS_MAX = 50
 """So many groups are looked at, in order of name."""
-BYTES = re.compile(r"^kafka_server_brokertopicmetrics_bytes(in|out)_total (\S+)$", re.MULTILINE)
+BYTES = re.compile(r"^kafka_server_brokertopicmetrics_bytes(in|out)_total\{.*\} (\S+)$", re.MULTILINE)
+"""One line for each topic."""
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -130,8 +131,9 @@ class Watcher:
         page = await self._ask(f"the metrics of broker {broker}", self._get(*place, "/metrics"), None)
         if page is None:
             return None
-        told = {which: float(text) for which, text in BYTES.findall(page.decode())}
-        return told.get("in", 0.0), told.get("out", 0.0)
+        told = BYTES.findall(page.decode())
+        in_bytes, out_bytes = (sum(float(text) for which, text in told if which == one) for one in ("in", "out"))
+        return in_bytes, out_bytes
 
 
 def metrics_place(settings: Mapping[str, str], address: str) -> tuple[str, int] | None:

@@ -59,7 +59,7 @@ def test_looks_at_a_cluster_with_and_without_metrics() -> None:
             if path.startswith("/lag?group="):
                 return b'{"partitions": [["t", 0, 7, 3, 0.5], ["t", 1, 7, 4, 0.5]]}' if "old%20group" in path else b"{}"
             counter[0] += 500
-            return b"kafka_server_brokertopicmetrics_bytesin_total %d\n" % counter[0]
+            return b'kafka_server_brokertopicmetrics_bytesin_total{topic="flights"} %d\n' % counter[0]
 
         async with (
             Admin(bootstrap_servers=cluster.bootstrap) as admin,
