@@ -61,10 +61,15 @@ def delete(
 ) -> None:
     """Take a user's credentials away; other settings of the user stay."""
     _check_name(name)
-    gone = _mechanisms(mechanism)
+    gone = set(_mechanisms(mechanism))
+
+    def without(settings: dict[str, str]) -> dict[str, str]:
+        if not gone & set(settings):
+            raise OSError(f"there is no user {name} with {' or '.join(sorted(gone))}")
+        return {key: text for key, text in settings.items() if key not in gone}
 
     async def change(store: "Store") -> None:
-        await _change(store, name, lambda settings: {key: text for key, text in settings.items() if key not in gone})
+        await _change(store, name, without)
 
     with_store(zookeeper, zk_tls_config_file, change)
 

@@ -76,14 +76,24 @@ def export(
 
     async def read(store: "Store") -> None:
         znodes = await read_znodes(store)
+        if not znodes:  # a path that is misspelled: the backup of before stays
+            raise OSError(f"{zookeeper}: there is no cluster: nothing was written")
         text = "".join(f"{line}\n" for line in encode(znodes))
-        unfinished = file.with_name(f"{file.name}.part")
-        unfinished.touch(0o600)
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.rename(file)
+        _write(file.resolve(), text)
         print(f"{len(znodes)} znode(s) to {file}")
 
     with_store(zookeeper, zk_tls_config_file, read)
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file of its owner's whole or not at all; into a device or a pipe, which a rename would put away."""
+    if file.exists() and not file.is_file():
+        file.write_text(text, encoding="utf-8")
+        return
+    unfinished = file.with_name(f"{file.name}.part")
+    unfinished.touch(0o600)
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.rename(file)
 
 
 @zk.command("import")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from odradek import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from odradek.cli.main import run
 from odradek.local.ports import free_port_range, free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
+from odradek.zk_schema.backup import Znode, encode
 
 BROKERS, RECORDS, READ = 2, 600, 250
 GROUP, TOPIC = "board", "flights"
@@ -69,6 +71,38 @@ def facts(bootstrap: str) -> object:
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         (topic,) = admin.describe_topics([TOPIC])
         return admin.describe_cluster().cluster_id, topic.topic_id, [sorted(one.replicas) for one in topic.partitions]
+
+
+@pytest.mark.zookeeper
+def test_where_there_is_no_cluster_the_backup_of_before_stays(
+    tmp_path: Path, zookeeper: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "cluster.znodes"
+    copy.write_text("of yesterday")
+    assert run(["zk", "export", str(copy), "--zookeeper", f"{zookeeper}/misspelled"]) == 1
+    assert "there is no cluster: nothing was written" in capsys.readouterr().err
+    assert copy.read_text() == "of yesterday"
+
+
+@pytest.mark.zookeeper
+def test_an_export_into_a_pipe_leaves_the_pipe_there(tmp_path: Path, zookeeper: str) -> None:
+    """A rename over /dev/stdout would put that away, on the whole machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    chroot = f"{zookeeper}/piped"
+    lines = encode([Znode("/controller_epoch", b"1")])
+    (tmp_path / "znodes").write_text("".join(f"{line}\n" for line in lines))
+    assert run(["zk", "import", str(tmp_path / "znodes"), "--zookeeper", chroot]) == 0
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
+        assert run(["zk", "export", str(pipe), "--zookeeper", chroot]) == 0
+        assert "controller_epoch" in reader.communicate()[0]
+    assert pipe.is_fifo()
+
+
+@pytest.mark.zookeeper
+def test_who_takes_the_credentials_of_nobody_hears_of_it(zookeeper: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["users", "delete", "an", "--zookeeper", zookeeper]) == 1
+    assert "there is no user an with SCRAM-SHA-256 or SCRAM-SHA-512" in capsys.readouterr().err
 
 
 @pytest.mark.cluster
