@@ -143,7 +143,7 @@ class Cluster:
         for node in self._bootstrap:
             if node.node_id == node_id:
                 return node
-        raise BrokerUnreachable(f"node {node_id}", "its address is not known")
+        raise BrokerUnreachable(str(node_id), "the others do not know it: it is away, or there is none")
 
     async def _open(self, link: Link, node: Node) -> Connection:
         config = self.config

@@ -14,6 +14,7 @@ from odradek.cli.options import (
     BootstrapServer,
     Json,
     Properties,
+    command_config,
     new_app,
     settings,
 )
@@ -167,7 +168,7 @@ def latency(
     place = TopicPartition(topic, 0)
     with (
         KafkaProducer(config, bootstrap_servers=bootstrap_server, acks=acks) as producer,
-        KafkaConsumer(bootstrap_servers=bootstrap_server) as consumer,
+        KafkaConsumer(dict(command_config), bootstrap_servers=bootstrap_server) as consumer,
         progress(records) as done,
     ):
         producer.partitions_for(topic)
@@ -177,9 +178,9 @@ def latency(
         began = time.perf_counter()
         for number in range(records):
             started = time.perf_counter()
-            producer.send(topic, value, partition=0)
+            sent = producer.send(topic, value, partition=0)
             while not consumer.poll(IDLE_LIMIT_SECONDS * 1000):
-                pass
+                sent.result()  # what was refused never comes
             waits.append(time.perf_counter() - started)
             done(number)
         seconds = time.perf_counter() - began

@@ -25,13 +25,20 @@ def start(
     json: Json = False,
 ) -> None:
     """Give partitions these replicas, the first being the preferred leader; returns when the move has begun."""
-    targets = {topic_partition(name): _brokers(value) for name, value in settings(move, "move").items()}
+    targets = {topic_partition(name): _brokers(value) for name, value in _pairs(move, "TOPIC-PARTITION=ID,ID…").items()}
     with connect(bootstrap_server) as admin:
         admin.alter_partition_reassignments(targets)
     if json:
         print_json({str(one): brokers for one, brokers in targets.items()})
     else:
         print(f"moving {len(targets)} partition(s); `odradek reassign list` shows what is under way")
+
+
+def _pairs(given: list[str], form: str) -> dict[str, str]:
+    for text in given:
+        if "=" not in text:
+            raise typer.BadParameter(f"{text!r} is not {form}")
+    return settings(given, form)
 
 
 def _brokers(text: str) -> list[int]:
@@ -103,7 +110,7 @@ def move(
     json: Json = False,
 ) -> None:
     """Move replicas to other log directories of their broker; returns when the moves have begun."""
-    targets = {topic_partition(name): path for name, path in settings(target, "target").items()}
+    targets = {topic_partition(name): path for name, path in _pairs(target, "TOPIC-PARTITION=PATH").items()}
     with connect(bootstrap_server) as admin:
         admin.alter_replica_log_directories(broker, targets)
     if json:

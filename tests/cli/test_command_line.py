@@ -197,6 +197,8 @@ def test_a_complaint_does_not_command_the_terminal(capsys: pytest.CaptureFixture
         (["configs", "alter", "--topic", "t", "--set", "x"], "'x' is not KEY=VALUE"),
         (["groups", "reset-offsets", "g", "--topic", "t"], "give one of --to-earliest"),
         (["reassign", "start", "t-0=a"], "'a' is not a list of broker ids"),
+        (["reassign", "start", "t-0"], "'t-0' is not TOPIC-PARTITION=ID,ID…"),
+        (["reassign", "move", "0", "t-0"], "'t-0' is not TOPIC-PARTITION=PATH"),
         (["elect-leaders", "--unclean"], "name the partitions: it may lose records"),
         (["elect-leaders", "orders-²"], "'orders-²' is not TOPIC-PARTITION"),
         (["topics", "list", "--command-config"], "--command-config needs a file"),

@@ -1,13 +1,20 @@
 """`odradek why`, `doctor` and `transactions` on a cluster on sockets: what they print, and how they end."""
 
+import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from odradek import KafkaProducer
+from odradek.aio import Admin
 from odradek.cli import main as command_line
+from odradek.cli import perf
 from odradek.diagnosis import questions
+from odradek.diagnosis.surroundings import broker_files, get_page
+from odradek.diagnosis.watching import Watcher
 from odradek.local.ports import free_port_range
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing import Cluster
@@ -142,6 +149,21 @@ def test_top_once_in_words_and_as_json(cluster: Cluster, capsys: Capture) -> Non
     assert code == 0 and len(told["brokers"]) == 3 and told["unanswered"] == [] and told["leaderless"] == []
 
 
+def test_bytes_are_those_of_all_topics(cluster: Cluster) -> None:
+    async def bytes_in() -> float:
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            seen = await Watcher(admin, monotonic, get_page).look()
+        assert seen.unanswered == () and len(seen.bytes) == 3
+        return sum(taken for taken, _ in seen.bytes.values())
+
+    before = asyncio.run(bytes_in())
+    cluster.create_topic("weighed", partitions=1)
+    for topic in ("flights", "weighed"):
+        with KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
+            producer.send(topic, bytes(1_000)).result(PATIENCE_SECONDS)
+    assert asyncio.run(bytes_in()) - before > 2_000
+
+
 def test_top_without_a_terminal_wants_once(cluster: Cluster, capsys: Capture) -> None:
     code, (line,) = run(cluster, capsys, "top")
     assert code == 2 and "give --once" in line
@@ -207,3 +229,46 @@ def test_who_reads_a_topic_that_is_not_there_makes_none(cluster: Cluster, capsys
     assert code == 1 and lines[0].endswith("the cluster has no topic fligths")
     _, names = run(cluster, capsys, "topics", "list")
     assert "flights" in names and "fligths" not in names
+
+
+def test_a_record_that_is_refused_ends_the_measuring_of_latency(
+    cluster: Cluster, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for a record that would never come."""
+    monkeypatch.setattr(perf, "IDLE_LIMIT_SECONDS", 0.05)
+    cluster.create_topic("narrow", partitions=1)
+    alter = ["configs", "alter", "--topic", "narrow", "--set", "max.message.bytes=100"]
+    assert run(cluster, capsys, *alter)[0] == 0
+    code, lines = run(cluster, capsys, "perf", "latency", "narrow", "--size", "1000")
+    assert code == 1 and "MESSAGE_TOO_LARGE" in lines[0]
+
+
+def test_latency_is_measured_with_the_settings_of_every_client(
+    cluster: Cluster, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the cluster asks for a login, its consumer asked without one."""
+    (tmp_path / "client.properties").write_text("sasl.mechanism=PLAIN\n")
+
+    def consumer(config: dict[str, str], **_: str) -> None:
+        raise OSError(f"read with {config}")
+
+    monkeypatch.setattr("odradek.client.consumer.client.KafkaConsumer", consumer)
+    config = ["--command-config", str(tmp_path / "client.properties")]
+    code, lines = run(cluster, capsys, "perf", "latency", "flights", *config)
+    assert (code, lines) == (1, ["odradek: read with {'sasl.mechanism': 'PLAIN'}"])
+
+
+def test_a_broker_that_is_not_there_is_named(cluster: Cluster, capsys: Capture) -> None:
+    code, lines = run(cluster, capsys, "configs", "describe", "--broker", "9")
+    assert (code, lines) == (1, ["odradek: broker 9: the others do not know it: it is away, or there is none"])
+
+
+def test_files_of_up_are_named_where_they_are_of_this_cluster(tmp_path: Path) -> None:
+    config = tmp_path / "odradek-data" / "config"
+    config.mkdir(parents=True)
+    for number, port in enumerate((9092, 9093)):
+        (config / f"broker-{number}.properties").write_text(f"listeners=PLAINTEXT://127.0.0.1:{port}\n")
+    files = {number: f"odradek-data/config/broker-{number}.properties" for number in (0, 1)}
+    assert broker_files(tmp_path, {0: "127.0.0.1:9092"}) == files
+    assert broker_files(tmp_path, {0: "127.0.0.1:9092", 1: "127.0.0.1:19093"}) == {}
+    assert broker_files(tmp_path, {0: "broker-0:9092"}) == broker_files(tmp_path, {}) == {}
