@@ -40,6 +40,10 @@ NAMES = (
 REFUSED = {
     "fetchOffset.numRetries": "offsets are asked for as long as kafka.default.api.timeout.ms allows",
     "fetchOffset.retryIntervalMs": "kafka.retry.backoff.ms is the pause before offsets are asked for again",
+    "kafka.auto.offset.reset": "startingOffsets says where to begin",
+    "kafka.enable.auto.commit": "where a query goes on is in its checkpoint; kafka.group.id commits what it has read",
+    "kafka.key.deserializer": "key is binary: cast it in the query",
+    "kafka.value.deserializer": "value is binary: cast it in the query",
 }
 """Options of Spark's Kafka source that this one does not obey, and what to say of them."""
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60 * 1000

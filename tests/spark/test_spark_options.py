@@ -56,6 +56,11 @@ REFUSED = [
         "fetchOffset.numRetries is not for this source",
     ),
     (
+        {"subscribe": "a", "kafka.auto.offset.reset": "earliest"},
+        "kafka.auto.offset.reset is not for this source: startingOffsets says where to begin",
+    ),
+    ({"subscribe": "a", "kafka.Key.Deserializer": "x"}, "key is binary: cast it in the query"),
+    (
         {"subscribe": "a", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
         "minOffsetsPerTrigger=9 is",
     ),
