@@ -88,7 +88,8 @@ def test_no_two_modules_of_a_broker_have_one_name() -> None:
 def test_a_package_says_which_files_it_has() -> None:
     """Where there is a file for each API, those need not be named."""
     untold = []
-    for folder in ("broker", "controller", "protocol", "zk_schema", "odradek/world", "odradek/diagnosis"):
+    mapped = ("client/admin", "client/aio", "client/zookeeper", "odradek/diagnosis", "odradek/local", "odradek/world")
+    for folder in ("broker", "controller", "protocol", "zk_schema", *mapped):
         for package in (ROOT / folder).rglob("__init__.py"):
             told = set(re.findall(r"\w+", ast.get_docstring(ast.parse(package.read_text())) or ""))
             files = {path.stem for path in package.parent.glob("[!_]*.py")}

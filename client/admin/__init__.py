@@ -1,1 +1,7 @@
-"""The administrative client."""
+"""The administrative client.
+
+client              KafkaAdminClient, the blocking form; the one on asyncio is client/aio/admin.py
+values              what both take and give
+by subject          topics, configs, groups, leaders, access, brokers, quotas, tokens, transactions: coroutines for the
+                    client's loop
+"""

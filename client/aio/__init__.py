@@ -1,1 +1,7 @@
-"""The clients, on asyncio: `odradek.aio` is their public name. The blocking ones are bridges to these."""
+"""The clients, on asyncio: `odradek.aio` is their public name. The blocking ones are bridges to these.
+
+producer            Producer
+consumer            Consumer, upon consumer_base
+admin               Admin, upon admin_base, admin_groups and admin_security
+opening             how all of them open and close; world: network, clock and randomness that they were given
+"""
