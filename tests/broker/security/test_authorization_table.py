@@ -50,12 +50,18 @@ def kafkas(case: str) -> dict[str, list[str]]:
     return {principal: one["answer"] for one in RECORD[case] for principal in one["principals"]}
 
 
-async def ask_all(clock: VirtualClock) -> dict[str, dict[str, list[str]]]:
+async def cluster_with_access_lists(clock: VirtualClock) -> EmbeddedCluster:
+    """Make a cluster, not started yet, whose ZooKeeper has the access lists of all cases."""
     cluster = EmbeddedCluster(clock, overrides=SETTINGS)
     writer = cluster.zookeeper.connect()
     await writer.start(1000)
     for path, data in access_lists(BROKER).items():
         await writer.create(path, data, parents=True)
+    return cluster
+
+
+async def ask_all(clock: VirtualClock) -> dict[str, dict[str, list[str]]]:
+    cluster = await cluster_with_access_lists(clock)
     async with cluster:
 
         def connect(host: str) -> Peer:
@@ -115,11 +121,7 @@ def test_the_page_shows_the_table() -> None:
 
 def test_a_denied_produce_without_an_answer_ends_the_connection_and_credentials_are_kept() -> None:
     async def main(clock: VirtualClock) -> None:
-        cluster = EmbeddedCluster(clock, overrides=SETTINGS)
-        writer = cluster.zookeeper.connect()
-        await writer.start(1000)
-        for path, data in access_lists(BROKER).items():
-            await writer.create(path, data, parents=True)
+        cluster = await cluster_with_access_lists(clock)
         async with cluster:
             services = cluster.brokers[0].server.services
             assert services.authorizer is not None
@@ -164,11 +166,7 @@ def test_a_session_of_fetches_is_asked_about_each_time() -> None:
     """A right that is taken away while a session lasts."""
 
     async def main(clock: VirtualClock) -> None:
-        cluster = EmbeddedCluster(clock, overrides=SETTINGS)
-        writer = cluster.zookeeper.connect()
-        await writer.start(1000)
-        for path, data in access_lists(BROKER).items():
-            await writer.create(path, data, parents=True)
+        cluster = await cluster_with_access_lists(clock)
         async with cluster:
             admin = Peer(cluster.network.host(BROKER), clock, BROKER, cluster.port, "raw")
             reader = Peer(cluster.network.host(HOSTS["READ on TOPIC"]), clock, BROKER, cluster.port, "raw")
