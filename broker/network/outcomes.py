@@ -26,6 +26,8 @@ class RequestContext(NamedTuple):
     """Whom the connection has proved to speak for."""
     by_token: bool = False
     """True if it has done so with a delegation token."""
+    connection: int = 0
+    """Number of the connection; one that was made later has a higher one."""
 
     @property
     def client_host(self) -> str:
@@ -91,11 +93,13 @@ Outcome = Settled | Coroutine[Any, Any, Settled]
 class Client:
     """A connection, as the dispatcher sees it."""
 
-    __slots__ = ("api", "by_token", "contexts", "identity", "listener", "peer", "principal")
+    __slots__ = ("api", "by_token", "contexts", "identity", "listener", "number", "peer", "principal")
 
-    def __init__(self, peer: str, listener: str) -> None:
+    def __init__(self, peer: str, listener: str, number: int = 0) -> None:
+        """`number`: of the connection; one that was made later has a higher one."""
         self.peer = peer
         self.listener = listener
+        self.number = number
         self.identity = b""
         """The client id of the last request, with its length in front, as it came."""
         self.contexts: dict[int, RequestContext] = {}

@@ -163,7 +163,7 @@ class SocketServer:
             self._make_place()
         self._by_address[host] += 1
         self.accepted[listener] += 1
-        client = Client(endpoint.peer, listener)
+        client = Client(endpoint.peer, listener, self.accepted.total())
         passage = self._passage(endpoint, client)
         if passage is None:
             buffer = ReceiveBuffer(self._shared, self.settings.socket_request_max_bytes)

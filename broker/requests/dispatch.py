@@ -226,6 +226,8 @@ def new_context(client: Client, version: int) -> RequestContext:
         client_id = client.identity[2:].decode()
     except UnicodeDecodeError as error:
         raise MalformedMessage(f"client id is not UTF-8: {error}") from error
-    context = RequestContext(version, client_id, client.peer, client.listener, client.principal, client.by_token)
+    context = RequestContext(
+        version, client_id, client.peer, client.listener, client.principal, client.by_token, client.number
+    )
     client.contexts[version] = context
     return context

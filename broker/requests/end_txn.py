@@ -20,5 +20,5 @@ def handle(broker: Services, request: EndTxnRequest, context: RequestContext) ->
     def response(error: ErrorCode) -> EndTxnResponse:
         return EndTxnResponse(error_code=known_to(error, context.api_version))
 
-    ask = partial(broker.transactions.end, request.transactional_id, producer, commit=request.committed)
-    return answered_later(lambda answer: ask(answer=answer), response)
+    end = partial(broker.transactions.end, request.transactional_id, producer, connection=context.connection)
+    return answered_later(lambda answer: end(commit=request.committed, answer=answer), response)

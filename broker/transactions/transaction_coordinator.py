@@ -191,11 +191,21 @@ class TransactionCoordinator:
         transaction = self._find(transactional_id)
         return transaction if isinstance(transaction, ErrorCode) else transaction.verify(producer, partition, not_in_it)
 
-    def end(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, answer: Answer) -> None:
-        """Handle EndTxn; it is answered when the decision is in the log, before the markers are written."""
+    def end(
+        self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, connection: int, answer: Answer
+    ) -> None:
+        """Handle EndTxn; it is answered when the decision is in the log, before the markers are written.
+
+        `connection` is the number of the one by which it came.
+        """
         transaction = self._find(transactional_id)
         if isinstance(transaction, ErrorCode):
             answer(transaction)
+        elif transaction.is_ended_late(producer, connection):
+            log.info(
+                "%s: the end of a transaction comes by a connection that its producer has given up", transactional_id
+            )
+            answer(ErrorCode.CONCURRENT_TRANSACTIONS)
         else:
             now_ms = self._clock.now_ms()
             self._carry_out(transaction, transaction.end(producer, commit=commit, now_ms=now_ms), answer)

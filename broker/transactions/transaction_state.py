@@ -74,6 +74,8 @@ class TransactionMetadata:
     pending: TransactionStatus | None = None
     fence_failed: bool = False
     """True when the epoch was raised for an abort that could not be written: the next attempt takes the same epoch."""
+    ended_by: int = 0
+    """Number of the connection by which the producer has last asked for the end of a transaction."""
 
     # begin
 
@@ -159,6 +161,19 @@ class TransactionMetadata:
         return ErrorCode.NONE if producer.epoch == self.state.producer.epoch else ErrorCode.PRODUCER_FENCED
 
     # end
+
+    def is_ended_late(self, producer: ProducerIdentity, connection: int) -> bool:
+        """Tell whether an EndTxn may be for a transaction that is over: by a later connection its producer has asked
+        for an end since.
+
+        It waited in vain for the answer and gave its connection up; what the network still held of that comes now, and
+        would end the present transaction, of which the rest then is committed without it: one epoch is for all of a
+        producer's transactions before KIP-890, and Kafka 3.9 takes it so. Who is still there asks again, and is heard.
+        """
+        if producer != self.state.producer:
+            return False
+        last, self.ended_by = self.ended_by, connection
+        return connection < last
 
     def end(self, producer: ProducerIdentity, *, commit: bool, now_ms: int) -> TxnState | ErrorCode:
         """Decide EndTxn by the producer: NONE when the transaction has ended that way already.

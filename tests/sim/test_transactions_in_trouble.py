@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.cluster.peer import BrokerUnreachable
+from odradek.broker.cluster.peer import BrokerUnreachable, Peer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -18,6 +18,7 @@ from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchT
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.list_transactions import ListTransactionsRequest
+from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.txn_offset_commit import (
@@ -466,6 +467,47 @@ def test_a_late_request_begins_no_transaction_where_one_was_open_when_it_came() 
         assert await late == [ErrorCode.INVALID_TXN_STATE] * 2
         for partition in client.cluster.brokers[0].server.services.replicas.partitions.values():
             assert partition.last_stable_offset == partition.high_watermark, partition
+
+    with_brokers(1, scenario)
+
+
+def test_an_end_that_comes_late_ends_no_later_transaction() -> None:
+    """A client gives up a connection on which nothing is answered, and ends its transaction by another; what the
+    network still held of the first came in the midst of its next transaction, whose first records were aborted and the
+    rest committed."""
+
+    async def scenario(client: Client) -> None:
+        broker = client.cluster.brokers[0]
+        given_up = Peer(
+            client.cluster.network.host("client"), client.cluster.clock, broker.host, client.cluster.port, "c"
+        )
+        await given_up.request(MetadataRequest(topics=[]), 7, 10_000)
+        producer = await one_producer(client, 0, 1)
+        await producer.end(commit=False)
+        await producer.add(0)
+        await producer.send(0)
+
+        async def end_by_it(committed: bool) -> int:
+            request = EndTxnRequest(
+                transactional_id="id", producer_id=producer.id, producer_epoch=producer.epoch, committed=committed
+            )
+            error: int = (await given_up.request(request, 3, 10_000)).error_code  # type: ignore[attr-defined]
+            return error
+
+        assert await end_by_it(committed=False) == ErrorCode.CONCURRENT_TRANSACTIONS
+        await producer.add(1)
+        await producer.send(1)
+        await producer.end(commit=True)
+
+        async def is_complete() -> bool:
+            return await producer.state() == "CompleteCommit"
+
+        await until(10_000, client, is_complete)
+        for index in (0, 1):
+            assert await client.committed_values(index) == (3, 3, [1]), index  # between the markers of both
+        answers = [await end_by_it(committed=True) for _ in range(2)]
+        assert answers == [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE], "who is there asks again, and is heard"
+        given_up.close()
 
     with_brokers(1, scenario)
 

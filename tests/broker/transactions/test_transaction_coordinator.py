@@ -108,7 +108,7 @@ class World:
 
     def end(self, producer: ProducerIdentity, *, commit: bool = True) -> list[ErrorCode]:
         answers: list[ErrorCode] = []
-        self.coordinator.end("id", producer, commit=commit, answer=answers.append)
+        self.coordinator.end("id", producer, commit=commit, connection=1, answer=answers.append)
         return answers
 
     @property

@@ -188,3 +188,12 @@ def test_time() -> None:
 def test_records_say_all_that_must_be_known_after_a_failover(status: TransactionStatus) -> None:
     state = transaction(status).state
     assert read_value(value_of(state)) == state
+
+
+def test_an_end_by_an_earlier_connection_is_late_once() -> None:
+    one = transaction(ONGOING)
+    zombie = ProducerIdentity(P.id, P.epoch - 1)
+    asked = [(P, 5), (P, 5), (zombie, 9), (P, 7), (P, 5), (P, 5), (P, 7)]
+    assert [one.is_ended_late(producer, connection) for producer, connection in asked] == [
+        False, False, False, False, True, False, False,
+    ]  # fmt: skip
