@@ -156,6 +156,8 @@ class ConsumerBase(AsyncClient):
         engine, loop, group = self.__dict__.get("_engine"), self.__dict__.get("_loop"), self.__dict__.get("_group")
         if engine is None or loop is None or self._closing or engine.shared.ended is not None:
             return
+        if self._of_a_blocking_one:
+            return
 
         async def leave() -> None:
             if group is not None:

@@ -38,6 +38,11 @@ class AsyncClient:
             self._call_on_loop = loop.call_soon_threadsafe
         self._begin(self._world.cluster(self.config))
 
+    @property
+    def _of_a_blocking_one(self) -> bool:
+        """Tell whether a blocking client, which has a thread to end, clears up when both are dropped."""
+        return self._from_other_threads
+
     def _begin(self, cluster: Cluster) -> None:
         raise NotImplementedError
 
@@ -106,5 +111,5 @@ class QuestionsClient(AsyncClient):
     def __del__(self) -> None:
         state: dict[str, Any] = self.__dict__
         cluster, loop = state.get("_cluster"), state.get("_loop")
-        if cluster is not None and loop is not None and not self._closed:
+        if cluster is not None and loop is not None and not self._closed and not self._of_a_blocking_one:
             warn_dropped(self, f"{self._kind} {self.config.client_id}", loop, cluster.close)

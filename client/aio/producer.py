@@ -148,6 +148,8 @@ class Producer(AsyncClient):
         engine, loop = self.__dict__.get("_engine"), self.__dict__.get("_loop")
         if engine is None or loop is None or self._closing or engine.ended is not None:
             return
+        if self._of_a_blocking_one:
+            return
         said = f"producer {self.config.client_id}, with {self.undelivered} record(s) not delivered,"
         warn_dropped(self, said, loop, partial(_abandon, engine))
 

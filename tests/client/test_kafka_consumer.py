@@ -391,22 +391,33 @@ def test_between_memberships_nobody_commits_in_a_transaction(broker: Any) -> Non
             reading.group_metadata()
 
 
-def test_a_consumer_that_is_dropped_says_so_and_leaves_its_group(broker: Any) -> None:
-    """Its thread went on with the heartbeats: nobody else got its partitions for max.poll.interval.ms."""
-    reading = consumer(broker, auto_offset_reset="earliest")
+@pytest.mark.parametrize("in_a_circle", [False, True])
+def test_a_consumer_that_is_dropped_says_so_once_and_leaves_its_group(
+    broker: Any, in_a_circle: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its thread went on with the heartbeats: nobody else got its partitions for max.poll.interval.ms.
+
+    One that something of its own refers to, as a listener may, goes in one sweep with its core: both left the group,
+    and one of them closed the connections under the other, which died of it.
+    """
+    reading: Any = consumer(broker, auto_offset_reset="earliest")
+    if in_a_circle:
+        reading.listener = [reading]
     reading.subscribe(["t"])
-    reading.poll(200)
+    while not reading.assignment():
+        reading.poll(200)
     thread = reading._thread._thread
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         del reading
         gc.collect()
-    assert [text for one in said if (text := str(one.message)).startswith("KafkaConsumer")] == [
+    assert [text for one in said if "dropped" in (text := str(one.message))] == [
         "KafkaConsumer was dropped without close()"
     ]
     thread.join(LONG_MS / 1000)
     assert not thread.is_alive()
     assert len(broker.requests(LeaveGroupRequest)) == 1
+    assert "has died" not in caplog.text
 
 
 def test_after_a_fork_the_child_is_told(broker: Any) -> None:
