@@ -47,7 +47,8 @@ class ConsumerSettings(CommonConfig):
     interceptor_classes: Sequence[Any] | None = setting(None)
     """Objects with `on_consume(records)` and `on_commit(offsets)`, called in this order."""
     default_offset_commit_callback: Any = setting(None)
-    """Called as `callback(offsets, error)` after a commit that has no callback of its own (kafka-python's name)."""
+    """Called as `callback(offsets, error)` after a commit that nobody waits for, and that has no callback of its own
+    (kafka-python's name)."""
     key_deserializer: Any = setting(None)
     value_deserializer: Any = setting(None)
     consumer_timeout_ms: float = setting(float("inf"), at_least=0)
@@ -97,6 +98,8 @@ def cooperative(strategies: list[Assignor]) -> bool:
 def check(config: ConsumerSettings) -> ConsumerSettings:
     """Settings that contradict each other. Raises ConfigError."""
     assignors(config)
+    if config.default_offset_commit_callback is not None and not callable(config.default_offset_commit_callback):
+        raise ConfigError(f"default_offset_commit_callback is no function: {config.default_offset_commit_callback!r}")
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigError(
             f"heartbeat.interval.ms={config.heartbeat_interval_ms} must be lower than "

@@ -13,6 +13,7 @@ from odradek import (
     ClientError,
     ConsumerConnector,
     ConsumerTimeout,
+    DeserializationError,
     KafkaProducer,
     Whitelist,
 )
@@ -199,6 +200,25 @@ def test_streams_of_a_filter_hear_of_new_topics(
     (stream,) = other.create_message_streams_by_filter(Blacklist(pattern + "|test.*|[a-z].*"), 1)
     with pytest.raises(ConsumerTimeout):
         next(stream)
+
+
+def test_decoders_make_keys_and_values_and_what_they_raise_is_told(
+    producer: KafkaProducer, new_topic: Callable[..., str], connect: Callable[..., ConsumerConnector]
+) -> None:
+    topic = new_topic(partitions=1)
+    for key, value in ((b"k", b"1"), (None, None), (b"k", b"no number"), (b"k", b"4")):
+        producer.send(topic, value=value, key=key, partition=0)
+    producer.flush()
+    for number, by_filter in enumerate((False, True)):
+        connector = connect(f"g-decoders-{number}")
+        if by_filter:
+            (stream,) = connector.create_message_streams_by_filter(topic, 1, bytes.decode, int)
+        else:
+            (stream,) = connector.create_message_streams({topic: 1}, key_decoder=bytes.decode, value_decoder=int)[topic]
+        assert [(one.key, one.value) for one in (next(stream), next(stream))] == [("k", 1), (None, None)]
+        with pytest.raises(DeserializationError, match="no number"):
+            next(stream)
+        connector.shutdown()
 
 
 def test_shutdown_ends_a_waiting_iteration(
