@@ -198,6 +198,19 @@ def test_a_replica_that_was_moved_away_is_not_made_anew_by_what_the_controller_s
     with_broker(scenario)
 
 
+def test_a_leader_whose_log_is_newer_than_zookeeper_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        requests = services.controller_requests
+        assert requests.apply("old", b"o" * 16, state(0, 9)) is ErrorCode.NONE
+        services.replicas.append(services.replicas.led("old", 0), make_batch([b"x"]), 1)
+        for epoch, said in ((9, False), (10, False), (8, True)):
+            services.replicas.partitions["old", 0].leader_epoch = -1  # as after a restart
+            assert requests.apply("old", b"o" * 16, state(0, epoch)) is ErrorCode.NONE
+            assert ("ZooKeeper is older than the logs" in caplog.text) == said
+
+    with_broker(scenario)
+
+
 class Looked(dict[Any, Any]):
     """Counts the keys that somebody goes through."""
 
