@@ -12,7 +12,9 @@ import pytest
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
 from odradek.broker.groups.group_records import batch_of as commit_batch
 from odradek.broker.groups.group_records import offset_key, offset_value
+from odradek.broker.log.index import TimeEntry
 from odradek.broker.log.log import Origin
+from odradek.broker.log.producer_state import ProducerEntry, ProducerState, RememberedBatch
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.partition import Partition, PartitionView
@@ -20,7 +22,16 @@ from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedPro
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.broker.transactions.transaction_records import batch_of as state_batch
 from odradek.broker.transactions.transaction_records import key_of, value_of
-from odradek.broker.transactions.transaction_state import COMPLETE_COMMIT, PREPARE_COMMIT, ProducerIdentity, TxnState
+from odradek.broker.transactions.transaction_state import (
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_COMMIT,
+    ProducerIdentity,
+    TxnState,
+)
+from odradek.client.consumer.group_protocol import Identity
+from odradek.client.consumer.member_states import MemberSettings, State
+from odradek.client.consumer.membership import Membership
 from odradek.client.records import RecordMetadata, TopicPartition
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -31,15 +42,21 @@ from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
+from odradek.testing.simulation.clients import SimulatedConsumer
 from odradek.testing.simulation.committed_batches import CommittedBatches
 from odradek.testing.simulation.coordinators import Coordinators
+from odradek.testing.simulation.derived_state import DerivedState
+from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.fences import Fences
+from odradek.testing.simulation.generations import Generations
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import Inspection
+from odradek.testing.simulation.lagging import SLACK_MS, Lagging
 from odradek.testing.simulation.loose_topic import TOPIC as LOOSE
 from odradek.testing.simulation.loose_topic import LooseTopic
 from odradek.testing.simulation.newest_records import NewestRecords
 from odradek.testing.simulation.old_clients import OldReader
+from odradek.testing.simulation.operations import Operations
 from odradek.testing.simulation.run import Simulation
 from odradek.testing.simulation.safety import Safety
 from odradek.testing.simulation.state_changes import broken_rule
@@ -48,7 +65,7 @@ from odradek.testing.simulation.transactions import CommittedReader, Transaction
 from odradek.testing.simulation.verdict import Verdict, left_over, other_settings
 from odradek.testing.simulation.waits import Waits
 from odradek.testing.simulation.work import Work
-from odradek.testing.virtual_clock import ManualClock
+from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.zk_schema.store import Create, SetData
 from odradek.zk_schema.znodes.topics import LEADER_RECOVERING, PartitionReplicas, PartitionState, TopicAssignment
@@ -100,11 +117,12 @@ class Stage:
             transactions=SimpleNamespace(all=lambda: (0, []), partition_for=lambda name: 0),
             logs=SimpleNamespace(directories={}),
             producer_ids=SimpleNamespace(left=range(broker_id * 10, broker_id * 10 + 10)),
+            identity=SimpleNamespace(broker_epoch=-1),
         )
         server = SimpleNamespace(services=services, tasks=SimpleNamespace(deaths=[]))
         return SimpleNamespace(
-            broker_id=broker_id, host=f"broker-{broker_id}", lives=1, running=True, server=server,
-            log_end=lambda topic, index: replica.log.log_end_offset,
+            broker_id=broker_id, host=f"broker-{broker_id}", lives=1, running=True, suspended=False, server=server,
+            clock=self.clock, log_end=lambda topic, index: replica.log.log_end_offset,
         )  # fmt: skip
 
     def write(self, *batches: bytearray, to: tuple[int, ...] = (0, 1, 2)) -> None:
@@ -151,7 +169,7 @@ class Stage:
     def verdict(self) -> Verdict:
         run = SimpleNamespace(
             cluster=self.cluster, history=self.history, inspection=SimpleNamespace(topic="t", newest={}), members=[],
-            programs=SimpleNamespace(former_members=[]),
+            programs=SimpleNamespace(former_members=[]), plan=SimpleNamespace(seed=1),
         )  # fmt: skip
         return Verdict(cast(Simulation, run))
 
@@ -209,6 +227,17 @@ def test_replicas_that_differ() -> None:
     stage.replicas[2].log.append_as_leader(make_batch([b"producer-0-9"]), 5)
     stage.verdict()._replicas_are_the_same()
     assert "the replicas differ" in stage.seen
+
+
+def test_a_time_that_a_log_does_not_find() -> None:
+    stage = Stage()
+    stage.in_zookeeper(STATE)
+    stage.write(make_batch([b"producer-0-0"]), make_batch([b"producer-0-1"], timestamp_ms=FIRST_WALL_CLOCK_MS + 7))
+    stage.verdict()._replicas_are_the_same()
+    assert not stage.seen
+    stage.replicas[1].log.active._largest = TimeEntry(FIRST_WALL_CLOCK_MS, 0)
+    stage.verdict()._replicas_are_the_same()
+    assert f"time {FIRST_WALL_CLOCK_MS + 7} is at offset 1" in stage.seen
 
 
 @pytest.mark.parametrize(("offsets", "seen"), [([0, 1, 2], ""), ([0, 2], "goes on at 2, 1 was to come")])
@@ -812,6 +841,19 @@ def test_followers_that_are_kept_over_an_epoch() -> None:
     assert "fetched before its epoch began" in stage.seen
 
 
+def test_a_follower_of_which_more_is_counted_than_it_has() -> None:
+    stage = Stage()
+    fences = Fences(stage.cluster, stage.history)
+    stage.write(make_batch(), make_batch())
+    stage.replicas[2].log.truncate_to(1)
+    stage.brokers[2].server.services.identity.broker_epoch = 7
+    fences.look()
+    assert not stage.seen, "it has not fetched in its present life"
+    stage.brokers[2].server.services.identity.broker_epoch = -1
+    fences.look()
+    assert "counts 2 of broker 2, which ends at 1" in stage.seen
+
+
 def test_a_follower_that_adds_what_its_leader_has_cut_off() -> None:
     stage = Stage()
     fences = Fences(stage.cluster, stage.history)
@@ -857,6 +899,21 @@ def test_a_decision_that_is_acted_upon_before_it_is_replicated() -> None:
     told[0] = ("id", replace(state, former=ProducerIdentity(1, 0)))
     coordinators.look()
     assert "acts upon id: PREPARE_COMMIT" in stage.seen
+
+
+def test_a_transaction_that_is_open_in_a_log_and_not_to_its_coordinator() -> None:
+    stage = Stage("transactions")
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.present_leader = lambda where: stage.leader
+    state = TxnState(ProducerIdentity(1, 0), 1000, ONGOING, frozenset({("transactions", 0)}), 5, 6)
+    told = [("id", state)]
+    stage.brokers[0].server.services.transactions.all = lambda: (0, told)
+    stage.write(make_batch([b"a-0"], producer_id=1, transactional=True))
+    coordinators._look_for_left_open()
+    assert not stage.seen
+    told[0] = ("id", replace(state, status=COMPLETE_COMMIT))
+    coordinators._look_for_left_open()
+    assert "has a transaction of id open from 0 on, which is COMPLETE_COMMIT to its coordinator" in stage.seen
 
 
 def test_a_coordinator_that_keeps_what_another_one_leads() -> None:
@@ -931,7 +988,6 @@ def test_a_block_of_producer_ids_that_the_same_one_is_given_twice() -> None:
 def test_a_request_that_is_not_answered_when_its_outcome_is_known(touched: bool) -> None:
     stage = Stage()
     for broker in stage.brokers:
-        broker.suspended = False
         broker.server.services.replicas.purgatory = Purgatory(TimingWheel(stage.clock))
     waits, purgatory = Waits(stage.cluster, stage.history), stage.brokers[0].server.services.replicas.purgatory
     purgatory.watch(DelayedProduce([AwaitedAppend(stage.leader, 1)], lambda: None), [stage.leader.advanced], 1000)
@@ -947,3 +1003,134 @@ def test_a_request_that_is_not_answered_when_its_outcome_is_known(touched: bool)
         purgatory.touch(stage.leader.advanced)
     waits.look()
     assert bool(stage.seen) is not touched
+
+
+# ---- what is kept beside the log, who lags, who shares
+
+
+def _forget(producers: ProducerState) -> None:
+    del producers.producers[1]
+
+
+def _expect_another(producers: ProducerState) -> None:
+    producers.producers[1].batches[-1] = producers.producers[1].batches[-1]._replace(last_sequence=9)
+
+
+def _keep_open(producers: ProducerState) -> None:
+    producers.producers[2].transaction_first_offset = 1
+
+
+def _keep_the_former_epoch(producers: ProducerState) -> None:
+    producers.producers[2].epoch = 0
+
+
+def _forget_the_coordinator(producers: ProducerState) -> None:
+    producers.producers[2].coordinator_epoch = -1
+
+
+def _keep_what_was_cut(producers: ProducerState) -> None:
+    producers.producers[8] = ProducerEntry(8)
+    producers.producers[8].remember(RememberedBatch(0, 0, 4, 4, 0))
+
+
+@pytest.mark.parametrize(
+    ("damage", "seen"),
+    [
+        (_forget, "producer 1 is not known"),
+        (_expect_another, "producer 1:"),
+        (_keep_open, "producer 2:"),
+        (_keep_the_former_epoch, "producer 2:"),
+        (_forget_the_coordinator, "producer 2:"),
+        (_keep_what_was_cut, "and has no batch"),
+    ],
+)
+def test_a_producer_that_is_known_otherwise_than_by_its_batches(
+    damage: Callable[[ProducerState], None], seen: str
+) -> None:
+    stage = Stage()
+    derived = DerivedState(stage.cluster, stage.history)
+    stage.write(
+        make_batch([b"a"], producer_id=1), make_batch([b"b"], producer_id=2, transactional=True),
+        make_batch([b"c"], producer_id=1, sequence=1), encode_end_txn_marker(EndTxnMarker(True, 4), 0, 2, 1),
+    )  # fmt: skip
+    derived.look()
+    assert not stage.seen
+    damage(stage.replicas[1].log.producers)
+    derived.look()
+    assert not stage.seen, "it has not been cut"
+    derived.look(at_all=True)
+    assert "broker-1" in stage.seen and seen in stage.seen
+
+
+@pytest.mark.parametrize(
+    ("begins", "seen"),
+    [(1, "offset 1 is of leader epoch 5, 6 is known"), (3, "no batch begins at 3, as leader epoch 6")],
+)
+def test_a_leader_epoch_that_is_known_otherwise_than_by_its_batches(begins: int, seen: str) -> None:
+    stage = Stage()
+    derived = DerivedState(stage.cluster, stage.history)
+    stage.write(make_batch(), make_batch(), make_batch([b"a", b"b"]), make_batch())
+    derived.look()
+    stage.replicas[1].log.truncate_to(4)
+    derived.look()
+    assert not stage.seen
+    stage.replicas[1].log.epochs.assign(6, begins)
+    stage.replicas[1].log.history_changes += 1
+    derived.look()
+    assert "broker-1" in stage.seen and seen in stage.seen
+
+
+def test_a_deletion_that_is_told_before_a_follower_has_heard_of_it() -> None:
+    stage = Stage()
+    stage.write(make_batch(), make_batch())
+    operations = Operations.__new__(Operations)
+    operations._others = cast(Faults, SimpleNamespace(cluster=stage.cluster, history=stage.history))
+    for replica in stage.replicas[:2]:
+        replica.log.advance_log_start_offset(1)
+    operations._judge_deletion(stage.leader, 1, [1, 1, 0])
+    assert not stage.seen, "broker 2 has been started again meanwhile"
+    operations._judge_deletion(stage.leader, 1, [1, 1, 1])
+    assert "all before 1 is deleted, broker-2 begins at 0" in stage.seen
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_follower_that_lags_and_stays_in_sync(pending: bool) -> None:
+    stage = Stage()
+    lagging = Lagging(stage.cluster, stage.history, 4_000)
+    stage.write(make_batch())
+    lagging.look()
+    stage.clock.advance(60_000)
+    stage.write(make_batch(), to=(0, 1))
+    lagging.look()
+    stage.clock.advance(4_000 + SLACK_MS)
+    stage.write(make_batch(), to=(0, 1))
+    lagging.look()
+    assert not stage.seen
+    if pending:
+        stage.leader.propose_shrink(stage.clock.monotonic_ms())
+    stage.clock.advance(1)
+    lagging.look()
+    assert ("keeps broker 2 in the ISR, which has lacked something for 8001 ms" in stage.seen) is not pending
+    assert bool(stage.seen) is not pending
+
+
+@pytest.mark.parametrize(
+    ("generation", "state", "seen"), [(4, "stable", True), (3, "stable", False), (4, "joining", False)]
+)
+def test_two_members_of_a_generation_that_have_the_same_partition(generation: int, state: str, seen: bool) -> None:
+    stage = Stage()
+    members = [
+        SimpleNamespace(
+            name=name,
+            engine=SimpleNamespace(
+                group=SimpleNamespace(
+                    membership=Membership(
+                        cast(MemberSettings, None), state=State(state), identity=Identity(name, number), owned=(T0,)
+                    )
+                )
+            ),
+        )
+        for name, number in (("member-0", 4), ("member-1", generation))
+    ]
+    Generations(lambda: cast(list[SimulatedConsumer], members), stage.history).look()
+    assert ("belongs to member-0 and member-1 in generation 4" in stage.seen) is bool(stage.seen) is seen

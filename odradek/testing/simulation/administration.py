@@ -130,11 +130,13 @@ class Administrator:
         if answer is not None and answer.topics[0].error_code == ErrorCode.NONE:
             self.topics.append(name)
 
-    async def delete_records(self, leader: EmbeddedBroker, topic: str, index: int, offset: int) -> None:
-        """Delete what a partition has before that offset."""
+    async def delete_records(self, leader: EmbeddedBroker, topic: str, index: int, offset: int) -> int | None:
+        """Delete what a partition has before that offset; return where all replicas begin then, if that is told."""
         partition = DeleteRecordsPartition(partition_index=index, offset=offset)
         asked = DeleteRecordsTopic(name=topic, partitions=[partition])
-        await self.ask(leader, DeleteRecordsRequest(topics=[asked], timeout_ms=ADMIN_TIMEOUT_MS), 2)
+        answer = await self.ask(leader, DeleteRecordsRequest(topics=[asked], timeout_ms=ADMIN_TIMEOUT_MS), 2)
+        told = answer.topics[0].partitions[0] if answer is not None else None
+        return told.low_watermark if told is not None and told.error_code == ErrorCode.NONE else None
 
     # replicas
 

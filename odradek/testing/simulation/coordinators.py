@@ -2,10 +2,10 @@
 
 A coordinator answers from its memory. Nothing that this broker has written in its present epoch may stand there before
 the high watermark has passed it: another leader would not know of it. At rest it is the newest that is in the log. And
-no two brokers give out the same producer ids.
+no two brokers give out the same producer ids. A transaction that is open in a log is open to its coordinator.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from odradek.broker.groups.group_records import OffsetKey, read_offset
@@ -13,7 +13,7 @@ from odradek.broker.groups.group_records import read_key as read_group_key
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.replication.partition import Partition
 from odradek.broker.transactions.transaction_records import read_key, read_value
-from odradek.broker.transactions.transaction_state import NO_PRODUCER
+from odradek.broker.transactions.transaction_state import EXPIRABLE, NO_PRODUCER
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import decode_records
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -30,6 +30,8 @@ class Coordinators:
         self._blocks: dict[int, str] = {}
         """Givers of producer ids, by the end of their block."""
         self._asks = 0
+        self.present_leader: Callable[[tuple[str, int]], Partition | None] = lambda where: None
+        """Finds the leader of a partition that ZooKeeper names, while it runs and knows of it."""
 
     def look(self) -> None:
         """Look at all brokers that run."""
@@ -44,6 +46,32 @@ class Coordinators:
                             self._look_at_commits(broker, partition)
                         elif topic == TRANSACTION_STATE:
                             self._look_at_transactions(broker, partition)
+        self._look_for_left_open()
+
+    def _look_for_left_open(self) -> None:
+        """Require that no log has a transaction open of a producer that is in none: nobody would end it. A coordinator
+        calls one complete when all logs have its marker, and takes one to have begun before a log has anything of it.
+        """
+        ended = {}
+        for broker in self._cluster.brokers:
+            if not broker.running:
+                continue
+            coordinator = broker.server.services.transactions
+            for name, state in coordinator.all()[1]:
+                leader = self.present_leader((TRANSACTION_STATE, coordinator.partition_for(name)))
+                if state.status in EXPIRABLE and leader is not None and leader.local_id == broker.broker_id:
+                    ended[state.producer.id] = (name, state)
+        for broker in self._cluster.brokers if ended else ():
+            for where, partition in broker.server.services.replicas.partitions.items() if broker.running else ():
+                if not partition.is_leader or self.present_leader(where) is not partition:
+                    continue
+                for producer_id, entry in partition.log.producers.producers.items():
+                    if entry.transaction_first_offset >= 0 and producer_id in ended:
+                        name, state = ended[producer_id]
+                        self._history.violated(
+                            f"{partition} has a transaction of {name} open from {entry.transaction_first_offset} on, "
+                            f"which is {state.status.name} to its coordinator: {state}"
+                        )
 
     def _look_at_what_is_kept(self, broker: EmbeddedBroker) -> None:
         services = broker.server.services

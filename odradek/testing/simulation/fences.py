@@ -1,10 +1,10 @@
 """Epochs as brokers keep them: none of them ever falls while a broker lives.
 
-What a leader counts of its followers is of its own epoch. What a follower adds to its log in an epoch is in the log of
-the leader of that epoch, and so is all before it: a leader answers only whose history is its own so far.
+What a leader counts of its followers is of its own epoch, and is there. What a follower adds to its log in an epoch is
+in the log of the leader of that epoch, and so is all before it: a leader answers only whose history is its own so far.
 """
 
-from odradek.broker.replication.partition import NO_EPOCH, Partition
+from odradek.broker.replication.partition import NO_EPOCH, FollowerProgress, Partition
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.history import History
 
@@ -68,6 +68,18 @@ class Fences:
                 self._history.violated(
                     f"{leader} counts {follower.log_end} of broker {broker}, fetched before its epoch began"
                 )
+            end = self._end(broker, follower, leader, where)
+            if end is not None and follower.log_end > end:
+                self._history.violated(f"{leader} counts {follower.log_end} of broker {broker}, which ends at {end}")
+
+    def _end(self, broker_id: int, counted: FollowerProgress, leader: Partition, where: Where) -> int | None:
+        """Return where a follower's log ends that has fetched in its present life and follows in the same epoch."""
+        broker = self._cluster.brokers[broker_id]
+        if not broker.running or broker.server.services.identity.broker_epoch != counted.broker_epoch:
+            return None
+        held = broker.server.services.replicas.partitions.get(where)
+        same = held is not None and held.leader_epoch == leader.leader_epoch and not held.offline
+        return held.log.log_end_offset if held is not None and same else None
 
     def _look_at_growth(self, broker: EmbeddedBroker, where: Where, follower: Partition) -> None:
         now = (follower, follower.leader_epoch, follower.log.log_end_offset)

@@ -4,6 +4,7 @@ delete what a broker dies with."""
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from odradek.broker.replication.partition import Partition
 from odradek.client.records import TopicPartition
 from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import OF_BROKERS, OF_TOPIC
@@ -112,7 +113,23 @@ class Operations:
             if led:
                 broker, partition = self._random.choice(led)
                 offset = self._random.choice((HIGH_WATERMARK, partition.high_watermark // 2))
-                await self._administrator.delete_records(broker, partition.topic, partition.index, offset)
+                lives = [one.lives for one in self._others.cluster.brokers]
+                begin = await self._administrator.delete_records(broker, partition.topic, partition.index, offset)
+                if begin is not None:
+                    self._judge_deletion(partition, begin, lives)
                 where = TopicPartition(partition.topic, partition.index)
                 self._others.history.log_start_of(where)  # which remembers it
             await self._others.pass_time(0.0, 3.0)
+
+    def _judge_deletion(self, leader: Partition, begin: int, lives: Sequence[int]) -> None:
+        """Require that who is in sync, and has lived through a deletion, has nothing of what is told to be gone."""
+        for broker, life in zip(self._others.cluster.brokers, lives, strict=True):
+            if not (broker.running and broker.lives == life and broker.broker_id in leader.committed_isr):
+                continue
+            held = broker.server.services.replicas.partitions.get((leader.topic, leader.index))
+            knows = held is not None and not held.offline and held.leader_epoch == leader.leader_epoch
+            if held is not None and knows and held.log.log_start_offset < begin and leader.is_leader:
+                self._others.history.violated(
+                    f"{leader} told that all before {begin} is deleted, {broker.host} begins at "
+                    f"{held.log.log_start_offset}"
+                )

@@ -24,11 +24,14 @@ from odradek.testing.simulation.client_faults import ClientFaults
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
 from odradek.testing.simulation.coordinators import Coordinators
 from odradek.testing.simulation.cut_moments import CutMoments
+from odradek.testing.simulation.derived_state import DerivedState
 from odradek.testing.simulation.disk_faults import DiskFaults
 from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.fences import Fences
+from odradek.testing.simulation.generations import Generations
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import Inspection
+from odradek.testing.simulation.lagging import Lagging
 from odradek.testing.simulation.loose_topic import LooseTopic
 from odradek.testing.simulation.occurrences import CALM, DRAWN, DrawnHere, Occurrence
 from odradek.testing.simulation.old_clients import OldClients
@@ -113,8 +116,11 @@ class Simulation:
         self.fences = Fences(self.cluster, self.history)
         self.safety = Safety(self.cluster, self.history, min_isr)
         self.safety.on_elected = self.fences.elected
+        self.derived = DerivedState(self.cluster, self.history)
         self.work = Work(self.cluster, self.history)
         self.waits = Waits(self.cluster, self.history)
+        self.lagging = Lagging(self.cluster, self.history, float(settings["replica.lag.time.max.ms"]))
+        self.generations = Generations(lambda: self.members, self.history)
         self.faults.on_lost_data = self.safety.doubt
         self.history.on_acknowledged = self.safety.acknowledged
         self.history.on_read = self.safety.read
@@ -125,8 +131,13 @@ class Simulation:
         self.transactions: Transactions | None = None
         self.old: OldClients | None = None
         self.loose = LooseTopic(self.cluster, self.history, self.safety.present_leader)
+        self.coordinators.present_leader = self.safety.present_leader
         self.safety.allows_unclean = loose_topic.TOPIC.__eq__
         self.safety.on_leader = self.loose.elected
+        self._watchers = (
+            self.inspection, self.safety, self.fences, self.derived, self.coordinators, self.work, self.waits,
+            self.lagging, self.generations, self.loose,
+        )  # fmt: skip
         self._occurrences: list[Occurrence] = []
         self._begun_ms = 0.0
         self._restarts: list[asyncio.Future[None]] = []
@@ -192,13 +203,8 @@ class Simulation:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            self.inspection.look()
-            self.safety.look()
-            self.fences.look()
-            self.coordinators.look()
-            self.work.look()
-            self.waits.look()
-            self.loose.look()
+            for watcher in self._watchers:
+                watcher.look()
             for broker in self.cluster.brokers:
                 if broker.running and broker.server.broken.is_set() and broker.broker_id not in self.faults.busy:
                     self.history.note(f"{broker.host} cannot go on: its supervisor starts it again")

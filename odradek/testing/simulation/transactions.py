@@ -3,7 +3,7 @@
 Each transaction writes some records to partitions that chance chooses, and is committed or aborted. A producer that
 does not know how its transaction ended is left behind, alive: its successor, of the same transactional id, fences it.
 What the reader is given must be all of a transaction or nothing, never of one that was aborted, and everything once.
-Many commit the position of a group as well: `transactional_positions` looks at those.
+Many commit the position of a group as well: `transactional_positions` looks at those. One is left open for good.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from odradek.aio import Consumer, Producer
 from odradek.broker.replication.partition import Partition
+from odradek.broker.transactions.transaction_state import ONGOING
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.protocol.control_records import ControlType, control_type
 from odradek.protocol.errors import KafkaError
@@ -154,6 +155,56 @@ class TransactionalProducer:
             producer.stop()
 
 
+class AbandonedProducer(TransactionalProducer):
+    """A transactional id whose only producer leaves a transaction open: its coordinator has to abort it in time."""
+
+    _ending: asyncio.Task[None] | None = None
+
+    async def work(self, until_ms: float) -> None:
+        """Commit a position, at some time until then, and leave a transaction open with a newer one."""
+        left_ms = until_ms - self._clock.monotonic_ms()
+        await asyncio.sleep(self._random.random() * max(0.0, left_ms) / 1000)
+        try:
+            producer = await self._successor()
+            await producer.begin_transaction()
+            await self._commit_position(producer, 1)
+            await producer.commit_transaction(CALL_S)
+            await producer.begin_transaction()
+            await self._commit_position(producer, 2)
+            transaction = Transaction()
+            self.transactions.append(transaction)
+            for number in range(self._random.randint(1, 3)):
+                value = b"%s-%d" % (self.name.encode(), number)
+                transaction.values.append(value)
+                self.transaction_of[value] = transaction
+                await producer.send(TOPIC, value, partition=self._random.randrange(PARTITIONS))
+        except KafkaError as error:
+            self._history.note(f"{self.name}: {error!r:.120}")
+
+    async def _commit_position(self, producer: Producer, position: int) -> None:
+        offsets = {POSITION_OF: OffsetAndMetadata(position)}
+        await producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata(self.group), CALL_S)
+
+    async def settle(self) -> None:
+        """Leave it to the coordinator."""
+
+    def see_to_clocks(self) -> None:
+        """Have a successor end the transaction after all, when by its coordinator's clock, which was set wrong, it is
+        not to be aborted for a long time yet. It is the same with Kafka's."""
+        for broker in self._cluster.brokers if self._ending is None else ():
+            states = dict(broker.server.services.transactions.all()[1]) if broker.running else {}
+            state = states.get(self.name)
+            if state is not None and state.status is ONGOING:
+                left_ms = state.started_ms + state.timeout_ms - broker.clock.now_ms()
+                if left_ms > TIMEOUT_MS:
+                    self._ending = asyncio.ensure_future(super().settle())
+
+    def stop(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        super().stop()
+
+
 class CommittedReader:
     """Reads all partitions of the topic with isolation.level=read_committed."""
 
@@ -268,6 +319,8 @@ class Transactions:
             TransactionalPositions(cluster, history, producer.group, producer.transactions)
             for producer in self.producers
         ]
+        self._abandoned = AbandonedProducer(cluster, history, "abandoned", seed + 5, of)
+        self.producers.append(self._abandoned)
 
     def read_again(self) -> CommittedReader:
         """Make a reader who reads everything once more."""
@@ -275,6 +328,7 @@ class Transactions:
 
     def unrest(self) -> str | None:
         """Return what has to come yet: the reader is at the end of each partition, and no transaction holds it back."""
+        self._abandoned.see_to_clocks()
         for partition in self.reader.wanted:
             for broker in self._cluster.brokers:
                 held = broker.server.services.replicas.partitions[(partition.topic, partition.partition)]

@@ -13,6 +13,7 @@ from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import assignments
 from odradek.testing.simulation.inspection import bytes_of, records_of
+from odradek.testing.simulation.lookups import misled
 from odradek.testing.simulation.newest_records import NewestRecords
 from odradek.testing.simulation.transactional_positions import TOPIC as TRANSACTIONAL_TOPIC
 from odradek.testing.simulation.transactions import aborted_in
@@ -57,6 +58,7 @@ class Verdict:
                 return
             await asyncio.sleep(CHECK_EVERY_S)
         self._run.inspection.look()
+        self._run.derived.look(at_all=True)
         self._replicas_are_the_same()
         self._acknowledged_is_there()
         self._order_is_kept()
@@ -191,6 +193,8 @@ class Verdict:
     def _replicas_are_the_same(self) -> None:
         for where in self._partitions():
             logs = [b.server.services.replicas.partitions[where].log for b in self._cluster.brokers]
+            if (wrong := misled(logs[self._run.plan.seed % len(logs)])) is not None:  # all of them would take long
+                self._history.violated(wrong)
             if where[0] in (CONSUMER_OFFSETS, TRANSACTION_STATE):  # each broker compacts when it likes
                 for log in logs:
                     self._newest_is_there(where, log)
