@@ -603,6 +603,7 @@ def test_a_record_that_too_few_have(what: str) -> None:
     stage = Stage()
     safety = stage.safety()
     stage.write(make_batch(), to=(0, 1))
+    stage.leader.high_watermark = 1
     getattr(safety, what)(T0, 0)
     assert not stage.seen
     stage.write(make_batch(), to=(0,))
@@ -839,6 +840,20 @@ def test_followers_that_are_kept_over_an_epoch() -> None:
     fences.elected(WHERE, 5)
     fences.look()
     assert "fetched before its epoch began" in stage.seen
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_record_that_is_acknowledged_above_every_high_watermark(running: bool) -> None:
+    """Also one that all have: their leader may not know it. Who has died may have known of more."""
+    stage = Stage()
+    safety = stage.safety()
+    stage.write(make_batch(), make_batch())
+    safety.acknowledged(T0, 1)
+    assert not stage.seen
+    stage.write(make_batch(), to=(0, 1))
+    stage.brokers[2].running = running
+    safety.acknowledged(T0, 2)
+    assert ("t-0 offset 2 is acknowledged, no high watermark was above 2" in stage.seen) is bool(stage.seen) is running
 
 
 def test_a_follower_of_which_more_is_counted_than_it_has() -> None:

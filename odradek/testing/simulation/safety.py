@@ -3,7 +3,7 @@
 It is checked of brokers that live, of those that are away, and of what ZooKeeper says.
 
 - An acknowledged record (acks=all) is on at least `min.insync.replicas` replicas when the producer is told, and one
-  that consumers read.
+  that consumers read. It is below a high watermark.
 - The leader is in the ISR, and the ISR is among the assigned replicas. No election for want of a leader leaves somebody
   in it of whom the controller knows that he is gone.
 - Every member of the ISR, as ZooKeeper has it or as the leader has asked for it, has all that its leader, or any before
@@ -77,6 +77,14 @@ class Safety:
     def acknowledged(self, partition: TopicPartition, offset: int) -> None:
         """A producer has been told that its record is at `offset`."""
         self._look_at_holders(partition, offset, "is acknowledged")
+        where = (partition.topic, partition.partition)
+        if all(broker.running for broker in self._cluster.brokers):
+            held = [broker.server.services.replicas.partitions.get(where) for broker in self._cluster.brokers]
+            highest = max([self._committed.get(where, 0), *(one.high_watermark for one in held if one is not None)])
+            if highest <= offset:
+                self._history.violated(
+                    f"{partition} offset {offset} is acknowledged, no high watermark was above {highest}"
+                )
 
     def read(self, partition: TopicPartition, offset: int) -> None:
         """A consumer has been given the record at `offset`, which is to be below the high watermark."""
