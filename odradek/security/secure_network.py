@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from odradek.security.sasl_client import Login, authenticate, read_login
+from odradek.security.login_settings import read_login
+from odradek.security.sasl_client import Login, authenticate
 from odradek.security.session_endpoint import SessionEndpoint
 from odradek.security.tls_context import Look, TlsSettings, client_context
 from odradek.security.tls_endpoint import TlsEndpoint, new_staging
