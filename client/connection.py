@@ -161,13 +161,13 @@ class Connection:
                 answer.set_result(one.message)
 
     def _timed_out(self, name: str, timeout_ms: float) -> None:
-        self._break(RequestTimedOut(self.address, f"no answer to {name} within {timeout_ms:.0f} ms"))
+        self._break(RequestTimedOut(self.address, f"no answer to {name} within {timeout_ms:.0f} ms"), abandon=True)
 
-    def _break(self, error: BrokerUnreachable) -> None:
+    def _break(self, error: BrokerUnreachable, *, abandon: bool = False) -> None:
         if self.closed:
             return
         self.closed = True
-        self._endpoint.close()
+        self._endpoint.close(abandon=abandon)
         for _, taken in self._unsent:
             if taken is not None and not taken.done():
                 taken.set_exception(error)

@@ -149,10 +149,10 @@ class SessionEndpoint:
         if not self._under_way:
             self._endpoint.on_writable(callback)
 
-    def close(self) -> None:
+    def close(self, *, abandon: bool = False) -> None:
         self._closed = True
         self._readable = self._writable = None
-        self._endpoint.close()
+        self._endpoint.close(abandon=abandon)
 
     # ---- what is received meanwhile
 

@@ -178,14 +178,14 @@ class TlsEndpoint:
         self._writable = callback
         self._watch_room()
 
-    def close(self) -> None:
+    def close(self, *, abandon: bool = False) -> None:
         if self._closed:
             return
         self._closed = True
         self._readable = self._writable = None
         if self._established is None and not self._ciphertext:
             self._say_goodbye()
-        self._endpoint.close()
+        self._endpoint.close(abandon=abandon)
 
     # between TLS and the transport
 

@@ -62,10 +62,10 @@ class HostEndpoint:
         """Break it; both ends find out."""
         self._endpoint.reset()
 
-    def close(self) -> None:
+    def close(self, *, abandon: bool = False) -> None:
         self._readable = self._writable = None
         self._endpoint.reset()  # a process that the test has forked may have the socket too, and would keep it open
-        self._endpoint.close()
+        self._endpoint.close(abandon=abandon)
         self._network.forget(self)
 
     def end(self) -> None:

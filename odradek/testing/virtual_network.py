@@ -157,7 +157,11 @@ class VirtualEndpoint:
         """Send nothing any more, as `shutdown(SHUT_WR)`; what comes is still received."""
         self._outgoing.put(b"")
 
-    def close(self, *, silently: bool = False) -> None:
+    def close(self, *, silently: bool = False, abandon: bool = False) -> None:
+        """Close; nothing is taken back: what travels arrives, as late as the network of a test likes.
+
+        `silently`: the other end is not told.
+        """
         if self.closed:
             return
         self.closed = True

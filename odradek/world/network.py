@@ -33,8 +33,12 @@ class Endpoint(Protocol):
     def on_writable(self, callback: Callable[[], object] | None) -> None:
         """Call it whenever there is room to send; None stops that."""
 
-    def close(self) -> None:
-        """Bytes that were taken are still delivered; no callback is called any more. Harmless twice."""
+    def close(self, *, abandon: bool = False) -> None:
+        """Bytes that were taken are still delivered; no callback is called any more. Harmless twice.
+
+        `abandon`: they are not, as far as they can still be taken back. A request whose answer somebody has waited for
+        in vain could otherwise come minutes later, when it was sent again and more has happened since.
+        """
 
 
 class Listener(Protocol):

@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any
 
 from odradek.world.files import Buffer, File
@@ -18,6 +19,8 @@ from odradek.world.network import Endpoint
 
 logger = logging.getLogger(__name__)
 
+AT_ONCE = Struct("ii").pack(1, 0)
+"""SO_LINGER's: close with a reset, and leave nothing for the system to send."""
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 ACCEPT_RETRY_SECONDS = 1.0
 """Pause before the backlog is looked at again when the process has no descriptor left."""
@@ -78,10 +81,13 @@ class TcpEndpoint:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def close(self) -> None:
+    def close(self, *, abandon: bool = False) -> None:
         self.on_readable(None)
         self.on_writable(None)
         self._descriptor = -1
+        if abandon:
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._socket.close()
 
 

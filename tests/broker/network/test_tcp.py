@@ -15,6 +15,7 @@ import uvloop
 
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.settings.network_settings import ConnectionSettings
+from odradek.client.connection import connect
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.testing.patience import PATIENCE_SECONDS
@@ -23,6 +24,7 @@ from odradek.world.clock import LoopClock
 from odradek.world.files import File, FileRange
 from odradek.world.network import Endpoint
 from odradek.world.os_files import OsFiles
+from odradek.world.tasks import Tasks
 from odradek.world.tcp import TcpEndpoint, TcpNetwork
 
 PATIENCE_MS = PATIENCE_SECONDS * 1000
@@ -225,6 +227,56 @@ def test_requests_over_real_sockets(run: Callable[[Main], None], tmp_path: Path,
         assert (await waiting) == HeartbeatResponse(error_code=1000)
         peer.close()
         harness.server.close()
+
+    run(main)
+
+
+async def received_whole(endpoint: Endpoint, size: int) -> bool:
+    """Tell whether so many bytes come; the connection may be reset before."""
+    try:
+        return len(await receive(endpoint, size)) == size
+    except ConnectionResetError:
+        return False
+
+
+@pytest.mark.parametrize("abandon", [False, True])
+def test_what_is_abandoned_is_not_sent_any_more(run: Callable[[Main], None], abandon: bool) -> None:
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        near, far = await Ends(loop).connect()
+        taken = 0
+        try:
+            while True:
+                taken += near.send(bytes(1 << 16))
+        except BlockingIOError:
+            near.close(abandon=abandon)
+        assert await received_whole(far, taken) is not abandon
+        far.close()
+
+    run(main)
+
+
+async def ask_a_broker(network: TcpNetwork, clock: LoopClock, port: int) -> None:
+    await Peer(network, clock, "127.0.0.1", port, "test").request(HeartbeatRequest(), 3, 100)
+
+
+async def connect_a_client(network: TcpNetwork, clock: LoopClock, port: int) -> None:
+    await connect(network, clock, Tasks(clock, print), "127.0.0.1", port, "test", 100)
+
+
+@pytest.mark.parametrize("ask", [ask_a_broker, connect_a_client])
+def test_a_request_that_is_given_up_does_not_come_later(run: Callable[[Main], None], ask: Any) -> None:
+    """The network may hold it for a minute, when it was sent again and answered: a late marker of one transaction
+    ended the next one in that partition."""
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        network: TcpNetwork = TcpNetwork(loop)
+        accepted: asyncio.Future[Endpoint] = loop.create_future()
+        listener = network.listen("127.0.0.1", 0, accepted.set_result)
+        with pytest.raises(OSError, match="no answer"):
+            await ask(network, LoopClock(loop), listener.port)
+        with pytest.raises(ConnectionResetError):
+            await receive(await accepted, 1 << 16)
+        listener.close()
 
     run(main)
 
