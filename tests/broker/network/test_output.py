@@ -48,7 +48,7 @@ class Transport:
         assert (callback is None) != (self.writable is None), "each change once"
         self.writable = callback
 
-    def close(self) -> None:
+    def close(self, *, abandon: bool = False) -> None:
         raise AssertionError("nothing is closed here")
 
 
