@@ -140,12 +140,12 @@ class _Link:
         if not request.answer.done():
             request.answer.set_result(response)
 
-    def close(self, reason: str, *, abandon: bool = False) -> None:
-        """Fail all that was sent; harmless twice. `abandon`: as far as it can be done, it does not arrive any more."""
+    def close(self, reason: str) -> None:
+        """Fail all that has no answer, and let it not arrive any more where it has not yet; harmless twice."""
         if self.closed:
             return
         self.closed = True
-        self._endpoint.close(abandon=abandon)
+        self._endpoint.close(abandon=bool(self.sent))
         self._output.clear()
         self._body = None
         self._peer._link_closed(self)
@@ -227,7 +227,7 @@ class Peer:
         reason = f"no answer within {timeout_ms:.0f} ms"
         request.answer.set_exception(self._unreachable(reason))
         if self._link is not None and request.correlation_id >= 0:
-            self._link.close(reason, abandon=True)
+            self._link.close(reason)
             return
         self._unsent.remove(request)
         if not self._unsent:
