@@ -110,10 +110,8 @@ class RecordWriter:
     def _in_turns(self, records: Records, rows: "range | list[int]") -> list[tuple[int, list[int] | slice]]:
         """Cut into about what a batch holds, each for a partition that chance picks (KIP-480)."""
         sizes = numpy.cumsum([len(records.values[row] or b"") + len(records.keys[row] or b"") + 16 for row in rows])
-        cuts = numpy.searchsorted(
-            sizes, numpy.arange(self._engine.config.batch_bytes, sizes[-1], self._engine.config.batch_bytes)
-        )
-        bounds = [0, *sorted(set(cuts.tolist()) - {0}), len(rows)]
+        filled = sizes // max(self._engine.config.batch_bytes, 1)  # 0: every record is a batch of its own
+        bounds = [0, *(numpy.flatnonzero(numpy.diff(filled)) + 1).tolist(), len(rows)]
         available = self._engine.cluster.available_partitions(records.topic)
         choices = available or range(self._engine.cluster.view.partition_count(records.topic))
         source = self._engine.cluster.random

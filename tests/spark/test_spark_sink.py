@@ -76,6 +76,16 @@ def test_a_great_many_rows_are_spread_and_none_is_lost() -> None:
         assert {record.partition for record in one.records()} == {0, 1, 2}
 
 
+def test_without_batches_every_row_goes_alone() -> None:
+    """`kafka.batch.size=0` is Kafka's way to say so: rows without keys failed with a division by zero."""
+    with stage() as one:
+        one.create()
+        options = parse_sink({**SERVERS, "topic": "t", "kafka.batch.size": "0"})
+        one.task(0, None, rows(*(f"{number:02}" for number in range(50))), options=options)
+        assert one.values() == [f"{number:02}" for number in range(50)]
+        assert {record.partition for record in one.records()} == {0, 1, 2}
+
+
 def test_a_batch_that_a_broker_finds_too_large_is_split() -> None:
     with stage() as one:
         one.cluster.overrides["message.max.bytes"] = "3000"
