@@ -1,6 +1,7 @@
 """`odradek zk`: a look into the cluster's ZooKeeper (`ls`, `get`), and its znodes as a file (`export`, `import`)."""
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,17 +80,19 @@ def export(
         if not znodes:  # a path that is misspelled: the backup of before stays
             raise OSError(f"{zookeeper}: there is no cluster: nothing was written")
         text = "".join(f"{line}\n" for line in encode(znodes))
-        _write(file.resolve(), text)
-        print(f"{len(znodes)} znode(s) to {file}")
+        said = f"{len(znodes)} znode(s) to {file}"
+        if file.exists() and not file.is_file():  # a device or a pipe: a rename would put it away
+            file.write_text(text, encoding="utf-8")
+            print(said, file=sys.stderr)  # it may be the standard output itself
+        else:
+            _write_whole(file.resolve(), text)
+            print(said)
 
     with_store(zookeeper, zk_tls_config_file, read)
 
 
-def _write(file: Path, text: str) -> None:
-    """Write a file of its owner's whole or not at all; into a device or a pipe, which a rename would put away."""
-    if file.exists() and not file.is_file():
-        file.write_text(text, encoding="utf-8")
-        return
+def _write_whole(file: Path, text: str) -> None:
+    """Write a file of its owner's, whole or not at all."""
     unfinished = file.with_name(f"{file.name}.part")
     unfinished.touch(0o600)
     unfinished.write_text(text, encoding="utf-8")

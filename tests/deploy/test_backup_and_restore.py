@@ -100,6 +100,18 @@ def test_an_export_into_a_pipe_leaves_the_pipe_there(tmp_path: Path, zookeeper: 
 
 
 @pytest.mark.zookeeper
+def test_an_export_to_the_standard_output_is_a_whole_backup(tmp_path: Path, zookeeper: str) -> None:
+    """Where /dev/stdout is a pipe its path leads to `pipe:[…]`, which is no file; and nothing else may go there."""
+    chroot = f"{zookeeper}/shown"
+    text = "".join(f"{line}\n" for line in encode([Znode("/controller_epoch", b"1")]))
+    (tmp_path / "znodes").write_text(text)
+    assert run(["zk", "import", str(tmp_path / "znodes"), "--zookeeper", chroot]) == 0
+    export = [sys.executable, "-m", "odradek", "zk", "export", "/dev/stdout", "--zookeeper", chroot]
+    shown = subprocess.run(export, capture_output=True, text=True, check=True)
+    assert shown.stdout == text
+
+
+@pytest.mark.zookeeper
 def test_who_takes_the_credentials_of_nobody_hears_of_it(zookeeper: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["users", "delete", "an", "--zookeeper", zookeeper]) == 1
     assert "there is no user an with SCRAM-SHA-256 or SCRAM-SHA-512" in capsys.readouterr().err
