@@ -46,6 +46,8 @@ class Connection:
         """What the operating system has not taken yet, and who waits until it has."""
         self._unsent_bytes = 0
         self._writing = False
+        self._told = False
+        """Something was sent that nobody answers: it counts as delivered, and is not to be taken back."""
         endpoint.on_readable(self._readable)
 
     @property
@@ -84,12 +86,13 @@ class Connection:
     async def tell(self, message: Message, timeout_ms: float) -> None:
         """Send a request that the broker does not answer (Produce with acks=0), until the operating system has it.
 
-        From then on `close` does not take it back. Raises like `request`.
+        From then on it is not taken back, whatever becomes of the connection here. Raises like `request`.
         """
         version = common_version(type(message), self.served, self.address)
         if self.closed:
             raise BrokerUnreachable(self.address, "the connection is closed")
         _, parts = self._protocol.request(message, version, answered=False)
+        self._told = True
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         said = f"{type(message).__name__} was not read within {timeout_ms:.0f} ms"
         timer = self._clock.call_later(timeout_ms, lambda: self._break(RequestTimedOut(self.address, said)))
@@ -161,7 +164,8 @@ class Connection:
                 answer.set_result(one.message)
 
     def _timed_out(self, name: str, timeout_ms: float) -> None:
-        self._break(RequestTimedOut(self.address, f"no answer to {name} within {timeout_ms:.0f} ms"), abandon=True)
+        error = RequestTimedOut(self.address, f"no answer to {name} within {timeout_ms:.0f} ms")
+        self._break(error, abandon=not self._told)
 
     def _break(self, error: BrokerUnreachable, *, abandon: bool = False) -> None:
         if self.closed:

@@ -15,9 +15,12 @@ import uvloop
 
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.settings.network_settings import ConnectionSettings
-from odradek.client.connection import connect
+from odradek.client.connection import Connection, connect
+from odradek.client.errors import RequestTimedOut
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.world.clock import LoopClock
@@ -28,6 +31,8 @@ from odradek.world.tasks import Tasks
 from odradek.world.tcp import TcpEndpoint, TcpNetwork
 
 PATIENCE_MS = PATIENCE_SECONDS * 1000
+MORE_THAN_FAR_TAKES = 400_000
+"""Bytes that a system takes of who sends, and does not pass on before they are received."""
 Main = Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None]]
 
 
@@ -234,7 +239,7 @@ def test_requests_over_real_sockets(run: Callable[[Main], None], tmp_path: Path,
 async def received_whole(endpoint: Endpoint, size: int) -> bool:
     """Tell whether so many bytes come; the connection may be reset before."""
     try:
-        return len(await receive(endpoint, size)) == size
+        return len(await receive(endpoint, size)) >= size
     except ConnectionResetError:
         return False
 
@@ -277,6 +282,24 @@ def test_a_request_that_is_given_up_does_not_come_later(run: Callable[[Main], No
         with pytest.raises(ConnectionResetError):
             await receive(await accepted, 1 << 16)
         listener.close()
+
+    run(main)
+
+
+def test_what_counts_as_delivered_comes_although_a_later_request_is_given_up(run: Callable[[Main], None]) -> None:
+    """Records with acks=0 on the connection whose Metadata is not answered in time were taken back with that."""
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        near, far = await Ends(loop).connect()
+        connection = Connection(near, LoopClock(loop), "far", "test")
+        connection.served = {message.API_KEY: message.VERSIONS for message in (ProduceRequest, MetadataRequest)}
+        records = PartitionProduceData(records=bytes(MORE_THAN_FAR_TAKES))
+        told = ProduceRequest(acks=0, topic_data=[TopicProduceData(name="t", partition_data=[records])])
+        await connection.tell(told, PATIENCE_MS)
+        with pytest.raises(RequestTimedOut):
+            await connection.request(MetadataRequest(), MetadataResponse, 100)
+        assert await received_whole(far, MORE_THAN_FAR_TAKES)
+        far.close()
 
     run(main)
 
