@@ -239,9 +239,9 @@ class Cluster:
         return link is not None and link.connection is not None and not link.connection.closed
 
     def free_connection(self, node_id: int) -> Connection | None:
-        """Return a connection to a node that is open and waits for no answer, whatever it is for; None without one."""
+        """Return a connection to a node that is open and idle, whatever it is for; None without one."""
         links = [link.connection for (known, _), link in self._links.items() if known == node_id]
-        return next((one for one in links if one is not None and not one.closed and not one.unanswered), None)
+        return next((one for one in links if one is not None and not one.closed and one.idle), None)
 
     @property
     def any_connected(self) -> bool:

@@ -33,9 +33,10 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.testing.virtual_network import VirtualNetwork
+from odradek.testing.virtual_network import PIPE_BYTES, VirtualNetwork
 from odradek.world.tasks import Tasks
 
 
@@ -280,6 +281,33 @@ def test_questions_do_not_wait_behind_a_request_that_takes_long(scripted_broker:
         questions = {id(link.connection) for (_, purpose), link in cluster._links.items() if purpose}
         assert asked_on and questions and not asked_on & questions
         slow.cancel()
+        cluster.close()
+
+    run_virtual(main)
+
+
+def test_questions_do_not_wait_behind_records_that_are_not_sent_yet(scripted_broker: Any) -> None:
+    """Nobody answers a Produce with acks=0: its connection was taken for a free one, however much was still to go."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        broker.highest[ProduceRequest.API_KEY] = 9
+        cluster = cluster_on(network, clock)
+        await cluster.refresh()
+        connection = await cluster.connection(0)
+        assert cluster.free_connection(0) is not None
+        network.suspend_programs("broker")
+        for link in list(cluster._links.values()):
+            if link.connection is not None and link.connection is not connection:
+                link.connection.close()
+        records = PartitionProduceData(records=bytes(2 * PIPE_BYTES))
+        told = ProduceRequest(acks=0, topic_data=[TopicProduceData(name="t", partition_data=[records])])
+        telling = asyncio.ensure_future(connection.tell(told, 1000))
+        await asyncio.sleep(0)
+        assert cluster.free_connection(0) is None
+        with pytest.raises(RequestTimedOut):
+            await telling
         cluster.close()
 
     run_virtual(main)
