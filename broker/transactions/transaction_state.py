@@ -74,8 +74,10 @@ class TransactionMetadata:
     pending: TransactionStatus | None = None
     fence_failed: bool = False
     """True when the epoch was raised for an abort that could not be written: the next attempt takes the same epoch."""
-    ended_by: int = 0
-    """Number of the connection by which the producer has last asked for the end of a transaction."""
+    ended_by: tuple[ProducerIdentity, int] = (NO_PRODUCER, 0)
+    """The producer that has last asked for the end of a transaction, and the latest connection by which it did."""
+    told_late: frozenset[int] = frozenset()
+    """Earlier connections by which it has asked since: what comes by them once more is no leftover."""
 
     # begin
 
@@ -172,8 +174,13 @@ class TransactionMetadata:
         """
         if producer != self.state.producer:
             return False
-        last, self.ended_by = self.ended_by, connection
-        return connection < last
+        last_producer, latest = self.ended_by
+        if producer != last_producer or connection >= latest:
+            self.ended_by, self.told_late = (producer, connection), frozenset()
+            return False
+        late = connection not in self.told_late
+        self.told_late |= {connection}
+        return late
 
     def end(self, producer: ProducerIdentity, *, commit: bool, now_ms: int) -> TxnState | ErrorCode:
         """Decide EndTxn by the producer: NONE when the transaction has ended that way already.

@@ -1,5 +1,7 @@
 """The rules of one transactional id, as a table: what is asked in which state, and what comes of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.broker.transactions.transaction_records import read_value, value_of
@@ -197,3 +199,23 @@ def test_an_end_by_an_earlier_connection_is_late_once() -> None:
     assert [one.is_ended_late(producer, connection) for producer, connection in asked] == [
         False, False, False, False, True, False, False,
     ]  # fmt: skip
+
+
+def test_ends_by_several_connections_that_were_given_up_are_all_late() -> None:
+    """The producer has given up two, and ended its transaction by a third."""
+    one = transaction(ONGOING)
+    assert [one.is_ended_late(P, connection) for connection in (7, 5, 6, 5, 6, 7, 6)] == [
+        False, True, True, False, False, False, True,
+    ]  # fmt: skip
+
+
+def test_the_end_of_a_new_producer_is_not_late_by_what_its_predecessor_did() -> None:
+    """It may share an older connection with other producers."""
+    one = transaction(ONGOING)
+    assert not one.is_ended_late(P, 9)
+    successor = ProducerIdentity(P.id, P.epoch + 1)
+    one.state = replace(one.state, producer=successor)
+    assert not one.is_ended_late(successor, 3)
+    assert not one.is_ended_late(successor, 3)
+    assert not one.is_ended_late(successor, 4)
+    assert one.is_ended_late(successor, 3)
