@@ -21,7 +21,7 @@ from odradek.broker.cluster.unclean_restart import missing_replicas, wait_until_
 from odradek.broker.config import BrokerConfig
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.listeners import BrokerListeners, CannotListen, urls
-from odradek.broker.log.directories.directory_files import DirectoryOwner, MetaProperties
+from odradek.broker.log.directories.directory_files import NO_BROKER_EPOCH, DirectoryOwner, MetaProperties
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.monitoring.monitoring import BrokerState, Monitoring
@@ -354,6 +354,7 @@ class BrokerServer:
         self._sockets.close()
         if self._logs is not None and self._assembly is not None:
             self._checkpoint_watermarks()
-            self._logs.close(self._assembly.services.identity.broker_epoch)
+            broker_epoch = self._assembly.services.identity.broker_epoch
+            self._logs.close(broker_epoch, joined=broker_epoch != NO_BROKER_EPOCH)
         if self._store is not None:
             await self._store.close()

@@ -17,6 +17,7 @@ from odradek.broker.log.directories.directory_files import (
     PARTITION_METADATA,
     DirectoryOwner,
     MetaProperties,
+    encode_clean_shutdown,
     encode_partition_metadata,
     partition_name,
 )
@@ -339,10 +340,11 @@ class LogManager:
 
     # the end
 
-    def close(self, broker_epoch: int = -1) -> None:
+    def close(self, broker_epoch: int = -1, *, joined: bool = True) -> None:
         """Shut down cleanly: everything to the disk, checkpoints, markers; blocks. Nothing to do the second time.
 
-        Before all is open nothing is written: what was not repaired yet is not to pass for clean.
+        Before all is open nothing is written: what was not repaired yet is not to pass for clean. A broker that has not
+        `joined` leaves the markers as it has found them, so that what was in doubt is still.
         """
         if self._closed:
             return
@@ -353,14 +355,15 @@ class LogManager:
             self._compaction.stop()
         self.checkpoints.stop()
         closings = [
-            Closing(self._environment, directory, self._logs.in_directory(directory.path))
+            (Closing(self._environment, directory, self._logs.in_directory(directory.path)), directory.mark)
             for directory in self.online()
             if self._opened
         ]
-        for closing in closings:
+        for closing, _ in closings:
             closing.begin()
         self._environment.background.close()
-        for closing in closings:
-            closing.end(broker_epoch)
+        mark = encode_clean_shutdown(broker_epoch)
+        for closing, found in closings:
+            closing.end(mark if joined else found)
         for directory in self.directories.values():
             directory.release()

@@ -8,6 +8,8 @@ import pytest
 
 from odradek.broker import server
 from odradek.broker.cluster.peer import Peer
+from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, encode_clean_shutdown
+from odradek.broker.server import StartFailure
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.topic_names import PartitionKey
@@ -112,6 +114,43 @@ def test_no_log_is_trusted_while_another_directory_is_missing(
             monkeypatch.setattr(server, "wait_until_out_of_isr", wait)
             await broker.start()
             assert [{index for _, index in some} for some in waited] == [doubted]
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("doubt", ["a directory was away", "a kill", "none"])
+def test_a_start_that_fails_while_logs_are_in_doubt_leaves_them_in_doubt(
+    doubt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It closed them as if all were well: the next start trusted them, and did not wait."""
+    waited: list[set[int]] = []
+
+    async def wait(store: Store, clock: Clock, broker_id: int, partitions: Sequence[PartitionKey], ms: int) -> None:
+        waited.append({index for _, index in partitions})
+        if len(waited) < 3:
+            raise StartFailure("somebody stops it, or its id is in use")
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, brokers=1, overrides={"log.dirs": "/a,/b", "num.partitions": "2"}) as cluster:
+            (broker,) = cluster.brokers
+            await asyncio.sleep(1)
+            await broker.server.services.auto_create_topic("t")
+            while held(broker, "t") != {0, 1}:
+                await asyncio.sleep(0.1)
+            if doubt == "a kill":
+                broker.kill()
+            else:
+                await broker.stop()
+            if doubt == "a directory was away":
+                broker.files.set_content(f"/b/{CLEAN_SHUTDOWN}", encode_clean_shutdown(0))
+            monkeypatch.setattr(server, "wait_until_out_of_isr", wait)
+            for _ in range(2):
+                with pytest.raises(StartFailure):
+                    await broker.start()
+            await broker.start()
+            await broker.stop()
+            await broker.start()
+            assert waited == [set() if doubt == "none" else {0, 1}] * 3 + [set()]
 
     run_virtual(main)
 

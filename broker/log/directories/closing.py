@@ -5,10 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from odradek.broker.log.checkpoint_format import LOG_START_OFFSETS, RECOVERY_POINTS
-from odradek.broker.log.directories.directory_files import (
-    CLEAN_SHUTDOWN,
-    encode_clean_shutdown,
-)
+from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN
 from odradek.broker.log.directories.log_directory import LogDirectory, start_offsets
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.flush import Flush
@@ -50,8 +47,8 @@ class Closing:
         except OSError as error:
             self._trouble = error
 
-    def end(self, broker_epoch: int) -> None:
-        """Write the checkpoints and the marker, when all is synced, and release the directory."""
+    def end(self, mark: bytes | None) -> None:
+        """Write the checkpoints and the marker, when all is synced and there is one, and release the directory."""
         try:
             if self._trouble is not None:
                 raise self._trouble
@@ -63,8 +60,8 @@ class Closing:
             starts = start_offsets(self._logs)
             files = self._directory.checkpoints
             files.write_now({RECOVERY_POINTS: points, LOG_START_OFFSETS: starts})
-            marker = f"{self._directory.path}/{CLEAN_SHUTDOWN}"
-            self._environment.files.write_atomically(marker, encode_clean_shutdown(broker_epoch))
+            if mark is not None:
+                self._environment.files.write_atomically(f"{self._directory.path}/{CLEAN_SHUTDOWN}", mark)
         except (OSError, StorageFailure) as error:
             logger.error("%s: not closed cleanly: %s", self._directory.path, error)
         self._directory.release()

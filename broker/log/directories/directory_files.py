@@ -127,7 +127,7 @@ def decode_clean_shutdown(data: bytes) -> int:
     """Return the broker epoch of a marker; NO_BROKER_EPOCH where it does not say one, as those of Kafka's brokers."""
     try:
         return max(int(json.loads(data)["brokerEpoch"]), NO_BROKER_EPOCH)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return NO_BROKER_EPOCH
 
 

@@ -66,6 +66,8 @@ class LogDirectory:
         self._names: dict[str, list[str]] = {}
         self.held: frozenset[PartitionKey] = frozenset()
         """Partitions that had a log here when the directory was listed, whatever came of loading it."""
+        self.mark: bytes | None = None
+        """The mark of a clean shutdown that it had when it was loaded."""
         self.checkpoints = CheckpointFiles(environment, path, lambda: self.offline is not None)
 
     # whose it is
@@ -175,7 +177,8 @@ class LogDirectory:
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         clean, closed_in = files.exists(marker), NO_BROKER_EPOCH
         if clean:
-            closed_in = decode_clean_shutdown(files.read(marker))
+            self.mark = files.read(marker)
+            closed_in = decode_clean_shutdown(self.mark)
             files.remove(marker)
         files.sync_directory(self.path)  # what is read next may have been renamed just before a kill
         recovery_points = self.checkpoints.read(RECOVERY_POINTS)
