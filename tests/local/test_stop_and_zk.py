@@ -15,6 +15,7 @@ import pytest
 from odradek.cli.main import run
 from odradek.cli.zk import decoded
 from odradek.local.ports import free_ports
+from odradek.local.processes import locked
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
@@ -24,9 +25,11 @@ from odradek.zk_schema.znodes.controller import ControllerRegistration
 
 def sleeper(directory: Path, name: str) -> subprocess.Popen[bytes]:
     """A process with a pid file, that ends when it is told to."""
-    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     (directory / "run").mkdir(exist_ok=True)
-    (directory / "run" / f"{name}.pid").write_text(f"{child.pid}\n")
+    with locked(directory / "run" / f"{name}.pid") as pid_file:
+        command = [sys.executable, "-c", "import signal; signal.pause()"]
+        child = subprocess.Popen(command, pass_fds=[pid_file.fileno()])
+        pid_file.write(f"{child.pid}\n")
     return child
 
 
