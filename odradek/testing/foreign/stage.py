@@ -11,8 +11,9 @@ from odradek.testing.broker_process import BrokerProcess, OdradekBroker
 from odradek.testing.foreign.kafka_jars import KafkaBroker, KafkaJars
 from odradek.testing.patience import PATIENCE_SECONDS
 
-SESSION_TIMEOUT_MS = 6000
-"""Kafka ends when its session expires while it starts, which two seconds let happen on a busy machine."""
+SESSION_TIMEOUT_MS = 10_000
+"""Kafka ends when its session expires while it starts, which two seconds let happen on a busy machine; with six it
+complained there of one that expired later."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "zookeeper.connection.timeout.ms": "30000",
