@@ -267,7 +267,16 @@ class Observer:
         return {p: state.leader for p, state in self._partitions().items()}
 
     def controller(self) -> int:
-        return int(ask_again(lambda: self.admin.list_topics(timeout=10)).controller_id)
+        """Return the controller's id, once the broker that is asked knows it to be alive: until then it says -1."""
+        found = -1
+
+        def is_known() -> bool:
+            nonlocal found
+            found = int(ask_again(lambda: self.admin.list_topics(timeout=10)).controller_id)
+            return found >= 0
+
+        wait_until(is_known, "a controller")
+        return found
 
     def in_sync(self) -> bool:
         """Tell whether every replica of every partition is in sync, and every partition has a leader."""
