@@ -17,7 +17,7 @@ from odradek.broker.coordination.topic_storage import ReplicatedTopicStorage
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
-from odradek.broker.metrics.journal import Journal
+from odradek.journal.journal import Journal
 from odradek.broker.metrics.request_metrics import RequestMetrics
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory

@@ -9,7 +9,7 @@ from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
-from odradek.broker.metrics.journal import Journal
+from odradek.journal.journal import Journal
 from odradek.broker.metrics.request_metrics import RequestMetrics
 from odradek.broker.quotas.client_quotas import ClientQuotas
 from odradek.broker.replication.controller_requests import ControllerRequests

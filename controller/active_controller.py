@@ -12,9 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from odradek.broker.metrics.counters import ControllerCounters
-from odradek.broker.metrics.journal import Entry, Journal, plain
-from odradek.broker.metrics.sentences import tell
+from odradek.controller.controller_counters import ControllerCounters
+from odradek.journal.journal import Entry, Journal, plain
+from odradek.journal.sentences import tell
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import Channels
 from odradek.controller.cluster_state import Broker, ClusterState, LeaderAndIsr

@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from odradek.broker.metrics.counters import ControllerCounters
-from odradek.broker.metrics.journal import Journal
+from odradek.controller.controller_counters import ControllerCounters
+from odradek.journal.journal import Journal
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller import (
     broker_changes,

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sized
 
 from odradek.broker.cluster.identity import Identity
-from odradek.broker.metrics.journal import Journal
+from odradek.journal.journal import Journal
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspended, WatchFired

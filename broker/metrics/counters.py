@@ -6,8 +6,6 @@ counted when it went stays in the sum over all topics, which must never go back.
 
 from typing import Final
 
-from odradek.world.durations import Durations
-
 TOPIC_COUNTERS: Final = (
     "messages_in", "bytes_in", "bytes_out", "bytes_rejected", "produce_requests", "fetch_requests",
     "failed_produce_requests", "failed_fetch_requests", "produce_message_conversions",
@@ -62,21 +60,3 @@ class Traffic:
         for counters in self.topics.values():
             total.add(counters)
         return total
-
-
-class ControllerCounters:
-    """Counts of what this broker's controller has done, all times that it was active (Kafka's ControllerStats)."""
-
-    def __init__(self) -> None:
-        self.elections = self.unclean_elections = 0
-        """Leaders written to ZooKeeper; those of them from outside the ISR."""
-        self.isr_changes = 0
-        """Changes of in-sync replicas that leaders asked for, written to ZooKeeper."""
-        self.events: dict[str, Durations] = {}
-        """Durations of handling events, by the kind of event."""
-        self.present_event = ""
-        """The kind that is being handled now; empty when there is none."""
-
-    def handled(self, event: str, seconds: float) -> None:
-        """Count an event."""
-        self.events.setdefault(event, Durations()).add(seconds)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from odradek.broker.groups.group_metadata import GroupState
-from odradek.broker.metrics.counters import ControllerCounters
+from odradek.controller.controller_counters import ControllerCounters
 from odradek.broker.monitoring.metric import Kind, Metric, Samples, attribute, gauge, histogram, meter, one, own
 from odradek.broker.monitoring.observed import Observed
 from odradek.controller.cluster_state import ClusterState, ReplicaPhase

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
-from odradek.broker.metrics.sentences import braces
+from odradek.journal.sentences import braces
 from odradek.broker.replication.partition import NO_LEADER, Partition, PartitionView
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from odradek.broker.metrics.journal import Journal
+from odradek.journal.journal import Journal
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
 from odradek.broker.settings.network_settings import FetcherSettings

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.broker.metrics.journal import Journal
+from odradek.journal.journal import Journal
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.fetcher import FetcherCore, PartitionFetchState
 from odradek.broker.replication.partition import Partition

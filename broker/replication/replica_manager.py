@@ -8,7 +8,7 @@ from odradek.broker.log.log import Appended, Origin
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.metrics.counters import Traffic
-from odradek.broker.metrics.journal import Journal
+from odradek.journal.journal import Journal
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession

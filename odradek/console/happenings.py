@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from odradek.broker.metrics.sentences import TABLE, Sentence, tell, tell_change
+from odradek.journal.sentences import TABLE, Sentence, tell, tell_change
 from odradek.client.metadata import PartitionInfo
 from odradek.console.snapshot import NO_BROKER, Snapshot
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from odradek.broker.metrics.sentences import NO_LEADER
+from odradek.journal.sentences import NO_LEADER
 from odradek.demo.cluster import TOPIC
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from odradek.broker.metrics.sentences import braces, event_in_words, tell
+from odradek.journal.sentences import braces, event_in_words, tell
 from odradek.diagnosis.examination import Subject, merged
 from odradek.diagnosis.facts import Facts
 from odradek.diagnosis.history import History, Noted, clock

@@ -47,7 +47,7 @@ WATCHING = ("broker/monitoring/",)
 """What timers and the garbage collector run at times of their own, while a way happens to be traced: theirs, or those
 of a broker on another thread of the process. What they call is not noted either."""
 OUTSIDE = ("protocol/", "zk_schema/", "odradek/world/")
-CLUSTER = ("broker/", "controller/", *OUTSIDE)
+CLUSTER = ("broker/", "controller/", "odradek/journal/", *OUTSIDE)
 CLIENT = ("client/",)
 """Files that are noted: of a cluster's ways, and of a client's, whose brokers run on the same thread."""
 HOP_LINES = 8

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.metrics.sentences import TABLE, event_in_words, rule_in_words, tell
+from odradek.journal.sentences import TABLE, event_in_words, rule_in_words, tell
 
 
 def state(leader: int, isr: list[int], epoch: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 
-from odradek.broker.metrics.journal import Journal, plain
+from odradek.journal.journal import Journal, plain
 from odradek.controller.cluster_state import LeaderAndIsr
 
 
