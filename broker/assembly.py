@@ -17,7 +17,6 @@ from odradek.broker.coordination.topic_storage import ReplicatedTopicStorage
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
-from odradek.journal.journal import Journal
 from odradek.broker.metrics.request_metrics import RequestMetrics
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory
@@ -49,6 +48,7 @@ from odradek.broker.transactions.transaction_verification import TransactionVeri
 from odradek.broker.world import World
 from odradek.controller.channel_manager import BrokerChannels
 from odradek.controller.controller import Controller
+from odradek.journal.journal import Journal
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.store import Store

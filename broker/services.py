@@ -9,7 +9,6 @@ from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.config import BrokerConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
-from odradek.journal.journal import Journal
 from odradek.broker.metrics.request_metrics import RequestMetrics
 from odradek.broker.quotas.client_quotas import ClientQuotas
 from odradek.broker.replication.controller_requests import ControllerRequests
@@ -21,6 +20,7 @@ from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
 from odradek.broker.transactions.transaction_verification import TransactionVerification
 from odradek.controller.controller import Controller
+from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock
 from odradek.world.tasks import Tasks

@@ -12,15 +12,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from odradek.controller.controller_counters import ControllerCounters
-from odradek.journal.journal import Entry, Journal, plain
-from odradek.journal.sentences import tell
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import Channels
 from odradek.controller.cluster_state import Broker, ClusterState, LeaderAndIsr
+from odradek.controller.controller_counters import ControllerCounters
 from odradek.controller.controller_store import ControllerMoved, ControllerStore
 from odradek.controller.events import EpochRefused, Event, LeaderAndIsrAnswered, StopReplicaAnswered
 from odradek.controller.request_batch import NO_EPOCH, RequestBatch
+from odradek.journal.journal import Entry, Journal, plain
+from odradek.journal.sentences import tell
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse

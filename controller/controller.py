@@ -17,8 +17,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from odradek.controller.controller_counters import ControllerCounters
-from odradek.journal.journal import Journal
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller import (
     broker_changes,
@@ -37,6 +35,7 @@ from odradek.controller import (
 from odradek.controller.active_controller import ActiveController, Call, not_controller
 from odradek.controller.channel_manager import Channels
 from odradek.controller.cluster_state import Assignment, ClusterState
+from odradek.controller.controller_counters import ControllerCounters
 from odradek.controller.controller_election import NO_CONTROLLER, Elected
 from odradek.controller.controller_store import ControllerMoved, ControllerStore
 from odradek.controller.events import (
@@ -57,6 +56,7 @@ from odradek.controller.events import (
     UncleanElectionEnabled,
     event_of,
 )
+from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from odradek.protocol.topic_names import TopicPartition

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from odradek.journal.journal import Journal
 from odradek.controller.cluster_state import Assignment, Broker, LeaderAndIsr
+from odradek.journal.journal import Journal
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.lost_answers import create_if_missing
 from odradek.zk_schema.store import (

@@ -22,8 +22,8 @@ from odradek.broker.groups.group_records import (
     offset_tombstone,
 )
 from odradek.broker.groups.group_state_machine import GroupStateMachine
-from odradek.journal.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
+from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock, Timer

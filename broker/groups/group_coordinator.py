@@ -25,8 +25,8 @@ from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMe
 from odradek.broker.groups.group_offsets import FetchedOffset, OffsetTable
 from odradek.broker.groups.group_records import NOT_MADE, GroupReplay, Record
 from odradek.broker.groups.group_state_machine import check_join
-from odradek.journal.journal import Journal
 from odradek.broker.settings.coordinator_settings import GroupSettings
+from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, PartitionKey
 from odradek.world.clock import Clock

@@ -16,9 +16,9 @@ from typing import NamedTuple, Protocol
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
-from odradek.journal.sentences import braces
 from odradek.broker.replication.partition import NO_LEADER, Partition, PartitionView
 from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.journal.sentences import braces
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from odradek.journal.journal import Journal
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
 from odradek.broker.settings.network_settings import FetcherSettings
+from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fetch_session import FetchSession
 from odradek.protocol.messages.fetch import (

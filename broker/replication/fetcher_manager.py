@@ -9,12 +9,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.journal.journal import Journal
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.fetcher import FetcherCore, PartitionFetchState
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
 from odradek.broker.settings.network_settings import FetcherSettings
+from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.list_offsets import (

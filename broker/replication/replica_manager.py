@@ -8,7 +8,6 @@ from odradek.broker.log.log import Appended, Origin
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.metrics.counters import Traffic
-from odradek.journal.journal import Journal
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession
@@ -16,6 +15,7 @@ from odradek.broker.replication.isr import IsrCriteria, PendingIsr
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_selection import RackAwareReplicaSelector
 from odradek.broker.replication.throttling import Throttling
+from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import PartitionData
 from odradek.protocol.topic_names import PartitionKey

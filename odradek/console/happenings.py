@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from odradek.journal.sentences import TABLE, Sentence, tell, tell_change
 from odradek.client.metadata import PartitionInfo
 from odradek.console.snapshot import NO_BROKER, Snapshot
+from odradek.journal.sentences import TABLE, Sentence, tell, tell_change
 
 JOURNAL, OBSERVED, PAGE = "journal", "observed", "page"
 OUTSIDE = "seen from outside, in the metadata: no journal says why"

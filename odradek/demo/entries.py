@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from odradek.journal.sentences import NO_LEADER
 from odradek.demo.cluster import TOPIC
+from odradek.journal.sentences import NO_LEADER
 
 
 class BrokersChanged(NamedTuple):

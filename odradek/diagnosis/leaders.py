@@ -1,9 +1,9 @@
 """Situations of a partition's leader: there is none, it is not the preferred one, it was elected at a price."""
 
-from odradek.journal.sentences import braces, rule_in_words
 from odradek.diagnosis.cases import PARTITION, PartitionCase, keep_less
 from odradek.diagnosis.history import Noted
 from odradek.diagnosis.situation import Told, WayOut, Weight, numbers
+from odradek.journal.sentences import braces, rule_in_words
 from odradek.zk_schema.znodes.topics import NO_LEADER
 
 row = PARTITION.row

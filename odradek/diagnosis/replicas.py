@@ -1,9 +1,9 @@
 """Situations of a partition's replicas: which are in sync, and why others are not; moves and deletion."""
 
-from odradek.journal.sentences import braces, rule_in_words
 from odradek.diagnosis.cases import PARTITION, PartitionCase, duration, keep_less
 from odradek.diagnosis.history import Noted
 from odradek.diagnosis.situation import Told, WayOut, Weight, numbers
+from odradek.journal.sentences import braces, rule_in_words
 
 row = PARTITION.row
 

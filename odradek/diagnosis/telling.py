@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from odradek.journal.sentences import braces, event_in_words, tell
 from odradek.diagnosis.examination import Subject, merged
 from odradek.diagnosis.facts import Facts
 from odradek.diagnosis.history import History, Noted, clock
 from odradek.diagnosis.situation import Finding, Weight
+from odradek.journal.sentences import braces, event_in_words, tell
 
 OTHERS_MAX = 8
 """So many subjects that share a finding are named."""

@@ -2,8 +2,8 @@
 
 import json
 
-from odradek.journal.journal import Journal, plain
 from odradek.controller.cluster_state import LeaderAndIsr
+from odradek.journal.journal import Journal, plain
 
 
 def numbers(journal: Journal, after: int = 0) -> list[int]:
