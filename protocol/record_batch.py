@@ -238,3 +238,27 @@ def update_crc(buffer: WritableBuffer, at: int) -> None:
     """Write the checksum of the batch at `at` anew, after something under it was changed."""
     (length,) = _INT32.unpack_from(buffer, at + BATCH_LENGTH_AT)
     _UINT32.pack_into(buffer, at + CRC_AT, compute_crc(buffer, at, length + LOG_OVERHEAD))
+
+
+def batch_attributes(codec: int, transactional: bool, control: bool, append_time: bool, delete_horizon: bool) -> int:
+    """Return the attribute bits of a header."""
+    return (
+        codec
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+        | (LOG_APPEND_TIME_BIT if append_time else 0)
+        | (DELETE_HORIZON_BIT if delete_horizon else 0)
+    )
+
+
+def assemble_batch(header: BatchHeader, section: Buffer = b"") -> bytearray:
+    """Return a batch of this header and these encoded (and compressed) records; length and checksum are filled in.
+
+    Without records: what compaction leaves of a batch whose producer's sequence is still needed (record_count 0).
+    """
+    size = HEADER_BYTES + len(section)
+    batch = bytearray(size)
+    batch[HEADER_BYTES:] = section
+    HEADER.pack_into(batch, 0, header.base_offset, size - LOG_OVERHEAD, *header[2:4], 0, *header[5:])
+    update_crc(batch, 0)
+    return batch

@@ -9,16 +9,10 @@ from odradek.protocol.record_batch import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     BatchHeader,
-)
-from odradek.protocol.records import (
-    NO_HEADERS,
-    Headers,
-    append_record,
-    assemble,
+    assemble_batch,
     batch_attributes,
-    encode_headers,
-    wrap_int64,
 )
+from odradek.protocol.records import NO_HEADERS, Headers, append_record, encode_headers, wrap_int64
 
 
 class BatchBuilder:
@@ -83,5 +77,5 @@ class BatchBuilder:
             record_count=self.record_count,
         )
         if codec == compression.NONE:
-            return assemble(header, self._section)
-        return assemble(header, compression.compress(codec, self._section, level=level))
+            return assemble_batch(header, self._section)
+        return assemble_batch(header, compression.compress(codec, self._section, level=level))

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from odradek.protocol import compression
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.primitives import SIGNED, Buffer, write_varint
-from odradek.protocol.record_batch import DELETE_HORIZON_BIT, NO_TIMESTAMP, CorruptBatch, read_header
-from odradek.protocol.records import assemble, read_wide, section_of, wrap_int64
+from odradek.protocol.record_batch import DELETE_HORIZON_BIT, NO_TIMESTAMP, CorruptBatch, assemble_batch, read_header
+from odradek.protocol.records import read_wide, section_of, wrap_int64
 
 STAYS: Final = 0
 TOMBSTONE: Final = 1
@@ -99,7 +99,9 @@ def without_gone(batch: Buffer, verdicts: bytes | bytearray, delete_horizon_ms: 
         max_timestamp=largest_ms,
         record_count=len(verdicts) - verdicts.count(GONE),
     )
-    return assemble(header, kept if header.codec == compression.NONE else compression.compress(header.codec, kept))
+    return assemble_batch(
+        header, kept if header.codec == compression.NONE else compression.compress(header.codec, kept)
+    )
 
 
 def _kept(

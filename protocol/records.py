@@ -16,9 +16,6 @@ from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.primitives import SIGNED, Buffer, read_varint, read_varlong, write_varint
 from odradek.protocol.record_batch import (
     CODEC_MASK,
-    CONTROL_BIT,
-    DELETE_HORIZON_BIT,
-    HEADER,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
@@ -29,12 +26,12 @@ from odradek.protocol.record_batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    TRANSACTIONAL_BIT,
     BatchHeader,
     BatchTooLarge,
     CorruptBatch,
+    assemble_batch,
+    batch_attributes,
     read_header,
-    update_crc,
 )
 from odradek.protocol.record_runs import read_run
 
@@ -197,7 +194,7 @@ def encode_batch(
         base_sequence,
         count,
     )
-    return assemble(header, section)
+    return assemble_batch(header, section)
 
 
 def encode_section(
@@ -238,30 +235,6 @@ def encode_section(
         length = _VARINTS[size] if size < _SMALL else write_varint(size)
         parts += (length, b"\x00", timestamp, offset, key_length, key, value_length, value, raw)
     return b"".join(parts)
-
-
-def batch_attributes(codec: int, transactional: bool, control: bool, append_time: bool, delete_horizon: bool) -> int:
-    """Return the attribute bits of a header."""
-    return (
-        codec
-        | (TRANSACTIONAL_BIT if transactional else 0)
-        | (CONTROL_BIT if control else 0)
-        | (LOG_APPEND_TIME_BIT if append_time else 0)
-        | (DELETE_HORIZON_BIT if delete_horizon else 0)
-    )
-
-
-def assemble(header: BatchHeader, section: Buffer = b"") -> bytearray:
-    """Return a batch of this header and these encoded (and compressed) records; length and checksum are filled in.
-
-    Without records: what compaction leaves of a batch whose producer's sequence is still needed (record_count 0).
-    """
-    size = HEADER_BYTES + len(section)
-    batch = bytearray(size)
-    batch[HEADER_BYTES:] = section
-    HEADER.pack_into(batch, 0, header.base_offset, size - LOG_OVERHEAD, *header[2:4], 0, *header[5:])
-    update_crc(batch, 0)
-    return batch
 
 
 def wrap_int64(value: int) -> int:

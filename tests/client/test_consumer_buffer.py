@@ -18,8 +18,8 @@ from odradek.client.metadata import ClusterView, Node, PartitionInfo, TopicInfo
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import PartitionData
-from odradek.protocol.record_batch import MAGIC_AT, CorruptBatch, read_header
-from odradek.protocol.records import assemble, decode_records, encode_batch
+from odradek.protocol.record_batch import MAGIC_AT, CorruptBatch, assemble_batch, read_header
+from odradek.protocol.records import decode_records, encode_batch
 from odradek.testing import old_segments
 from odradek.testing.old_segments import golden_bytes
 
@@ -42,7 +42,7 @@ def batch(base: int, *values: bytes, producer: int = -1, transactional: bool = F
 
 def emptied_batch(base: int) -> bytes:
     header = read_header(batch(base, b"gone", producer=5))
-    return bytes(assemble(header._replace(record_count=0)))
+    return bytes(assemble_batch(header._replace(record_count=0)))
 
 
 def marker(base: int, key: bytes, producer: int) -> bytes:

@@ -5,9 +5,9 @@ import tracemalloc
 import pytest
 
 from odradek.protocol import compression
-from odradek.protocol.record_batch import CorruptBatch, read_header
+from odradek.protocol.record_batch import CorruptBatch, assemble_batch, read_header
 from odradek.protocol.record_search import find_record
-from odradek.protocol.records import assemble, decode_records, encode_batch
+from odradek.protocol.records import decode_records, encode_batch
 from odradek.protocol.steps import STEP_RECORDS, at_once
 
 TIMES_MS = [1000, 5000, 1000, 1_000_000, 3000, 1_000_000]
@@ -45,7 +45,7 @@ def test_what_follows_the_record_is_not_looked_at() -> None:
 
 def test_a_batch_without_records_has_none() -> None:
     header = read_header(encode_batch(0, [1], [None], [b""]))
-    assert at_once(find_record(assemble(header._replace(record_count=0)), 0, 0)) is None
+    assert at_once(find_record(assemble_batch(header._replace(record_count=0)), 0, 0)) is None
 
 
 @pytest.mark.parametrize("codec", [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD])

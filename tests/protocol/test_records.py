@@ -22,6 +22,7 @@ from odradek.protocol.control_records import (
 )
 from odradek.protocol.record_batch import (
     CorruptBatch,
+    assemble_batch,
     batches,
     check_crc,
     compute_crc,
@@ -30,7 +31,7 @@ from odradek.protocol.record_batch import (
     read_header,
 )
 from odradek.protocol.record_builder import BatchBuilder
-from odradek.protocol.records import assemble, decode_headers, decode_records, encode_batch, encode_headers
+from odradek.protocol.records import decode_headers, decode_records, encode_batch, encode_headers
 
 CODECS = [compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
 TIME = 1_700_000_000_000
@@ -214,7 +215,7 @@ def test_what_compaction_leaves() -> None:
     assert (header.last_offset, header.record_count, header.delete_horizon_ms) == (110, 2, TIME + 50)
     columns = decode_records(batch)
     assert columns.offsets == [103, 107] and columns.timestamps == [TIME, TIME + 1]
-    empty = assemble(header._replace(record_count=0))
+    empty = assemble_batch(header._replace(record_count=0))
     check_crc(empty, 0, read_header(empty))
     assert len(empty) == 61 and len(decode_records(empty)) == 0
     assert read_header(empty).last_offset == 110

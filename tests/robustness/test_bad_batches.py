@@ -26,10 +26,11 @@ from odradek.protocol.record_batch import (
     RECORD_COUNT_AT,
     RECORDS_AT,
     BatchHeader,
+    assemble_batch,
     set_base_offset,
     update_crc,
 )
-from odradek.protocol.records import NO_HEADERS, append_record, assemble, encode_batch
+from odradek.protocol.records import NO_HEADERS, append_record, encode_batch
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.memory import PeakMemory
 from odradek.testing.up import UpCluster
@@ -150,7 +151,7 @@ def test_record_without_a_key_where_one_is_needed(connection: RawConnection) -> 
 
 def compressed(codec: int, content: bytes, count: int) -> bytes:
     header = BatchHeader(0, 0, -1, 2, 0, codec, count - 1, 0, 0, -1, -1, -1, count)
-    return bytes(assemble(header, compression.compress(codec, content)))
+    return bytes(assemble_batch(header, compression.compress(codec, content)))
 
 
 @pytest.mark.parametrize("codec", [compression.GZIP, compression.LZ4, compression.ZSTD])

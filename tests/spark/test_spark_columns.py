@@ -17,8 +17,15 @@ from odradek.client.spark.columns import SCHEMA, SCHEMA_WITH_HEADERS, locate, re
 from odradek.client.spark.data_source import spark_schema
 from odradek.client.spark.ranges import OffsetRange
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.record_batch import HEADER_BYTES, RECORD_COUNT_AT, entries, read_header, update_crc
-from odradek.protocol.records import assemble, encode_batch
+from odradek.protocol.record_batch import (
+    HEADER_BYTES,
+    RECORD_COUNT_AT,
+    assemble_batch,
+    entries,
+    read_header,
+    update_crc,
+)
+from odradek.protocol.records import encode_batch
 from odradek.testing.old_segments import expected, golden_bytes
 
 T0 = TopicPartition("t", 0)
@@ -162,7 +169,7 @@ def test_batches_that_compaction_has_emptied_are_passed_over(monkeypatch: pytest
     made = bytearray()
     for number, (start, end) in enumerate(pairwise([*positions, len(data)])):
         header = read_header(data, start)
-        made += assemble(header._replace(record_count=0)) if number in empty else data[start:end]
+        made += assemble_batch(header._replace(record_count=0)) if number in empty else data[start:end]
     left = [base + delta for number, base in enumerate((10, 20, 30)) if number not in empty for delta in (0, 1)]
     assert decode(monkeypatch, made) == left
 

@@ -22,10 +22,11 @@ from odradek.protocol.record_batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    assemble_batch,
     read_header,
 )
 from odradek.protocol.record_filter import GONE, STAYS, TOMBSTONE, Keys, keys_of, without_gone
-from odradek.protocol.records import Columns, assemble
+from odradek.protocol.records import Columns
 
 GONE_BYTE, TOMBSTONE_BYTE = bytes([GONE]), bytes([TOMBSTONE])
 KEPT_ATTRIBUTES = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
@@ -192,7 +193,7 @@ def _keys_of_columns(columns: Columns) -> Keys:
 def empty_batch(header: BatchHeader) -> bytearray:
     """Return the header without records: offsets, sequence, epochs and largest timestamp stay."""
     attributes = header.attributes & KEPT_ATTRIBUTES
-    return assemble(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0))
+    return assemble_batch(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0))
 
 
 def end_mark(batch: Batch) -> bytearray:
@@ -200,7 +201,7 @@ def end_mark(batch: Batch) -> bytearray:
     header = BatchHeader(
         batch.last_offset, 0, batch.leader_epoch, MAGIC_V2, 0, 0, 0, NO_TIMESTAMP, NO_TIMESTAMP, -1, -1, -1, 0
     )
-    return assemble(header)
+    return assemble_batch(header)
 
 
 def _select(columns: Columns, kept: list[int]) -> Columns:

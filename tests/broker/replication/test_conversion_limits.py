@@ -11,8 +11,8 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.compression import GZIP, compress
 from odradek.protocol.conversion import records_of
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.record_batch import entries, read_header
-from odradek.protocol.records import assemble, encode_batch
+from odradek.protocol.record_batch import assemble_batch, entries, read_header
+from odradek.protocol.records import encode_batch
 from odradek.protocol.records_in_steps import RECORDS_MAX
 from odradek.protocol.steps import STEP_RECORDS, at_once
 from odradek.testing.log_environments import make_environment, open_test_log
@@ -65,7 +65,7 @@ def bomb(kind: str) -> bytes:
     record, count = b"\x0c\x00\x00\x00\x01\x01\x00", 2 * RECORDS_MAX
     header = read_header(encode_batch(0, [1], [None], [b""], codec=GZIP))
     header = header._replace(record_count=count, last_offset_delta=count - 1)
-    return bytes(assemble(header, compress(GZIP, record * count)))
+    return bytes(assemble_batch(header, compress(GZIP, record * count)))
 
 
 @pytest.mark.parametrize("kind", ["bytes", "records"])
