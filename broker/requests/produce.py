@@ -18,16 +18,15 @@ begins.
 
 from collections.abc import Coroutine, Iterator
 from struct import Struct
-from typing import NamedTuple
 
-from odradek.broker.log.log import Log
 from odradek.broker.log.producer_sequences import RefusedLikewise
-from odradek.broker.log.rewriting import BadRecords, Rewritten, rewrite, takes_long
+from odradek.broker.log.rewriting import BadRecords
 from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Settled, Silent, Wait
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
-from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, is_batch, to_batch
+from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, is_batch
+from odradek.broker.requests.slow_records import SlowRecords, make_ready, put_off, put_off_topic, are_slow
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, Verdicts, first_batches
 from odradek.protocol.compression import ZSTD
@@ -87,18 +86,6 @@ NO_FAILURES_OF_BROKER = frozenset(
 """Refusals that Kafka does not count as failed requests: the client is wrong, or a disk, which is counted elsewhere."""
 
 
-class Slow(NamedTuple):
-    """Records that are not appended at once, and the place of the answer to them."""
-
-    topic: str
-    data: PartitionProduceData
-    """Its records are a copy: they outlive the call that handles the request."""
-    answers: list[PartitionProduceResponse]
-    position: int
-    log: Log | None
-    """Log whose topic's rules they must meet first."""
-
-
 def handle(broker: Services, request: ProduceRequest, context: RequestContext) -> Outcome:
     acks = request.acks
     if acks not in (ALL, 0, 1):
@@ -156,7 +143,7 @@ class _Appends:
         """Answers that wait for the replicas in sync."""
         self.failed: list[ErrorCode] = []
 
-    def append(self, verdicts: Verdicts, slow: list[Slow] | None) -> Outcome:
+    def append(self, verdicts: Verdicts, slow: list[SlowRecords] | None) -> Outcome:
         """Append, and answer when `acks` are met. `verdicts` are of the partitions where a transaction may begin.
 
         `slow` takes what is done in slices; None: nothing is.
@@ -164,7 +151,7 @@ class _Appends:
         topics = self.topics
         for topic in self.request.topic_data:
             if slow is not None and (len(topics) >= AT_ONCE or len(topic.partition_data) > AT_ONCE):
-                answers = _put_off(topic, slow)
+                answers = put_off_topic(topic, slow)
             else:
                 answers = self._append_topic(topic, verdicts, slow)
             topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
@@ -172,14 +159,14 @@ class _Appends:
             return in_slices(self.broker.clock, self._append_slow(slow))
         return self._answer()
 
-    def _append_slow(self, slow: list[Slow]) -> Steps[Settled]:
+    def _append_slow(self, slow: list[SlowRecords]) -> Steps[Settled]:
         """Append one after another what takes long, put the answers into their places, and answer."""
         for place in slow:
             again = [place]  # and once more where it turns out that the topic's rules must look at each record
             while again:
                 one, verdicts = again.pop(), Verdicts()
                 try:
-                    one.data.records = yield from _ready(one.data.records, one.log, self.version)
+                    one.data.records = yield from make_ready(one.data.records, one.log, self.version)
                 except KafkaError as error:
                     verdicts[one.topic, one.data.index] = error
                 topic = TopicProduceData(name=one.topic, partition_data=[one.data])
@@ -195,54 +182,68 @@ class _Appends:
                 partition = self.broker.replicas.partitions.get((topic.name, data.index))
                 try:
                     _check(data.records, self.version, True)
-                    if partition is not None and partition.log.rewrites and _is_long(data.records):
-                        data.records = yield from _ready(data.records, partition.log, self.version)
+                    if partition is not None and partition.log.rewrites and are_slow(data.records):
+                        data.records = yield from make_ready(data.records, partition.log, self.version)
                 except KafkaError as error:
                     refused[topic.name, data.index] = error
 
     def _append_topic(
-        self, topic: TopicProduceData, verdicts: Verdicts, slow: list[Slow] | None
+        self, topic: TopicProduceData, verdicts: Verdicts, slow: list[SlowRecords] | None
     ) -> list[PartitionProduceResponse]:
+        """Append to partitions of one topic, but for what `slow` takes; return the answers, which may yet change."""
         answers: list[PartitionProduceResponse] = []
-        broker, request, version = self.broker, self.request, self.version
-        acks, in_transaction = request.acks, request.transactional_id is not None
-        verifying = in_transaction and broker.config.transaction_partition_verification_enable
-        without_verdict = None if verifying else UNGUARDED
+        request, version = self.request, self.version
+        in_transaction = request.transactional_id is not None
+        verifying = in_transaction and self.broker.config.transaction_partition_verification_enable
+        guard = without_verdict = None if verifying else UNGUARDED
         forbidden = topic.name in INTERNAL_TOPICS and self.context.client_id != ADMIN_CLIENT_ID
         for data in topic.partition_data:
             answer = PartitionProduceResponse(index=data.index)
             answers.append(answer)
-            appending = False
             try:
-                partition = broker.replicas.led(topic.name, data.index)
+                partition = self.broker.replicas.led(topic.name, data.index)
                 if forbidden:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {topic.name}")
                 partition.counters.produce_requests += 1
-                guard = _guard(verdicts, topic.name, data.index, without_verdict) if verdicts else without_verdict
-                records = data.records
-                old_format = version < FIRST_PRODUCE_VERSION_WITH_BATCHES and not is_batch(records)
+                if verdicts:
+                    guard = _guard(verdicts, topic.name, data.index, without_verdict)
+                old_format = version < FIRST_PRODUCE_VERSION_WITH_BATCHES and not is_batch(data.records)
                 if not old_format:
-                    _check(records, version, in_transaction)
-                if slow is not None and (old_format or (partition.log.rewrites and _is_long(records))):
-                    partition.counters.produce_requests -= 1  # counted when it is taken up again
-                    slow.append(_slow(topic.name, data, answers, None if old_format else partition.log))
-                    continue
-                appending = True
-                appended = broker.replicas.append(partition, records, acks, guard=guard)
+                    _check(data.records, version, in_transaction)
             except KafkaError as error:
                 # what was found out when the records were made ready is an error of appending them
-                appending = appending or verdicts.get((topic.name, data.index)) is error
+                appending = verdicts.get((topic.name, data.index)) is error
                 self._refuse(topic.name, data, answer, error, appending=appending)
                 continue
-            if version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
-                converted = appended.last_offset - appended.first_offset + 1
-                partition.counters.produce_message_conversions += converted
-            answer.base_offset = appended.first_offset
-            answer.log_append_time_ms = appended.log_append_time_ms
-            answer.log_start_offset = appended.log_start_offset
-            if acks == ALL and partition.high_watermark <= appended.last_offset:
-                self.awaited.append((answer, AwaitedAppend(partition, appended.last_offset + 1)))
+            if slow is not None and (old_format or (partition.log.rewrites and are_slow(data.records))):
+                partition.counters.produce_requests -= 1  # counted when it is taken up again
+                slow.append(put_off(topic.name, data, answers, None if old_format else partition.log))
+            else:
+                self._append_to(partition, data, guard, answer)
         return answers
+
+    def _append_to(
+        self,
+        partition: Partition,
+        data: PartitionProduceData,
+        guard: VerificationGuard | None,
+        answer: PartitionProduceResponse,
+    ) -> None:
+        """Append to one partition, and fill in the answer; it waits if `acks` ask for more than this."""
+        acks = self.request.acks
+        try:
+            appended = self.broker.replicas.append(partition, data.records, acks, guard=guard)
+        except KafkaError as error:
+            self._refuse(partition.topic, data, answer, error, appending=True)
+            return
+        if self.version < FIRST_PRODUCE_VERSION_WITH_BATCHES:
+            converted = appended.last_offset - appended.first_offset + 1
+            partition.counters.produce_message_conversions += converted
+        answer.base_offset = appended.first_offset
+        answer.log_append_time_ms = appended.log_append_time_ms
+        answer.log_start_offset = appended.log_start_offset
+        if acks == ALL and partition.high_watermark <= appended.last_offset:
+            self.awaited.append((answer, AwaitedAppend(partition, appended.last_offset + 1)))
 
     def _refuse(
         self,
@@ -311,35 +312,6 @@ def _wait(
 
     keys = [append.partition.advanced for _, append in awaited]
     return Wait(start, keys, timeout_ms, overtaken=True)
-
-
-def _put_off(topic: TopicProduceData, slow: list[Slow]) -> list[PartitionProduceResponse]:
-    """Have all partitions of a topic written to in slices; their answers will take the places of those returned."""
-    answers: list[PartitionProduceResponse] = []
-    for data in topic.partition_data:
-        answers.append(PartitionProduceResponse(index=data.index))
-        slow.append(_slow(topic.name, data, answers, None))
-    return answers
-
-
-def _slow(topic: str, data: PartitionProduceData, answers: list[PartitionProduceResponse], log: Log | None) -> Slow:
-    """Put off the partition whose answer is the last of these, with a copy of its records."""
-    records = None if data.records is None else bytearray(data.records)
-    return Slow(topic, PartitionProduceData(index=data.index, records=records), answers, len(answers) - 1, log)
-
-
-def _is_long(records: Records) -> bool:
-    return records is not None and not isinstance(records, Rewritten) and takes_long(records)
-
-
-def _ready(records: Records, log: Log | None, version: int) -> Steps[Records]:
-    """Make of records what can be appended; `log`: that whose topic's rules they must meet. Raises KafkaError."""
-    if version < FIRST_PRODUCE_VERSION_WITH_BATCHES and not is_batch(records):
-        return (yield from to_batch(records))
-    if log is not None and records is not None:
-        now_ms = log.environment.clock.now_ms()
-        return (yield from rewrite(log.config, f"{log.topic}-{log.partition}", memoryview(records), now_ms))
-    return records
 
 
 def _guard(verdicts: Verdicts, topic: str, index: int, default: VerificationGuard | None) -> VerificationGuard | None:
