@@ -1129,6 +1129,24 @@ def test_a_follower_that_lags_and_stays_in_sync(pending: bool) -> None:
     assert bool(stage.seen) is not pending
 
 
+def test_a_follower_that_comes_back_into_the_isr_has_its_time_once_more() -> None:
+    stage = Stage()
+    lagging = Lagging(stage.cluster, stage.history, 4_000)
+    lagging.look()
+    stage.write(make_batch(), to=(0, 1))
+    lagging.look()
+    for partition_epoch, isr in ((1, (0, 1)), (2, (0, 1, 2))):
+        stage.clock.advance(4_000 + SLACK_MS)
+        stage.leader.lead(PartitionView(0, 5, isr, partition_epoch, (0, 1, 2)), stage.clock.monotonic_ms())
+        lagging.look()
+    stage.clock.advance(4_000 + SLACK_MS)
+    lagging.look()
+    assert not stage.seen
+    stage.clock.advance(1)
+    lagging.look()
+    assert "keeps broker 2 in the ISR, which has lacked something for 8001 ms" in stage.seen
+
+
 @pytest.mark.parametrize(
     ("generation", "state", "seen"), [(4, "stable", True), (3, "stable", False), (4, "joining", False)]
 )

@@ -22,7 +22,7 @@ class _Leader:
         self.life, self.since_ms = (leader, leader.leader_epoch), now_ms
         self.ends: deque[tuple[float, int]] = deque()
         self.caught_up_ms: dict[int, float] = {}
-        """When a follower was seen last to have all."""
+        """When a member of the ISR was seen last to have all, or to come in: for that the high watermark is enough."""
 
     def lacks_since_ms(self, member: int, has: int, now_ms: float) -> float:
         """Tell since when a follower that ends at `has` has lacked something; now, if it lacks nothing."""
@@ -30,7 +30,7 @@ class _Leader:
             self.caught_up_ms[member] = now_ms
             return now_ms
         written_ms = next(at_ms for at_ms, end in self.ends if end > has)
-        return max(self.since_ms, written_ms, self.caught_up_ms.get(member, 0.0))
+        return max(self.since_ms, written_ms, self.caught_up_ms[member])
 
 
 class Lagging:
@@ -62,6 +62,7 @@ class Lagging:
         if not known.ends or known.ends[-1][1] != end:
             known.ends.append((now_ms, end))
         has = {one: self._end(one, leader) for one in leader.committed_isr if one != leader.local_id}
+        known.caught_up_ms = {member: known.caught_up_ms.get(member, now_ms) for member in has}
         while len(known.ends) > 1 and known.ends[0][1] <= min(has.values(), default=end):
             known.ends.popleft()
         for member, there in has.items():
