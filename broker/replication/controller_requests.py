@@ -16,7 +16,8 @@ from typing import NamedTuple, Protocol
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
-from odradek.broker.replication.partition import NO_LEADER, Partition, PartitionView
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import NO_LEADER, Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.journal.sentences import braces
 from odradek.protocol.errors import ErrorCode, KafkaError

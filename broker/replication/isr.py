@@ -1,8 +1,30 @@
-"""In-sync replicas: the criteria that followers must meet, and a change of the set that waits for the controller."""
+"""In-sync replicas: the set as a controller tells it, the criteria that followers must meet, a change that is pending."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+BROKER_SETS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """State of a partition as a controller tells it: the fields of LeaderAndIsr that matter to a replica."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    recovering: bool = False
+    """The election was unclean, and no leader since has said that the partition has recovered (KIP-704)."""
+
+
+@lru_cache(BROKER_SETS_MAX)
+def broker_set(brokers: tuple[int, ...]) -> frozenset[int]:
+    """Return the set of these brokers, the same one each time: partitions are many, and different ISRs few."""
+    return frozenset(brokers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +51,10 @@ class IsrCriteria(NamedTuple):
     """`replica.lag.time.max.ms`."""
     is_alive: Callable[[int], bool] = lambda broker_id: True
     """Tells whether the cluster's metadata has a broker of that id."""
+
+
+class FollowerSession(Protocol):
+    """Fetch session of a follower (KIP-227)."""
+
+    last_used_ms: float
+    """Time of the session's last fetch, in ms of the monotonic clock."""

@@ -7,48 +7,18 @@ znode: which ISR). A request that carries an older one changes nothing.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Protocol
 
 from odradek.broker.log.local_log import LogSlice
 from odradek.broker.log.log import Appended, Log, Origin
 from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.metrics.counters import TopicCounters
-from odradek.broker.replication.isr import IsrCriteria, PendingIsr
+from odradek.broker.replication.isr import FollowerSession, IsrCriteria, PartitionView, PendingIsr, broker_set
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.world.files import Buffer
 
 NO_LEADER = -1
 NO_EPOCH = -1
-BROKER_SETS_MAX = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionView:
-    """State of a partition as a controller tells it: the fields of LeaderAndIsr that matter to a replica."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    partition_epoch: int
-    replicas: tuple[int, ...]
-    recovering: bool = False
-    """The election was unclean, and no leader since has said that the partition has recovered (KIP-704)."""
-
-
-@lru_cache(BROKER_SETS_MAX)
-def broker_set(brokers: tuple[int, ...]) -> frozenset[int]:
-    """Return the set of these brokers, the same one each time: partitions are many, and different ISRs few."""
-    return frozenset(brokers)
-
-
-class FollowerSession(Protocol):
-    """Fetch session of a follower (KIP-227)."""
-
-    last_used_ms: float
-    """Time of the session's last fetch, in ms of the monotonic clock."""
 
 
 class FollowerProgress:
@@ -394,15 +364,9 @@ class Partition:
         if not self.is_leader or self.pending_isr is not None or len(self.committed_isr) < 2:
             return None
         log_end, lag_time_ms_max = self.log.log_end_offset, self.criteria.lag_time_ms_max
-        lagging = {
-            broker
-            for broker in self.committed_isr
-            if broker != self.local_id
-            and not (
-                (follower := self.followers.get(broker)) is not None
-                and follower.is_caught_up(log_end, now_ms, lag_time_ms_max)
-            )
-        }
+        followers = self.followers.items()
+        caught_up = {broker for broker, one in followers if one.is_caught_up(log_end, now_ms, lag_time_ms_max)}
+        lagging = self.committed_isr - caught_up - {self.local_id}
         return self._propose(self.committed_isr - lagging) if lagging else None
 
     def _propose(self, isr: Iterable[int]) -> PendingIsr:

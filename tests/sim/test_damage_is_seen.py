@@ -17,7 +17,8 @@ from odradek.broker.log.log import Origin
 from odradek.broker.log.producer_state import ProducerEntry, ProducerState, RememberedBatch
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.broker.transactions.transaction_records import batch_of as state_batch

@@ -15,7 +15,8 @@ from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSessionCache
 from odradek.broker.replication.fetcher import FetcherCore
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttling
 from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.broker.settings.topic_settings import LogConfig

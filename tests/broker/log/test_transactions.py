@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from odradek.broker.log.log import Log, Origin
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import ControlType, EndTxnMarker, control_type, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError

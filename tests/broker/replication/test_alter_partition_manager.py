@@ -9,7 +9,8 @@ import pytest
 from odradek.broker.cluster.broker_client import BrokerClient
 from odradek.broker.replication import alter_partition_manager
 from odradek.broker.replication.alter_partition_manager import AlterPartitionManager
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message

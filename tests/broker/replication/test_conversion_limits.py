@@ -6,7 +6,8 @@ import pytest
 
 from odradek.broker.log.rewriting import rewrite
 from odradek.broker.replication.conversion import Unconverted, as_batches, as_messages
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.compression import GZIP, compress
 from odradek.protocol.conversion import records_of

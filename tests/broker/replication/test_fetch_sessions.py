@@ -15,7 +15,8 @@ from odradek.broker.replication.fetch_sessions import (
     OpenedFetch,
     session_key,
 )
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fetch_session import EPOCH_MAX

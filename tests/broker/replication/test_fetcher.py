@@ -11,7 +11,8 @@ from odradek.broker.replication.fetcher import (
     THROTTLED_PAUSE_MS,
     FetcherCore,
 )
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttling
 from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.broker.settings.topic_settings import LogConfig

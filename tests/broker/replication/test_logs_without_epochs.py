@@ -2,7 +2,8 @@
 
 import pytest
 
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.old_segments import golden_bytes, stored
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from odradek.broker.replication.isr import IsrCriteria
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import IsrCriteria, PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.virtual_clock import ManualClock

@@ -19,8 +19,8 @@ from odradek.broker.purgatory.timing_wheel import TimingWheel
 from odradek.broker.replication.fetch_reading import FetchParameters, read_partitions
 from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.fetcher import FetcherCore
-from odradek.broker.replication.isr import IsrCriteria, PendingIsr
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import IsrCriteria, PartitionView, PendingIsr
+from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend
 from odradek.broker.replication.throttling import Throttling
 from odradek.broker.settings.network_settings import FetcherSettings

@@ -5,7 +5,8 @@ import pytest
 from odradek.broker.quotas.rates import RateWindows
 from odradek.broker.replication.fetch_reading import FetchParameters, read_partitions
 from odradek.broker.replication.fetch_sessions import CachedPartition, OpenedFetch
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import RateLimit, Throttle, Throttling
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode

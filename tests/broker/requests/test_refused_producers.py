@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replication.partition import Partition, PartitionView
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode
 from tests.broker.requests.test_data_requests import TOPIC, Client, with_broker
 
