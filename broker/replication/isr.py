@@ -1,4 +1,4 @@
-"""In-sync replicas: the set as a controller tells it, the criteria that followers must meet, a change that is pending."""
+"""In-sync replicas: the set as a controller tells it, the criteria that followers must meet, a change that waits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
