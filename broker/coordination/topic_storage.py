@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from odradek.broker.log.log import Origin
+from odradek.broker.log.batches import Origin
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode, KafkaError

@@ -1,4 +1,5 @@
-"""Batches by their headers: walking over those of a segment file, and checking those that are to be written.
+"""Batches by their headers: walking over those of a segment file, checking those that are to be written, and what an
+append makes of them.
 
 The header of a v2 batch (magic 2) and the common part of v0/v1 messages; payloads are looked at only to check the CRC.
 """
@@ -6,6 +7,7 @@ The header of a v2 batch (magic 2) and the common part of v0/v1 messages; payloa
 import struct
 import zlib
 from collections.abc import Iterator
+from enum import Enum
 from typing import NamedTuple
 
 from odradek.broker.settings.topic_settings import CREATE_TIME, LogConfig
@@ -77,6 +79,24 @@ class Batch(NamedTuple):
     @property
     def next_position(self) -> int:
         return self.position + self.size_bytes
+
+
+class Origin(Enum):
+    """Appender of a batch: a client through Produce, or a coordinator here, which may write control batches."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+
+
+class Appended(NamedTuple):
+    """Result of an append: offsets of the batches; for a duplicate, those that it got the first time."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """Wall clock of the append with LogAppendTime, -1 with CreateTime; of a duplicate the time of the first one."""
+    log_start_offset: int
+    duplicate: bool = False
 
 
 def decode_header(data: Buffer, at: int, position: int) -> Batch:

@@ -8,11 +8,9 @@ Source of the behaviour: UnifiedLog.scala of Kafka 3.9.
 import errno
 import logging
 import struct
-from enum import Enum
-from typing import NamedTuple
 
 from odradek.broker.log import rewriting
-from odradek.broker.log.batches import LARGEST_EPOCH, Batch, checked_batches, checked_fields
+from odradek.broker.log.batches import LARGEST_EPOCH, Appended, Batch, Origin, checked_batches, checked_fields
 from odradek.broker.log.errors import NO_ROOM, CorruptFile
 from odradek.broker.log.flush import Flush
 from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
@@ -34,24 +32,6 @@ logger = logging.getLogger(__name__)
 
 PATCH = struct.Struct(">qii")
 """Base offset, length, leader epoch: the first 16 bytes of a batch."""
-
-
-class Origin(Enum):
-    """Appender of a batch: a client through Produce, or a coordinator here, which may write control batches."""
-
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-
-
-class Appended(NamedTuple):
-    """Result of an append: offsets of the batches; for a duplicate, those that it got the first time."""
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """Wall clock of the append with LogAppendTime, -1 with CreateTime; of a duplicate the time of the first one."""
-    log_start_offset: int
-    duplicate: bool = False
 
 
 class Log(LocalLog):
@@ -339,11 +319,6 @@ class Log(LocalLog):
 
     # leader epochs and transactions
 
-    @property
-    def latest_epoch(self) -> int:
-        """The newest leader epoch known here; -1 when none."""
-        return self.epochs.latest
-
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note that the leader epoch `epoch` begins at `start_offset`. Raises StorageFailure.
 
@@ -385,10 +360,6 @@ class Log(LocalLog):
         now_ms = self.environment.clock.now_ms()
         return self.producers.begin_verification(producer_id, epoch, first_sequence, now_ms)
 
-    def end_verification(self, producer_id: int, guard: VerificationGuard, *, refused: bool) -> None:
-        """Note the coordinator's answer; `refused`: it is no, and will not become yes."""
-        self.producers.verifications.end(producer_id, guard, refused=refused)
-
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Tell whether a verification still stands (ProducerState.is_verified); False once the log is closed.
 
@@ -398,20 +369,9 @@ class Log(LocalLog):
 
     # closing
 
-    def close(self) -> None:
-        """Bring everything to the disk, with a snapshot of the producers, and close the files: the end of a clean
-        shutdown, after which nothing is left to be rebuilt at the next start. Raises StorageFailure."""
-        flush = self.begin_close()
-        if flush is None:
-            return
-        try:
-            flush.sync()
-        except OSError as error:
-            raise self.give_up_directory(error) from error
-        self.end_close(flush)
-
     def begin_close(self) -> Flush | None:
-        """Write what is only in memory; return what to sync, None if it is closed by now. Raises StorageFailure."""
+        """Write what is only in memory, with a snapshot of the producers: a clean shutdown, after which the next start
+        has nothing to rebuild. Return what to sync, None if the log is closed by now. Raises StorageFailure."""
         unchanged = self.log_end_offset == self.clean_end_offset and not self.history_changes
         if not self.log_end_offset or (unchanged and not self.epoch_file.unsynced):
             self.abandon()  # it has never held a record, or is as it was opened after the last clean shutdown

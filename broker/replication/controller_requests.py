@@ -210,11 +210,11 @@ class ControllerRequests:
 
     def _lead(self, partition: Partition, view: PartitionView) -> None:
         was_leader, former_epoch = partition.is_leader, partition.leader_epoch
-        if view.leader_epoch < partition.log.latest_epoch:
+        if view.leader_epoch < partition.log.epochs.latest:
             state_change.error(
                 "broker %d is to lead %s in epoch %d, and its log has records of epoch %d: ZooKeeper is older than the "
                 "logs, followers may keep other records than their leader (docs: znodes are lost, the disks are not)",
-                self._replicas.broker_id, partition, view.leader_epoch, partition.log.latest_epoch,
+                self._replicas.broker_id, partition, view.leader_epoch, partition.log.epochs.latest,
             )  # fmt: skip
         self._fetchers.leave(partition)
         recovered = partition.lead(view, self._clock.monotonic_ms())

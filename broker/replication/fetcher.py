@@ -224,7 +224,7 @@ class FetcherCore:
     def _asked(partition: Partition) -> Asked:
         own = partition.log
         return Asked(
-            own.log_end_offset, own.latest_epoch, partition.leader_epoch, own.log_start_offset, partition.topic_id
+            own.log_end_offset, own.epochs.latest, partition.leader_epoch, own.log_start_offset, partition.topic_id
         )
 
     def _topics(self, changed: Iterable[tuple[PartitionKey, Asked]]) -> list[FetchTopic]:

@@ -106,7 +106,7 @@ class LogCopy:
         source, target = self.source, self.target
         while True:
             offset = truncation_offset(
-                *source.end_offset_for_epoch(target.latest_epoch),
+                *source.end_offset_for_epoch(target.epochs.latest),
                 own_end_offset_for=target.end_offset_for_epoch,
                 log_end_offset=target.log_end_offset,
                 high_watermark=0,

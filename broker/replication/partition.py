@@ -8,8 +8,9 @@ znode: which ISR). A request that carries an older one changes nothing.
 import math
 from collections.abc import Iterable, Sequence
 
+from odradek.broker.log.batches import Appended, Origin
 from odradek.broker.log.local_log import LogSlice
-from odradek.broker.log.log import Appended, Log, Origin
+from odradek.broker.log.log import Log
 from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.metrics.counters import TopicCounters
 from odradek.broker.replication.isr import FollowerSession, IsrCriteria, PartitionView, PendingIsr, broker_set
@@ -131,7 +132,7 @@ class Partition:
         new_epoch = view.leader_epoch > self.leader_epoch or not self.is_leader
         self._adopt(view)
         if new_epoch:
-            if self.log.latest_epoch < view.leader_epoch:
+            if self.log.epochs.latest < view.leader_epoch:
                 self.log.assign_epoch(view.leader_epoch, self.log.log_end_offset)
             self.leader_epoch_start_offset = self.log.log_end_offset
             self.followers = {}
@@ -236,7 +237,7 @@ class Partition:
 
         Raises StorageFailure. Source: Kafka, truncateToHighWatermark.
         """
-        if self.log.latest_epoch == NO_EPOCH and self.high_watermark < self.log.log_end_offset:
+        if self.log.epochs.latest == NO_EPOCH and self.high_watermark < self.log.log_end_offset:
             self.truncate_to(max(self.high_watermark, self.log.log_start_offset))
 
     def start_over_at(self, offset: int) -> None:

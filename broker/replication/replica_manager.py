@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from odradek.broker.log.log import Appended, Origin
+from odradek.broker.log.batches import Appended, Origin
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.metrics.counters import Traffic

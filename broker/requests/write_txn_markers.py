@@ -13,7 +13,7 @@ Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from odradek.broker.log.log import Origin
+from odradek.broker.log.batches import Origin
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
 from odradek.broker.services import Services

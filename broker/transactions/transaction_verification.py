@@ -143,7 +143,7 @@ class TransactionVerification:
             if error is ErrorCode.NONE and not one.log.is_verified(one.producer.id, one.guard):
                 error = ErrorCode.INVALID_TXN_STATE
             refused = error is not ErrorCode.NONE and error not in RETRIED
-            one.log.end_verification(one.producer.id, one.guard, refused=refused)
+            one.log.producers.verifications.end(one.producer.id, one.guard, refused=refused)
             verdicts[one.partition] = one.guard if error is ErrorCode.NONE else error
         return verdicts
 

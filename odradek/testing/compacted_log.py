@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from odradek.broker.log.batches import Origin
 from odradek.broker.log.compaction.scheduler import Compaction
-from odradek.broker.log.log import Log, Origin
+from odradek.broker.log.log import Log
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker

@@ -40,6 +40,18 @@ def open_test_log(
     return open_log(environment, DIRECTORY, "topic", 0, config, recovery_point=recovery_point, clean=clean)
 
 
+def close_log(log: Log) -> None:
+    """Close a log as the clean shutdown of its directory does (broker/log/directories/closing.py)."""
+    flush = log.begin_close()
+    if flush is None:
+        return
+    try:
+        flush.sync()
+    except OSError as error:
+        raise log.give_up_directory(error) from error
+    log.end_close(flush)
+
+
 def make_batch(
     values: Sequence[bytes] = (b"value",),
     *,

@@ -21,7 +21,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.record_batch import HEADER_BYTES
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
-from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
+from odradek.testing.log_environments import DIRECTORY, close_log, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.bit_rot import _are_others
@@ -142,7 +142,7 @@ def log_with_rot(suffix: str, byte: int, bits: int) -> Log:
     for number in range(BATCHES):
         log.append_as_leader(make_batch([b"%040d" % number], timestamp_ms=1000 * number), 0)
     end = log.log_end_offset
-    log.close()
+    close_log(log)
     files.kill()
     files.flip(f"{DIRECTORY}/{0:020d}{suffix}", byte, bits)
     return open_test_log(make_environment(files), config, recovery_point=end, clean=True)

@@ -12,8 +12,8 @@ import pytest
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
 from odradek.broker.groups.group_records import batch_of as commit_batch
 from odradek.broker.groups.group_records import offset_key, offset_value
+from odradek.broker.log.batches import Origin
 from odradek.broker.log.index import TimeEntry
-from odradek.broker.log.log import Origin
 from odradek.broker.log.producer_state import ProducerEntry, ProducerState, RememberedBatch
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel

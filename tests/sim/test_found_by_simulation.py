@@ -32,7 +32,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
 )
 from odradek.testing.embedded import EmbeddedCluster
-from odradek.testing.log_environments import make_batch, make_environment, open_test_log
+from odradek.testing.log_environments import close_log, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import Fault
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.disk_faults import FOREVER
@@ -106,7 +106,7 @@ def test_all_five_batches_are_known_again_after_a_clean_shutdown() -> None:
     for sequence in range(8):
         log.append_as_leader(make_batch([b"x"], producer_id=1, sequence=sequence), 0)
         log.append_as_leader(make_batch([b"y"], producer_id=2, sequence=sequence), 0)
-    log.close()
+    close_log(log)
     log = open_test_log(environment, LogConfig(), clean=True)
     for sequence in range(3, 8):
         appended = log.append_as_leader(make_batch([b"x"], producer_id=1, sequence=sequence), 0)

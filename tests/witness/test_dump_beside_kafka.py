@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.log.batches import Origin
 from odradek.broker.log.dump import Row, dump, verify
-from odradek.broker.log.log import Origin
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.settings.topic_settings import LogConfig
@@ -20,6 +20,7 @@ from odradek.protocol.records import encode_batch
 from odradek.protocol.versioned import encode_versioned
 from odradek.testing.foreign.dump_log_segments import files_of
 from odradek.testing.foreign.kafka_jars import KafkaJars
+from odradek.testing.log_environments import close_log
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
 from odradek.world.os_files import OsFiles
@@ -63,7 +64,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
             end = EndTxnMarker(choose.random() < 0.5, 3)
             marker = encode_end_txn_marker(end, 1000 + 10 * number, producer, 0)
             log.append_as_leader(marker, number // 40, origin=Origin.COORDINATOR)
-    log.close()
+    close_log(log)
     return directory
 
 

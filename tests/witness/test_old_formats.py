@@ -16,6 +16,7 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.foreign.dump_log_segments import dump_all
 from odradek.testing.foreign.kafka_jars import KafkaJars
+from odradek.testing.log_environments import close_log
 from odradek.testing.old_segments import golden_bytes, golden_copy, stored
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
@@ -41,7 +42,7 @@ def recovered(name: str, directory: Path) -> int:
     last = max(path.glob("*.log"))
     last.write_bytes(last.read_bytes()[:-1])
     log = opened(path)
-    log.close()
+    close_log(log)
     return len(stored(log))
 
 
@@ -49,7 +50,7 @@ def cut(name: str, directory: Path) -> int:
     """Within a compressed message."""
     log = opened(golden_copy(name, directory))
     assert log.truncate_to(25)
-    log.close()
+    close_log(log)
     return len(stored(log))
 
 
@@ -60,7 +61,7 @@ def copied(name: str, directory: Path) -> int:
         records = leader.read(follower.log_end_offset, 1, leader.log_end_offset, whole_first_batch=True).records
         assert not isinstance(records, bytes)
         follower.append_as_follower(records.read())
-    follower.close()
+    close_log(follower)
     return len(stored(follower))
 
 
@@ -70,7 +71,7 @@ def compacted(name: str, directory: Path) -> int:
     world.log.append_as_follower(golden_bytes(name))
     world.roll()
     world.compact()
-    world.log.close()
+    close_log(world.log)
     (directory / name).mkdir(parents=True)
     for file_name in world.files.list_directory(world.log.directory):
         if not file_name.endswith(".deleted"):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.log.log import Log, Origin
+from odradek.broker.log.batches import Origin
+from odradek.broker.log.log import Log
 from odradek.broker.log.producer_sequences import LARGEST_SEQUENCE, sequence_after
 from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
 from odradek.broker.log.producer_state import ProducerState

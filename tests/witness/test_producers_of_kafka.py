@@ -15,6 +15,7 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.foreign.kafkas_corpus import TRANSACTIONS, KafkasCorpus
 from odradek.testing.foreign.seen import read
 from odradek.testing.foreign.stage import Stage
+from odradek.testing.log_environments import close_log
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
 from odradek.world.os_files import OsFiles
@@ -38,7 +39,7 @@ def opened_anew(directory: Path, copy: Path) -> Path:
     )
     topic, _, number = directory.name.rpartition("-")
     log = open_log(environment, str(copy), topic, int(number), LogConfig(segment_bytes=1 << 30))
-    log.close()
+    close_log(log)
     return copy
 
 

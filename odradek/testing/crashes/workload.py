@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from odradek.broker.log.batches import Origin
 from odradek.broker.log.errors import StorageFailure
-from odradek.broker.log.log import Log, Origin
+from odradek.broker.log.log import Log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -137,14 +138,14 @@ class Workload:
         self._append_as_leader(log, history, self._batch(log, history), Origin.CLIENT)
 
     def _append_as_leader(self, log: Log, history: History, batch: bytearray, origin: Origin) -> None:
-        epoch = max(self._epoch, log.latest_epoch, 0)
+        epoch = max(self._epoch, log.epochs.latest, 0)
         written = bytearray(batch)
         set_base_offset(written, 0, log.log_end_offset)
         set_leader_epoch(written, 0, epoch)
         self._written(log, history, [written], lambda: log.append_as_leader(batch, epoch, origin=origin))
 
     def _append_fetched(self, key: PartitionKey, log: Log, history: History) -> None:
-        epoch = max(self._epoch, log.latest_epoch, 0)
+        epoch = max(self._epoch, log.epochs.latest, 0)
         offset, batches = log.log_end_offset, []
         for _ in range(self._random.choice((1, 2, 3))):
             times, keys, values = self._records(history)
@@ -258,7 +259,7 @@ class Workload:
 
     def _elect(self, key: PartitionKey, log: Log, history: History) -> None:
         """Make this broker the leader from now on."""
-        self._epoch = max(self._epoch, log.latest_epoch) + 1
+        self._epoch = max(self._epoch, log.epochs.latest) + 1
         log.assign_epoch(self._epoch, log.log_end_offset)
 
     def _delete_partition(self, key: PartitionKey, log: Log, history: History) -> None:

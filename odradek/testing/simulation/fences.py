@@ -87,7 +87,7 @@ class Fences:
         if now == before:
             return
         self._ends[broker.broker_id, where] = now
-        epoch, end = follower.log.latest_epoch, follower.log.log_end_offset
+        epoch, end = follower.log.epochs.latest, follower.log.log_end_offset
         if before is None or before[:2] != now[:2] or end <= before[2] or epoch == NO_EPOCH:
             return
         leader = self._leader(follower, where)

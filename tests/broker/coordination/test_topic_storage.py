@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.coordination.topic_storage import ALL, ReplicatedTopicStorage
-from odradek.broker.log.log import Origin
+from odradek.broker.log.batches import Origin
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.log.batches import Origin
 from odradek.broker.log.dump.checking import verify
 from odradek.broker.log.errors import UnusableDirectory
-from odradek.broker.log.log import Log, Origin
+from odradek.broker.log.log import Log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
 from odradek.broker.settings.topic_settings import LogConfig
@@ -25,6 +26,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
 from odradek.testing.log_environments import (
     DIRECTORY,
+    close_log,
     make_batch,
     make_environment,
     offset_for_timestamp,
@@ -51,7 +53,7 @@ def written(files: SimulatedFiles) -> Log:
     marker = encode_end_txn_marker(EndTxnMarker(False, 0), 30_000, 9, 0)
     log.append_as_leader(bytearray(marker), 3, origin=Origin.COORDINATOR)
     log.append_as_leader(make_batch([b"last"], timestamp_ms=31_000), 3)
-    log.close()
+    close_log(log)
     files.kill()
     return log
 
@@ -313,7 +315,7 @@ def test_a_lost_marker_of_an_aborted_transaction_leaves_no_entry_behind() -> Non
     log.append_as_leader(make_batch([b"aborted"], producer_id=9, transactional=True), 0)
     marker = bytearray(encode_end_txn_marker(EndTxnMarker(False, 0), 0, 9, 0))
     log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
-    log.close()
+    close_log(log)
     files.kill()
     (path,) = names(files, ".log")
     files.open(path).truncate(files.size(path) - len(marker))

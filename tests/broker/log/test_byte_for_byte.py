@@ -17,6 +17,7 @@ from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import batches, set_base_offset, set_leader_epoch
+from odradek.testing.log_environments import close_log
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
 from odradek.world.os_files import OsFiles
@@ -51,7 +52,7 @@ def test_a_follower_writes_what_kafka_wrote(name: str, tmp_path: Path) -> None:
     log = open_at(tmp_path / name, name, clean=True)
     for batch in batches_of(name):
         log.append_as_follower(batch)
-    log.close()
+    close_log(log)
     assert contents(tmp_path / name) == contents(GOLDEN / name)
 
 
@@ -63,14 +64,14 @@ def test_a_leader_writes_what_kafka_wrote(tmp_path: Path) -> None:
         set_base_offset(batch, 0, 0)
         set_leader_epoch(batch, 0, -1)
         log.append_as_leader(batch, 0)
-    log.close()
+    close_log(log)
     assert contents(tmp_path / "v2-0") == contents(GOLDEN / "v2-0")
 
 
 @pytest.mark.parametrize("name", LOGS)
 def test_opened_and_closed_kafkas_files_stay_as_they_are(name: str, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / name, tmp_path / name)
-    open_at(tmp_path / name, name, clean=True).close()
+    close_log(open_at(tmp_path / name, name, clean=True))
     assert contents(tmp_path / name) == contents(GOLDEN / name)
 
 
@@ -80,7 +81,7 @@ def test_what_is_made_anew_from_the_segments_is_what_kafka_made(name: str, tmp_p
     shutil.copytree(
         GOLDEN / name, tmp_path / name, ignore=lambda _, names: [n for n in names if not n.endswith(".log")]
     )
-    open_at(tmp_path / name, name).close()
+    close_log(open_at(tmp_path / name, name))
     found, wanted = contents(tmp_path / name), contents(GOLDEN / name)
     missing = wanted.keys() - found.keys()
     snapshots = sorted(file for file in wanted if file.endswith(".snapshot"))

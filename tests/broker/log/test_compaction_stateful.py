@@ -11,6 +11,7 @@ from odradek.broker.log.compaction.offset_map import SLOT_BYTES
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import COMPACT, CompactedLog, Entry, newest
+from odradek.testing.log_environments import close_log
 from odradek.testing.simulated_files import SimulatedFiles
 
 RETENTION_MS = 50
@@ -128,7 +129,7 @@ class CompactionMachine(RuleBasedStateMachine):
         log = self.world.log
         before = {one.producer_id: (one.epoch, one.last_sequence) for one in log.producers.producers.values()}
         if how == "close":
-            log.close()
+            close_log(log)
         else:
             log.flush()
             (self.world.files.kill if how == "kill" else self.world.files.crash)()

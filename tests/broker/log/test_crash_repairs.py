@@ -21,7 +21,14 @@ from odradek.protocol.records import encode_batch
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.crashes.history import History
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
-from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log, read_batches
+from odradek.testing.log_environments import (
+    DIRECTORY,
+    close_log,
+    make_batch,
+    make_environment,
+    open_test_log,
+    read_batches,
+)
 from odradek.testing.simulated_files import Fault, MachineStopped, SimulatedFiles
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=0)
@@ -154,11 +161,11 @@ def test_epochs_that_a_start_corrects_are_synced_with_the_next_clean_stop() -> N
         log = open_test_log(make_environment(files), clean=True)
         write(log, 3)
         log.assign_epoch(7, 3)
-        log.close()
+        close_log(log)
         files.kill()
         log = open_test_log(make_environment(files), recovery_point=3, clean=True)
         assert log.epochs.entries() == [(0, 0)]
-        log.close()
+        close_log(log)
         files.crash()
         assert files.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
 
@@ -183,7 +190,7 @@ def test_after_a_start_nothing_is_compacted_by_a_marker_that_may_be_cut_off() ->
     world.put((b"k", b"1"), producer_id=3, transactional=True)
     world.roll()
     world.end_transaction(3, committed=False)
-    world.log.close()
+    close_log(world.log)
     world.reopen(clean=True)
     assert log_to_clean(world.log, 1, world.clock.now_ms()) is None
     found = log_to_clean(world.log, 2, world.clock.now_ms())

@@ -4,7 +4,7 @@ import pytest
 
 from odradek.broker.log.dump import dump, verify
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
+from odradek.testing.log_environments import DIRECTORY, close_log, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 
 FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
@@ -16,7 +16,7 @@ def files() -> SimulatedFiles:
     log = open_test_log(make_environment(files), LogConfig(segment_bytes=1000, index_interval_bytes=100), clean=True)
     for number in range(12):
         log.append_as_leader(make_batch([b"a" * 90], timestamp_ms=1000 + number, producer_id=5, sequence=number), 3)
-    log.close()
+    close_log(log)
     return files
 
 

@@ -4,16 +4,15 @@ import random
 
 import pytest
 
-from odradek.broker.log.batches import iterate_headers
+from odradek.broker.log.batches import Origin, iterate_headers
 from odradek.broker.log.checkpoint_format import encode_offsets
 from odradek.broker.log.directories.directory_files import DirectoryOwner, encode_meta, encode_partition_metadata
 from odradek.broker.log.dump import Damage, dump, verify
 from odradek.broker.log.dump.naming import topic_of
-from odradek.broker.log.log import Origin
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import encode_batch
-from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
+from odradek.testing.log_environments import DIRECTORY, close_log, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 
 CONFIG = LogConfig(segment_bytes=1200, index_interval_bytes=100)
@@ -45,7 +44,7 @@ def with_transactions() -> SimulatedFiles:
     end(True, 4)
     for sequence in range(1, END - 6):
         data(6, sequence, 4)
-    log.close()
+    close_log(log)
     files.set_content(f"{DIRECTORY}/partition.metadata", encode_partition_metadata(bytes(range(16))))
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
         files.set_content(f"{DATA}/{name}", encode_offsets({("topic", 0): END, ("topic", 1): 7}))

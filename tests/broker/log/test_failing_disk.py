@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from odradek.broker.log.batches import Origin
 from odradek.broker.log.directories.directory_files import DirectoryOwner
 from odradek.broker.log.directories.log_directory import LogDirectory
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.flush import Flush
 from odradek.broker.log.local_log import FLUSH_AGAIN_MS
-from odradek.broker.log.log import Log, Origin
+from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import FULL_DISK_TOLD_EVERY_MS, LogEnvironment, OpenSegments
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.offset_lookup import find_offset
@@ -24,7 +25,7 @@ from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
 from odradek.testing.crashes.run import run_fault_case
-from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
+from odradek.testing.log_environments import DIRECTORY, close_log, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import Fault, SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
@@ -40,7 +41,7 @@ def test_leader_epochs_wait_for_room_and_hold_the_recovery_point_back() -> None:
     files.fault = Fault(files.calls, 2, errno.ENOSPC, f"{DIRECTORY}/leader-epoch-checkpoint", "room")
     log.append_as_leader(make_batch([b"2"]), 5)
     log.flush()
-    assert (log.latest_epoch, log.recovery_point, log.closed) == (5, 2, False)
+    assert (log.epochs.latest, log.recovery_point, log.closed) == (5, 2, False)
     log.flush()
     assert (log.recovery_point, files.read(f"{DIRECTORY}/leader-epoch-checkpoint")) == (3, b"0\n2\n0 0\n5 2\n")
 
@@ -134,7 +135,7 @@ def test_a_snapshot_that_finds_no_room_is_left_out() -> None:
     files.fault = Fault(files.calls, 1, errno.ENOSPC, f"{DIRECTORY}/{1:020d}.snapshot", "room")
     log.roll()
     assert not files.exists(f"{DIRECTORY}/{1:020d}.snapshot")
-    log.close()
+    close_log(log)
     assert 1 in open_test_log(make_environment(files), recovery_point=1, clean=True).producers.producers
 
 

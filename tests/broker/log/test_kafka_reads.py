@@ -15,6 +15,7 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.compacted_log import CompactedLog
 from odradek.testing.foreign.dump_log_segments import dump, dump_all, files_of
 from odradek.testing.foreign.kafka_jars import KafkaJars
+from odradek.testing.log_environments import close_log
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
 from odradek.world.os_files import OsFiles
@@ -86,7 +87,7 @@ def test_kafka_reads_every_file_before_and_after_compaction(kafka: KafkaJars, tm
     world.put((b"one", b"more"))
     world.roll()
     compact(world)
-    world.log.close()
+    close_log(world.log)
     assert sum(path.stat().st_size for path in files_of(directory)) < plain / 4
     text = dump_all(kafka, [directory])
     offsets = {offset for offset, _, _ in reopened(world).entries()}

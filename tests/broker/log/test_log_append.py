@@ -4,15 +4,23 @@ import errno
 
 import pytest
 
+from odradek.broker.log.batches import Origin
 from odradek.broker.log.errors import StorageFailure
-from odradek.broker.log.log import Log, Origin
+from odradek.broker.log.log import Log
 from odradek.broker.log.rewriting import BadRecords
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol import compression, record_batch
 from odradek.protocol.compression import LZ4, NONE
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.records import decode_records, encode_batch
-from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log, read_batches
+from odradek.testing.log_environments import (
+    DIRECTORY,
+    close_log,
+    make_batch,
+    make_environment,
+    open_test_log,
+    read_batches,
+)
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 
@@ -81,7 +89,7 @@ def test_the_file_holds_the_batch_with_offset_and_epoch() -> None:
     expected = make_batch([b"a", b"b"], epoch=3) + make_batch([b"c"], base_offset=2, epoch=4)
     assert files.read(f"{DIRECTORY}/{0:020d}.log") == expected
     assert files.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n3 0\n4 2\n"
-    assert (log.latest_epoch, log.end_offset_for_epoch(3)) == (4, (3, 2))
+    assert (log.epochs.latest, log.end_offset_for_epoch(3)) == (4, (3, 2))
 
 
 def test_an_epoch_is_written_with_its_first_record() -> None:
@@ -127,7 +135,7 @@ def test_duplicates_are_known_after_a_restart(how: str) -> None:
     for sequence in range(3):
         log.append_as_leader(make_batch(producer_id=9, sequence=sequence), 0)
     if how == "clean":
-        log.close()
+        close_log(log)
     log = open_test_log(environment, clean=how == "clean")
     assert log.append_as_leader(make_batch(producer_id=9, sequence=2), 0).duplicate
     assert log.append_as_leader(make_batch(producer_id=9, sequence=3), 0).first_offset == 3

@@ -10,6 +10,7 @@ from odradek.broker.log.segment import Segment
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.log_environments import (
     DIRECTORY,
+    close_log,
     make_batch,
     make_environment,
     offset_for_timestamp,
@@ -31,7 +32,7 @@ def write_ten(files: SimulatedFiles, *, close: bool = False) -> Log:
     for number in range(10):
         log.append_as_leader(make_batch([b"x" * 50], timestamp_ms=1000 + number, producer_id=1, sequence=number), 0)
     if close:
-        log.close()
+        close_log(log)
     return log
 
 
@@ -229,7 +230,7 @@ def test_old_formats_are_read() -> None:
     messages = old_message(0, 0, None) + old_message(1, 1, 5000) + old_message(2, 1, 6000)
     files.set_content(f"{DIRECTORY}/{0:020d}.log", messages)
     log = open_test_log(make_environment(files), CONFIG)
-    assert (log.log_end_offset, log.latest_epoch) == (3, -1)
+    assert (log.log_end_offset, log.epochs.latest) == (3, -1)
     assert len(log.read(1, 1000, 3, whole_first_batch=True).records) == 2 * 39
     assert offset_for_timestamp(log, 5500) == (6000, 2, -1)
 

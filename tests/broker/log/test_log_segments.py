@@ -16,6 +16,7 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_environments import (
     DIRECTORY,
+    close_log,
     make_batch,
     make_environment,
     offset_for_timestamp,
@@ -303,7 +304,7 @@ def test_a_log_that_rests_has_no_file_open() -> None:
     assert isinstance(records, FileRange) and len(records.read()) == BATCH, "who is sending goes on"
     world.append()
     assert open_files(world.log)[-1] == 4
-    world.log.close()
+    close_log(world.log)
     log = open_test_log(world.log.environment, world.config, clean=True)
     assert open_files(log) == []
     assert [columns.offsets for columns in read_batches(log)] == [[offset] for offset in range(6)]
@@ -341,7 +342,7 @@ def test_preallocated_segments_take_their_room_at_once_and_give_back_what_is_lef
     log.roll()
     assert sizes(0)[0] == len(make_batch([b"x"]))
     assert sizes(0)[1] < megabyte <= sizes(1)[1]
-    log.close()
+    close_log(log)
     assert sizes(1)[1] < megabyte
 
 
@@ -374,7 +375,7 @@ def test_old_segments_with_large_indexes_are_closed_earlier() -> None:
 def test_a_reader_of_old_segments_loads_no_time_index() -> None:
     world = World(segment_bytes=BATCH * 4, index_interval_bytes=1)
     world.append(9)
-    world.log.close()
+    close_log(world.log)
     log = open_test_log(world.log.environment, world.config, clean=True)
     assert len(read_batches(log)) == 9
     assert [segment._time_index for segment in log.segments[:-1]] == [None, None]
@@ -384,7 +385,7 @@ def test_a_reader_of_old_segments_loads_no_time_index() -> None:
 def test_retention_does_not_load_the_indexes_of_old_segments() -> None:
     world = World(segment_bytes=BATCH * 2, index_interval_bytes=1)
     world.append(8)
-    world.log.close()
+    close_log(world.log)
     log = open_test_log(world.log.environment, world.config, clean=True)
     assert delete_old_segments(log, 8) == 0
     assert all(segment._time_index is None for segment in log.segments[:-1])
@@ -404,10 +405,10 @@ def test_a_deleted_log_that_is_still_read_takes_no_directory_offline() -> None:
 def test_an_untouched_log_is_closed_without_a_sync() -> None:
     world = World()
     world.append(3)
-    world.log.close()
+    close_log(world.log)
     log = open_test_log(world.log.environment, world.config, clean=True)
     syncs = world.files.syncs
-    log.close()
+    close_log(log)
     assert world.files.syncs == syncs
     assert open_test_log(world.log.environment, world.config, clean=True).log_end_offset == 3
 

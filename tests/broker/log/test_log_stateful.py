@@ -12,6 +12,7 @@ from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.records import decode_records
 from odradek.testing.log_environments import (
+    close_log,
     make_batch,
     make_environment,
     offset_for_timestamp,
@@ -157,7 +158,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        self.log.close()
+        close_log(self.log)
         self.log = open_test_log(self.environment, CONFIG, recovery_point=self.end, clean=True)
         self.forget_deleted()
         assert self.log.recovery_point == self.end
@@ -183,7 +184,7 @@ class LogMachine(RuleBasedStateMachine):
         self.end, self.start = self.log.log_end_offset, self.log.log_start_offset
         assert self.end >= recovery_point
         self.model, self.earlier, self.deleted = survived, [], []
-        self.epoch = max(self.epoch, self.log.latest_epoch)
+        self.epoch = max(self.epoch, self.log.epochs.latest)
 
     def forget_deleted(self) -> None:
         first = self.log.segments[0].base_offset

@@ -23,6 +23,7 @@ from odradek.protocol.message_set import down_convert
 from odradek.protocol.records import Columns
 from odradek.testing.compacted_log import CompactedLog, newest
 from odradek.testing.log_environments import (
+    close_log,
     make_batch,
     make_environment,
     offset_for_timestamp,
@@ -80,7 +81,7 @@ def test_everything_is_there(name: str, clean: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", LOGS)
 def test_recovery_changes_no_byte_of_a_good_log(name: str, tmp_path: Path) -> None:
     directory = golden_copy(name, tmp_path)
-    opened(directory, clean=False).close()
+    close_log(opened(directory, clean=False))
     for path in sorted((GOLDEN / name).glob("*.log")):
         assert (directory / path.name).read_bytes() == path.read_bytes()
     assert complaints(directory) == []
@@ -100,7 +101,7 @@ def test_indexes_of_kafka_and_ours_find_the_same(name: str, tmp_path: Path) -> N
         assert [one for one in read_from(ours, offset, 1) if one[0] == offset] == [expected(name)[offset]]
         assert read_from(ours, offset, 1) == read_from(kafkas, offset, 1)
         assert offset_for_timestamp(ours, time_of(offset)) == offset_for_timestamp(kafkas, time_of(offset))
-    ours.close()
+    close_log(ours)
     assert complaints(bare) == []
 
 
@@ -116,7 +117,7 @@ def test_opening_after_a_clean_stop_does_not_read_it_all(tmp_path: Path) -> None
     assert first.stat().st_size == 1327, "what is damaged is found when it is read"
     with pytest.raises(KafkaError):
         log.read(15, 100, 65, whole_first_batch=True)
-    log.close()
+    close_log(log)
     assert opened(directory, clean=True).producers.map_end_offset == 65
 
 
@@ -146,7 +147,7 @@ def test_a_torn_end_is_cut_off(name: str, tmp_path: Path) -> None:
             log = opened(directory, clean=False)
             last = 50 if segment.startswith("00000000000000000020") else 64
             assert stored(log) == expected(name)[:last] and log.log_end_offset == last
-            log.close()
+            close_log(log)
             assert complaints(directory) == []
 
 
@@ -218,9 +219,9 @@ def test_truncation_cuts_before_a_compressed_message(name: str, tmp_path: Path) 
         assert log.truncate_to(offset)
         assert log.log_end_offset == end and stored(log) == expected(name)[:end]
         log.append_as_follower(make_batch((b"after",), base_offset=end, epoch=3))
-        log.close()
+        close_log(log)
         again = opened(Path(log.directory), clean=True)
-        assert [one[0] for one in stored(again)] == list(range(end + 1)) and again.latest_epoch == 3
+        assert [one[0] for one in stored(again)] == list(range(end + 1)) and again.epochs.latest == 3
         assert complaints(Path(log.directory)) == []
 
 
@@ -234,7 +235,7 @@ def test_a_start_within_a_compressed_message(tmp_path: Path) -> None:
     assert [one[0] for one in read_from(log, 25, 1)] == list(range(20, 30))
     assert offset_for_timestamp(log, 0) == (time_of(25), 25, -1)
     assert delete_old_segments(log, 65) == 1 and log.segments[0].base_offset == 20
-    log.close()
+    close_log(log)
     again = opened(Path(log.directory), clean=True, log_start_offset=25)
     assert again.log_start_offset == 25 and stored(again) == expected("v1-0")[20:]
 
@@ -278,9 +279,9 @@ def test_a_message_without_an_epoch_ends_the_knowledge_of_epochs() -> None:
     """As in a cluster of Kafka that is upgraded broker by broker."""
     log = open_test_log(make_environment())
     log.append_as_follower(make_batch((b"a", b"b"), epoch=4))
-    assert log.latest_epoch == 4
+    assert log.epochs.latest == 4
     log.append_as_follower(down_convert(Columns([2, 3], [1, 1], [None, None], [b"c", b"d"]), 1, 1))
-    assert log.latest_epoch == -1 and log.end_offset_for_epoch(4) == (-1, -1)
+    assert log.epochs.latest == -1 and log.end_offset_for_epoch(4) == (-1, -1)
     log.append_as_follower(make_batch((b"e",), base_offset=4, epoch=5))
     assert log.epochs.entries() == [(5, 4)]
 

@@ -9,7 +9,7 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.compression import GZIP, LZ4, NONE, SNAPPY
 from odradek.protocol.message_set import down_convert
 from odradek.protocol.records import Columns, encode_batch
-from odradek.testing.log_environments import make_environment, offset_for_timestamp, open_test_log
+from odradek.testing.log_environments import close_log, make_environment, offset_for_timestamp, open_test_log
 from odradek.testing.old_segments import OldRecord, read_from, stored
 
 TIME = 1_400_000_000_000
@@ -75,7 +75,7 @@ def test_against_a_list(made: list[Unit], data: st.DataObject) -> None:
             assert log.log_end_offset == end
         elif step in ("reopen", "recover"):
             if step == "reopen":
-                log.close()
+                close_log(log)
             else:
                 log.flush()
             log = open_test_log(environment, CONFIG, clean=step == "reopen")

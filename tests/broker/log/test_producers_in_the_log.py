@@ -2,14 +2,15 @@
 
 import pytest
 
-from odradek.broker.log.log import Appended, Log
+from odradek.broker.log.batches import Appended
+from odradek.broker.log.log import Log
 from odradek.broker.log.producer_sequences import LARGEST_SEQUENCE, sequence_after
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.compacted_log import CompactedLog
-from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
+from odradek.testing.log_environments import DIRECTORY, close_log, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
 
@@ -55,7 +56,7 @@ def check_repeated(log: Log, first: list[Appended], sequences: list[int], counts
 
 def restarted(log: Log, how: str, files: SimulatedFiles) -> Log:
     if how == "clean":
-        log.close()
+        close_log(log)
         return open_test_log(make_environment(files), ROLLING, clean=True)
     log.flush()
     files.kill()
@@ -141,7 +142,7 @@ def test_a_producer_that_nobody_remembers_may_go_on_anywhere(forgotten: str) -> 
     else:
         log.advance_log_start_offset(3)
         assert append(log, 2).duplicate  # as long as the broker runs
-        log.close()
+        close_log(log)
         environment = make_environment(files, clock)
         log = open_log(
             environment, DIRECTORY, "topic", 0, LogConfig(), recovery_point=3, log_start_offset=3, clean=True
@@ -161,13 +162,13 @@ def test_snapshots_are_those_of_segments_and_of_the_last_clean_stop() -> None:
     for sequence in range(8):
         append(log, sequence)
     assert snapshots(files) == [3, 6]
-    log.close()
+    close_log(log)
     assert snapshots(files) == [3, 6, 8]
     log = open_test_log(make_environment(files), ROLLING, clean=True)
     assert snapshots(files) == [3, 6, 8]
     append(log, 8)
     append(log, 9)
-    log.close()
+    close_log(log)
     open_test_log(make_environment(files), ROLLING, clean=True)
     assert snapshots(files) == [3, 6, 9, 10]
 
@@ -236,7 +237,7 @@ def test_a_torn_snapshot_is_replaced_by_the_one_before_and_the_batches_since(cut
     log = open_test_log(make_environment(files), ROLLING, clean=True)
     for sequence in range(8):
         append(log, sequence)
-    log.close()
+    close_log(log)
     path = f"{DIRECTORY}/{8:020d}.snapshot"
     files.set_content(path, files.read(path)[:-cut_bytes])
     log = open_test_log(make_environment(files), ROLLING, clean=True)
@@ -272,7 +273,7 @@ def test_large_batches_are_known_again_after_a_clean_restart(others: int) -> Non
                 bytes(make_batch([value], producer_id=producer, sequence=sequence, timestamp_ms=time_of(sequence)))
             )
             log.append_as_leader(bytearray(batches[-1]), 0)
-    log.close()
+    close_log(log)
     log = open_test_log(make_environment(files), LogConfig(), clean=True)
     end = log.log_end_offset
     for batch in batches[-IN_FLIGHT * (1 + others) :]:

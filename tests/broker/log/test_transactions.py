@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from odradek.broker.log.log import Log, Origin
+from odradek.broker.log.batches import Origin
+from odradek.broker.log.log import Log
 from odradek.broker.replication.isr import PartitionView
 from odradek.broker.replication.partition import Partition
 from odradek.broker.settings.topic_settings import LogConfig
@@ -13,7 +14,7 @@ from odradek.protocol.control_records import ControlType, EndTxnMarker, control_
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import decode_records, encode_batch
-from odradek.testing.log_environments import DIRECTORY, make_batch, make_environment, open_test_log
+from odradek.testing.log_environments import DIRECTORY, close_log, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
 from odradek.world.files import FileRange
@@ -112,7 +113,7 @@ def test_committed_readers_see_what_was_committed_and_nothing_else(seed: int) ->
     model = random_workload(log, seed)
     assert len(log.segments) > 3
     check(log, model)
-    log.close()
+    close_log(log)
     log = open_test_log(make_environment(files, clock), CONFIG, clean=True)
     check(log, model)
     log.flush()
@@ -143,7 +144,7 @@ def test_the_state_is_the_same_live_and_rebuilt_from_batches_alone_or_with_any_s
     log.truncate_to(chance.randrange(log.log_end_offset // 2, log.log_end_offset))
     live, stable = known_of(log), log.last_stable_offset(log.log_end_offset)
     aborted = log.aborted_transactions(0, log.log_end_offset)
-    log.close()
+    close_log(log)
     indexes = {name: files.read(f"{DIRECTORY}/{name}") for name in files.list_directory(DIRECTORY)}
     for kept in (lambda name: True, lambda name: chance.random() < 0.5, lambda name: False):
         anew = SimulatedFiles(now_ms=clock.now_ms)
@@ -180,7 +181,7 @@ def test_a_transaction_without_an_end_holds_readers_back_for_ever_restarts_or_no
         write(log, b"after", 2, sequence, transactional=False)
     for stop in ("clean", "clean", "killed"):
         if stop == "clean":
-            log.close()
+            close_log(log)
             clock.advance(2 * log.environment.producer_expiration_ms)  # an open transaction never expires
             log = open_test_log(make_environment(files, clock), CONFIG, clean=True)
         else:
@@ -272,7 +273,7 @@ def test_a_damaged_index_is_never_believed(damage: str) -> None:
     for sequence in range(2):
         write(log, b"a", 1, sequence)
         end(log, 1, commit=False)
-    log.close()
+    close_log(log)
     good = files.read(INDEX)
     bad = {"torn": good[:-3], "version": b"\x00\x07" + good[2:], "order": good[34:] + good[:34]}[damage]
     files.set_content(INDEX, bad)
@@ -293,7 +294,7 @@ def test_an_index_that_was_made_anew_outlives_a_power_failure() -> None:
         for sequence in range(9):
             write(log, b"a", 1, sequence)
             end(log, 1, commit=False)
-        log.close()
+        close_log(log)
         good = files.read(INDEX)
         files.set_content(INDEX, good[:-1])
         open_test_log(make_environment(files), CONFIG, recovery_point=18, clean=True)

@@ -149,4 +149,4 @@ def test_what_a_deposed_leader_sends_from_a_file_that_it_has_cut_meanwhile_is_no
     for number in range(1, 4):
         deposed.log.append_as_follower(make_batch([b"y"], base_offset=number, epoch=6))
     follower.append_as_follower(answer.read(), 2, 0)
-    assert follower.log.log_end_offset == 2 and follower.log.latest_epoch == 5
+    assert follower.log.log_end_offset == 2 and follower.log.epochs.latest == 5

@@ -8,7 +8,7 @@ import pytest
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.groups.group_records import offset_key, offset_value
-from odradek.broker.log.log import Origin
+from odradek.broker.log.batches import Origin
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
