@@ -116,30 +116,6 @@ def decode_headers(section: bytes) -> list[tuple[str, bytes | None]]:
     return headers
 
 
-def append_record(
-    out: bytearray, offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, raw_headers: bytes
-) -> None:
-    """Add one encoded record to `out`."""
-    timestamp = _VARINTS[timestamp_delta] if 0 <= timestamp_delta < _SMALL else write_varint(timestamp_delta)
-    offset = _VARINTS[offset_delta] if offset_delta < _SMALL else write_varint(offset_delta)
-    if key is None:
-        key_length = _NULL
-        key = b""
-    else:
-        size = len(key)
-        key_length = _VARINTS[size] if size < _SMALL else write_varint(size)
-    if value is None:
-        value_length = _NULL
-        value = b""
-    else:
-        size = len(value)
-        value_length = _VARINTS[size] if size < _SMALL else write_varint(size)
-    body = b"".join((b"\x00", timestamp, offset, key_length, key, value_length, value, raw_headers))
-    size = len(body)
-    out += _VARINTS[size] if size < _SMALL else write_varint(size)
-    out += body
-
-
 def encode_batch(
     base_offset: int,
     timestamps: Sequence[int],
@@ -205,7 +181,7 @@ def encode_section(
     values: Sequence[bytes | None],
     raw_headers: Sequence[bytes] | None,
 ) -> bytes:
-    """Encode all records of a batch, as `append_record` writes each: here without a call for each, and joined once."""
+    """Encode all records of a batch: without a call for each, and joined once."""
     parts: list[bytes] = []
     raw = NO_HEADERS
     index = 0

@@ -31,8 +31,7 @@ from odradek.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from odradek.protocol.record_builder import BatchBuilder
-from odradek.protocol.records import decode_records
+from odradek.protocol.records import decode_records, encode_batch
 from odradek.testing.forked import in_a_child
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
@@ -339,9 +338,7 @@ def test_encoders_give_bytes_or_a_message() -> None:
 
 def test_the_buffer_doubles_for_a_large_message(scripted_broker: Any) -> None:
     """A broker of Kafka 0.8 cuts what it sends at the limit."""
-    builder = BatchBuilder()
-    builder.append(1, b"k", b"x" * 1000)
-    batch = bytes(builder.build())
+    batch = bytes(encode_batch(0, [1], [b"k"], [b"x" * 1000]))
 
     async def main(clock: VirtualClock) -> None:
         network = VirtualNetwork(clock)

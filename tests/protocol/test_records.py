@@ -30,7 +30,6 @@ from odradek.protocol.record_batch import (
     entries,
     read_header,
 )
-from odradek.protocol.record_builder import BatchBuilder
 from odradek.protocol.records import decode_headers, decode_records, encode_batch, encode_headers
 
 CODECS = [compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
@@ -79,23 +78,6 @@ def test_round_trip(records: list[Row], codec: int, base_offset: int) -> None:
     header = read_header(batch)
     assert header.max_timestamp == max(timestamps)
     assert crc_matches(batch, 0, header)
-
-
-@settings(max_examples=30)
-@given(rows)
-def test_the_builder_makes_the_same_batch(records: list[Row]) -> None:
-    builder = BatchBuilder()
-    for index, (timestamp, key, value, headers) in enumerate(records):
-        assert builder.append(timestamp, key, value, headers) == index
-    timestamps, keys, values, all_headers = (list(column) for column in zip(*records, strict=True))
-    assert builder.build() == encode_batch(0, timestamps, keys, values, all_headers)
-    assert builder.size_bytes == len(builder.build())
-    packed = builder.build(codec=1, level=1, producer_id=4, producer_epoch=2, base_sequence=6, transactional=True)
-    header = read_header(packed)
-    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (4, 2, 6)
-    assert header.is_transactional and header.codec == compression.GZIP
-    assert builder.max_timestamp == header.max_timestamp == max(timestamps)
-    assert decode_records(packed).values == values
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -30,7 +30,7 @@ from odradek.protocol.record_batch import (
     set_base_offset,
     update_crc,
 )
-from odradek.protocol.records import NO_HEADERS, append_record, encode_batch
+from odradek.protocol.records import encode_batch, encode_section
 from odradek.testing.foreign.raw import RawConnection
 from odradek.testing.memory import PeakMemory
 from odradek.testing.up import UpCluster
@@ -163,10 +163,9 @@ def test_a_compressed_bomb_where_records_are_looked_at(codec: int, connection: R
 
 def test_a_bomb_of_records(connection: RawConnection, memory: PeakMemory) -> None:
     """Each of which is all right; 40 MB of eight bytes each would be more than a gigabyte of values."""
-    one = bytearray()
-    append_record(one, 0, 0, b"k", None, NO_HEADERS)
+    one = encode_section([0], [0], 0, [b"k"], [None], None)
     count = 40 * MB // len(one)
-    bomb = compressed(compression.ZSTD, bytes(one) * count, count)
+    bomb = compressed(compression.ZSTD, one * count, count)
     assert refused(connection, bomb, "compacted") == ErrorCode.MESSAGE_TOO_LARGE
     assert memory.growth_bytes < 40 * MB, memory.growth_bytes
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from odradek.protocol.record_builder import BatchBuilder
+from odradek.protocol.records import encode_batch
 from odradek.testing.foreign.group_corpus import commit_often, join_for_long
 from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.raw import RawConnection
@@ -63,10 +63,16 @@ class SequencedProducer:
                 time.sleep(0.05)
 
     def batch(self, sequence: int, count: int) -> bytearray:
-        builder = BatchBuilder()
-        for number in range(sequence, sequence + count):
-            builder.append(hour_ago_ms() + number, b"key", f"sequence {number}".encode())
-        return builder.build(producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
+        numbers = range(sequence, sequence + count)
+        return encode_batch(
+            0,
+            [hour_ago_ms() + number for number in numbers],
+            [b"key"] * count,
+            [f"sequence {number}".encode() for number in numbers],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+        )
 
     def send(self, address: str, count: int) -> None:
         """The next batch; it must be taken."""
