@@ -121,6 +121,14 @@ class Assignment(NamedTuple):
 NOT_ASSIGNED = Assignment(())
 
 
+class Topic(NamedTuple):
+    """`/brokers/topics/[topic]`."""
+
+    topic_id: bytes | None
+    """Id of the topic; None for one that is older than topic ids."""
+    partitions: dict[int, Assignment]
+
+
 class PartitionPhase(Enum):
     """Place of a partition in its life (Kafka's PartitionState); partition_machine.py says what may follow what."""
 

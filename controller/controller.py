@@ -19,18 +19,14 @@ from typing import TypeVar
 
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller import (
-    broker_changes,
     broker_shutdown,
     controller_election,
     failover,
+    flows,
     isr_updates,
-    notifications,
-    partition_machine,
     producer_id_blocks,
     reassignment,
     requested_elections,
-    topic_changes,
-    topic_deletion,
 )
 from odradek.controller.active_controller import ActiveController, Call, not_controller
 from odradek.controller.channel_manager import Channels
@@ -39,20 +35,9 @@ from odradek.controller.controller_counters import ControllerCounters
 from odradek.controller.controller_election import NO_CONTROLLER, Elected
 from odradek.controller.controller_store import ControllerMoved, ControllerStore
 from odradek.controller.events import (
-    AssignmentChanged,
-    BrokersChanged,
     ControllerChanged,
-    DeletionsChanged,
-    EpochRefused,
     Event,
-    IsrChangeNotified,
-    LeaderAndIsrAnswered,
     LeadersToBalance,
-    LogDirectoryFailed,
-    PreferredElectionAsked,
-    ReassignmentAsked,
-    StopReplicaAnswered,
-    TopicsChanged,
     UncleanElectionEnabled,
     event_of,
 )
@@ -317,42 +302,10 @@ class Controller:
             elif isinstance(event, Call):
                 await event.carry_out(active)
             else:
-                await self._dispatch(active, event)
+                await flows.handle(active, event, self._randomness)
         except ControllerMoved as moved:
             self._resign(str(moved), active)
             self._enqueue(ControllerChanged())
-
-    async def _dispatch(self, active: ActiveController, event: Event) -> None:
-        """Handle one event of the active controller, whole. Raises ControllerMoved."""
-        match event:
-            case BrokersChanged():
-                await broker_changes.compare_registrations(active)
-            case TopicsChanged():
-                await topic_changes.take_up_topics(active, self._randomness)
-            case AssignmentChanged(topic):
-                await topic_changes.take_up_partitions(active, topic, self._randomness)
-            case DeletionsChanged():
-                await topic_deletion.take_up_marked(active)
-            case StopReplicaAnswered():
-                await topic_deletion.note_stopped(active, event)
-            case EpochRefused(broker):
-                await notifications.leave_refused_epoch(active, broker)
-            case LeaderAndIsrAnswered():
-                await notifications.leader_and_isr_answered(active, event)
-            case IsrChangeNotified():
-                await notifications.isr_changes(active)
-            case LogDirectoryFailed():
-                await notifications.log_directories_changed(active)
-            case PreferredElectionAsked():
-                await requested_elections.obey_znode(active)
-            case LeadersToBalance():
-                await requested_elections.balance(active)
-            case ReassignmentAsked():
-                await reassignment.obey_znode(active)
-            case UncleanElectionEnabled(topic):
-                await partition_machine.elect_where_needed(active, topic)
-            case _:
-                raise AssertionError(event)
 
     # Who is the controller?
 

@@ -9,9 +9,9 @@ when it does not. A write whose answer was lost counts as a lost race: whoever a
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
-from odradek.controller.cluster_state import Assignment, Broker, LeaderAndIsr
+from odradek.controller.cluster_state import Assignment, Broker, LeaderAndIsr, Topic
 from odradek.journal.journal import Journal
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.lost_answers import create_if_missing
@@ -63,14 +63,6 @@ PATHS_NOTED_MAX: Final = 5
 class ControllerMoved(Exception):  # noqa: N818 (it is news, not an error)
     """Raised when this broker is not the controller any more: its session is gone, or `/controller_epoch` has another
     version."""
-
-
-class Topic(NamedTuple):
-    """`/brokers/topics/[topic]`."""
-
-    topic_id: bytes | None
-    """Id of the topic; None for one that is older than topic ids."""
-    partitions: dict[int, Assignment]
 
 
 class ControllerStore:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from odradek.controller import partition_machine, replica_machine, topic_deletion
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import Assignment, LeaderAndIsr, Replica, ReplicaPhase
-from odradek.controller.controller_store import Topic, lost_race, slices
+from odradek.controller.cluster_state import Assignment, LeaderAndIsr, Replica, ReplicaPhase, Topic
+from odradek.controller.controller_store import lost_race, slices
 from odradek.controller.events import ReassignmentAsked
 from odradek.controller.partition_machine import Strategy
 from odradek.protocol.errors import ErrorCode

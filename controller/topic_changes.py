@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from odradek.controller import partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase
-from odradek.controller.controller_store import Topic
+from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase, Topic
 from odradek.controller.events import DeletionsChanged
 from odradek.controller.partition_machine import Strategy
 from odradek.controller.topic_admin import new_topic_id

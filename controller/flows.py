@@ -1,0 +1,63 @@
+"""Flows of the active controller: which of them handles which event (Kafka's KafkaController.process)."""
+
+import random
+
+from odradek.controller import (
+    broker_changes,
+    notifications,
+    partition_machine,
+    reassignment,
+    requested_elections,
+    topic_changes,
+    topic_deletion,
+)
+from odradek.controller.active_controller import ActiveController
+from odradek.controller.events import (
+    AssignmentChanged,
+    BrokersChanged,
+    DeletionsChanged,
+    EpochRefused,
+    Event,
+    IsrChangeNotified,
+    LeaderAndIsrAnswered,
+    LeadersToBalance,
+    LogDirectoryFailed,
+    PreferredElectionAsked,
+    ReassignmentAsked,
+    StopReplicaAnswered,
+    TopicsChanged,
+    UncleanElectionEnabled,
+)
+
+
+async def handle(active: ActiveController, event: Event, randomness: random.Random) -> None:
+    """Handle one event of the active controller, whole. `randomness` makes topic ids. Raises ControllerMoved."""
+    match event:
+        case BrokersChanged():
+            await broker_changes.compare_registrations(active)
+        case TopicsChanged():
+            await topic_changes.take_up_topics(active, randomness)
+        case AssignmentChanged(topic):
+            await topic_changes.take_up_partitions(active, topic, randomness)
+        case DeletionsChanged():
+            await topic_deletion.take_up_marked(active)
+        case StopReplicaAnswered():
+            await topic_deletion.note_stopped(active, event)
+        case EpochRefused(broker):
+            await notifications.leave_refused_epoch(active, broker)
+        case LeaderAndIsrAnswered():
+            await notifications.leader_and_isr_answered(active, event)
+        case IsrChangeNotified():
+            await notifications.isr_changes(active)
+        case LogDirectoryFailed():
+            await notifications.log_directories_changed(active)
+        case PreferredElectionAsked():
+            await requested_elections.obey_znode(active)
+        case LeadersToBalance():
+            await requested_elections.balance(active)
+        case ReassignmentAsked():
+            await reassignment.obey_znode(active)
+        case UncleanElectionEnabled(topic):
+            await partition_machine.elect_where_needed(active, topic)
+        case _:
+            raise AssertionError(event)
