@@ -1,0 +1,202 @@
+"""Brokers and controllers that know or do what they must not: each kind of damage is found, without a run."""
+
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from odradek.broker.settings.topic_settings import LogConfig
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.log_environments import make_batch
+from odradek.testing.simulation.faults import Faults
+from odradek.testing.simulation.fences import Fences
+from odradek.testing.simulation.history import History
+from odradek.testing.simulation.inspection import Inspection
+from odradek.testing.simulation.operations import Operations
+from odradek.testing.simulation.verdict import left_over, other_settings
+from odradek.testing.simulation.work import Work
+from odradek.testing.virtual_clock import ManualClock
+from odradek.testing.virtual_network import VirtualNetwork
+from odradek.zk_schema.store import SetData
+from tests.sim.stage import STATE, WHERE, Stage
+
+
+def test_a_dead_task() -> None:
+    stage = Stage()
+    stage.brokers[1].server.tasks.deaths.append("log-cleaner")
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert stage.seen == "broker-1: task log-cleaner has died"
+
+
+def test_a_waiter_that_is_left_over() -> None:
+    assert left_over(Counter(DelayedFetch=4)) == {}
+    assert left_over(Counter(DelayedFetch=4, DelayedProduce=1)) == {"DelayedProduce": 1}
+
+
+def test_a_broker_that_has_not_heard_of_a_setting() -> None:
+    heard, missed = LogConfig(retention_ms=5, min_insync_replicas=2), LogConfig(min_insync_replicas=2)
+    assert other_settings([heard, heard]) == {}
+    assert other_settings([heard, missed, heard]) == {"retention_ms": [5, missed.retention_ms, 5]}
+
+
+@pytest.mark.parametrize(
+    ("code", "rotten", "seen"),
+    [
+        (ErrorCode.CORRUPT_MESSAGE, {0}, False),
+        (ErrorCode.CORRUPT_MESSAGE, set[int](), True),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, {0}, True),
+    ],
+)
+def test_a_reader_who_is_refused_what_no_disk_has_spoilt(code: ErrorCode, rotten: set[int], seen: bool) -> None:
+    history = History(ManualClock())
+    history.rotten = rotten
+    history.refused("consumer", KafkaError(code, "t-0 at offset 5"))
+    assert (history.violation is not None) is seen
+
+
+@pytest.mark.parametrize(("later_ms", "seen"), [(9_000.0, False), (11_000.0, True)])
+def test_a_reader_who_is_refused_what_is_on_a_new_disk(later_ms: float, seen: bool) -> None:
+    """Not one who holds still what the disk before it has had."""
+    clock = ManualClock()
+    history = History(clock)
+    history.rotten = {0}
+    history.mended(0)
+    clock.advance(later_ms)
+    history.refused("consumer", KafkaError(ErrorCode.CORRUPT_MESSAGE, "t-0 at offset 5"))
+    assert (history.violation is not None) is seen
+
+
+@pytest.mark.parametrize(
+    ("expires", "begin", "rotten", "seen"),
+    [
+        (False, 0, set[int](), False),
+        (False, 1, set[int](), True),
+        (False, 1, {0}, False),
+        (True, 1, set[int](), False),
+        (True, 2, set[int](), True),
+    ],
+    ids=["at 0", "deleted", "rotten", "expired", "not committed"],
+)
+def test_a_log_that_has_lost_its_beginning(expires: bool, begin: int, rotten: set[int], seen: bool) -> None:
+    stage = Stage()
+    stage.history.expires, stage.history.rotten = expires, rotten
+    stage.write(make_batch(), to=(0, 1, 2))
+    stage.write(make_batch(), to=(0, 1))
+    stage.leader.log.advance_log_start_offset(begin)
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert (f"begins at {begin} on broker-0, its high watermark is 1" in stage.seen) is bool(stage.seen) is seen
+
+
+def test_a_watermark_above_the_end_of_its_log() -> None:
+    stage = Stage("other")
+    stage.write(make_batch(), to=(0, 1, 2))
+    stage.replicas[2].high_watermark = 2
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert "ends at 1 on broker-2, its high watermark is 2" in stage.seen
+
+
+@pytest.mark.parametrize(("begin", "seen"), [(1, False), (2, True)])
+def test_a_leader_epoch_beyond_the_end_of_its_log(begin: int, seen: bool) -> None:
+    stage = Stage("other")
+    stage.write(make_batch(), to=(0, 1, 2))
+    stage.replicas[2].log.assign_epoch(6, begin)
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert ("ends at 1 on broker-2, its epoch 6 begins at 2" in stage.seen) is bool(stage.seen) is seen
+
+
+@pytest.mark.parametrize(("begin", "seen"), [(0, False), (2, True)])
+def test_a_first_leader_epoch_beyond_the_end_of_its_log(begin: int, seen: bool) -> None:
+    stage = Stage("other")
+    stage.replicas[2].log.assign_epoch(0, begin)
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert ("ends at 0 on broker-2, its epoch 0 begins at 2" in stage.seen) is bool(stage.seen) is seen
+
+
+@pytest.mark.parametrize(("offset", "end", "seen"), [(1, 2, False), (2, 2, True), (2, 1, False)])
+def test_a_checkpoint_above_the_high_watermark(offset: int, end: int, seen: bool) -> None:
+    """Not one of what has been cut off."""
+    stage = Stage()
+    stage.write(make_batch(), to=(0, 1, 2))
+    stage.write(make_batch(), to=(0, 1))
+    stage.leader.log.truncate_to(end)
+    checkpoints = SimpleNamespace(newest=lambda name: {WHERE: offset})
+    directories = {stage.leader.log.log_directory: SimpleNamespace(checkpoints=checkpoints)}
+    stage.brokers[0].server.services.logs.directories = directories
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert ("checkpoint of the high watermark 2, it is 1" in stage.seen) is bool(stage.seen) is seen
+
+
+def test_two_controllers_of_one_epoch() -> None:
+    stage = Stage()
+    inspection = Inspection(stage.cluster, stage.history, "t", "transactions")
+    stage.brokers[0].server.services.controller.controller_epoch = 3
+    inspection.look()
+    assert not stage.seen
+    stage.brokers[2].server.services.controller.controller_epoch = 3
+    inspection.look()
+    assert stage.seen == "controller epoch 3: (0, 1) and 2"
+
+
+def test_a_controller_epoch_that_falls() -> None:
+    stage = Stage()
+    stage.in_zookeeper(STATE)
+    inspection = Inspection(stage.cluster, stage.history, "t", "transactions")
+    inspection.look()
+    stage.zookeeper.commit([SetData("/controller_epoch", b"2", -1)], 0)
+    inspection.look()
+    assert stage.seen == "the controller epoch goes from 3 to 2"
+
+
+@pytest.mark.parametrize(("times", "seen"), [(400, False), (600, True)])
+def test_one_who_asks_without_end(times: int, seen: bool) -> None:
+    stage = Stage()
+    network = VirtualNetwork(stage.clock)
+    stage.cluster.network = network
+    work = Work(stage.cluster, stage.history)
+    network.sent["broker-1", "broker-0"] = times
+    stage.clock.advance(2_000.0)
+    work.look()
+    assert ("broker-1 has sent broker-0 something 600 times" in stage.seen) == seen
+    work.look()
+    assert not network.sent
+
+
+def to_epoch(stage: Stage, epochs: tuple[int, int]) -> None:
+    stage.leader.leader_epoch, stage.leader.partition_epoch = epochs
+
+
+def obey(stage: Stage, epoch: int) -> None:
+    stage.brokers[0].server.services.controller_requests.controller_epoch = epoch
+
+
+@pytest.mark.parametrize(
+    ("damage", "seen"),
+    [
+        (lambda stage: obey(stage, 2), "broker-0 obeys controller epoch 2 after 3"),
+        (lambda stage: to_epoch(stage, (4, 9)), "goes from leader and partition epoch (5, 0) back to (4, 9)"),
+        (lambda stage: to_epoch(stage, (5, -1)), "goes from leader and partition epoch (5, 0) back to (5, -1)"),
+    ],
+)
+def test_an_epoch_that_falls(damage: Callable[[Stage], None], seen: str) -> None:
+    stage = Stage()
+    fences = Fences(stage.cluster, stage.history)
+    fences.look()
+    assert not stage.seen
+    damage(stage)
+    fences.look()
+    assert seen in stage.seen
+
+
+def test_a_deletion_that_is_told_before_a_follower_has_heard_of_it() -> None:
+    stage = Stage()
+    stage.write(make_batch(), make_batch())
+    operations = Operations.__new__(Operations)
+    operations._others = cast(Faults, SimpleNamespace(cluster=stage.cluster, history=stage.history))
+    for replica in stage.replicas[:2]:
+        replica.log.advance_log_start_offset(1)
+    operations._judge_deletion(stage.leader, 1, [1, 1, 0])
+    assert not stage.seen, "broker 2 has been started again meanwhile"
+    operations._judge_deletion(stage.leader, 1, [1, 1, 1])
+    assert "all before 1 is deleted, broker-2 begins at 0" in stage.seen

@@ -1,0 +1,212 @@
+"""Coordinators of groups and transactions that do what they must not: each kind of damage is found, without a run."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
+from odradek.broker.groups.group_records import batch_of as commit_batch
+from odradek.broker.groups.group_records import offset_key, offset_value
+from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.purgatory.timing_wheel import TimingWheel
+from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
+from odradek.broker.transactions.transaction_records import batch_of as state_batch
+from odradek.broker.transactions.transaction_records import key_of, value_of
+from odradek.broker.transactions.transaction_state import (
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_COMMIT,
+    ProducerIdentity,
+    TxnState,
+)
+from odradek.client.consumer.group_protocol import Identity
+from odradek.client.consumer.member_states import MemberSettings, State
+from odradek.client.consumer.membership import Membership
+from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.testing.log_environments import make_batch
+from odradek.testing.simulation.clients import SimulatedConsumer
+from odradek.testing.simulation.coordinators import Coordinators
+from odradek.testing.simulation.generations import Generations
+from odradek.testing.simulation.history import History
+from odradek.testing.simulation.transactional_positions import Outcome, Transaction, TransactionalPositions
+from odradek.testing.simulation.waits import Waits
+from odradek.testing.virtual_clock import ManualClock
+from tests.sim.stage import T0, WHERE, Stage
+
+
+@pytest.mark.parametrize(
+    ("found", "seen"),
+    [(4, ""), (None, "is at None, committed was 4"), (2, "is at 2, committed was 4"), (5, "which was not committed")],
+)
+def test_a_position_that_no_transaction_has_committed(found: int | None, seen: str) -> None:
+    """4 is committed, nobody has asked to commit 5, and the one with 6 has been seen, and may be committed."""
+    transactions = [
+        Transaction(Outcome.COMMITTED, [b"a-4"], is_decided=True, position=4),
+        Transaction(Outcome.OPEN, [b"a-5"], position=5),
+        Transaction(Outcome.UNKNOWN, [b"a-6"], is_decided=True, position=6),
+    ]
+    history = History(ManualClock())
+    positions = TransactionalPositions.__new__(TransactionalPositions)
+    positions.group, positions._history, positions._transactions, positions.found = "g", history, transactions, None
+    positions.judge(found, least=4)
+    assert seen in str(history.violation or "") and bool(seen) == (history.violation is not None)
+    if not seen:
+        assert positions.unrest({b"a-4"}) is None
+        assert positions.unrest({b"a-4", b"a-6"}) == "g is at 4, records say 6"
+
+
+def test_a_commit_that_is_told_before_it_is_replicated() -> None:
+    stage = Stage(CONSUMER_OFFSETS)
+    committed = CommittedOffset(7, 1)
+    table = OffsetTable()
+    group = SimpleNamespace(metadata=SimpleNamespace(group_id="g"), offsets=table, partition=0)
+    stage.brokers[0].server.services.groups.groups.append(group)
+    stage.write(commit_batch([(offset_key("g", WHERE), offset_value(committed))], 0, 0), to=(0,))
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.look()
+    assert not stage.seen
+    table.load(WHERE, committed, 0)
+    coordinators.look()
+    assert "tells g of 7" in stage.seen
+
+
+def test_a_decision_that_is_acted_upon_before_it_is_replicated() -> None:
+    stage = Stage(TRANSACTION_STATE)
+    state = TxnState(ProducerIdentity(1, 0), 1000, PREPARE_COMMIT, frozenset({WHERE}), 5, 6)
+    stage.write(state_batch("id", state, 0), to=(0,))
+    told = [("id", replace(state, updated_ms=4))]
+    stage.brokers[0].server.services.transactions.all = lambda: (0, told)
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.look()
+    assert not stage.seen
+    told[0] = ("id", replace(state, former=ProducerIdentity(1, 0)))
+    coordinators.look()
+    assert "acts upon id: PREPARE_COMMIT" in stage.seen
+
+
+def test_a_transaction_that_is_open_in_a_log_and_not_to_its_coordinator() -> None:
+    stage = Stage("transactions")
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.present_leader = lambda where: stage.leader
+    state = TxnState(ProducerIdentity(1, 0), 1000, ONGOING, frozenset({("transactions", 0)}), 5, 6)
+    told = [("id", state)]
+    stage.brokers[0].server.services.transactions.all = lambda: (0, told)
+    stage.write(make_batch([b"a-0"], producer_id=1, transactional=True))
+    coordinators._look_for_left_open()
+    assert not stage.seen
+    told[0] = ("id", replace(state, status=COMPLETE_COMMIT))
+    coordinators._look_for_left_open()
+    assert "has a transaction of id open from 0 on, which is COMPLETE_COMMIT to its coordinator" in stage.seen
+
+
+def test_a_coordinator_that_keeps_what_another_one_leads() -> None:
+    stage = Stage(CONSUMER_OFFSETS)
+    group = SimpleNamespace(metadata=SimpleNamespace(group_id="g"), offsets=OffsetTable(), partition=0)
+    stage.brokers[1].server.services.groups.groups.append(group)
+    Coordinators(stage.cluster, stage.history).look()
+    assert "broker-1 keeps g of ('__consumer_offsets', 0), which it does not lead" in stage.seen
+
+
+def test_a_coordinator_that_does_not_tell_the_newest_of_a_group() -> None:
+    stage = Stage(CONSUMER_OFFSETS)
+    table, group = OffsetTable(), SimpleNamespace(group_id="g")
+    stage.brokers[0].server.services.groups.groups.append(SimpleNamespace(metadata=group, offsets=table, partition=0))
+    coordinators, written = Coordinators(stage.cluster, stage.history), CommittedOffset(7, 1)
+    table.load(WHERE, written, 0)
+    coordinators.judge((CONSUMER_OFFSETS, 0), {offset_key("g", WHERE): offset_value(written)})
+    assert not stage.seen
+    table.load(WHERE, replace(written, offset=6), 1)
+    coordinators.judge((CONSUMER_OFFSETS, 0), {offset_key("g", WHERE): offset_value(written)})
+    assert (
+        "the coordinator tells of OffsetKey(group_id='g', partition=('t', 0)): CommittedOffset(offset=6" in stage.seen
+    )
+
+
+@pytest.mark.parametrize("status", [PREPARE_COMMIT, None])
+def test_a_coordinator_that_does_not_tell_the_newest_of_a_transaction(status: object) -> None:
+    stage = Stage(TRANSACTION_STATE)
+    written = TxnState(ProducerIdentity(1, 0), 1000, COMPLETE_COMMIT, frozenset(), 5, 6)
+    coordinators, told = Coordinators(stage.cluster, stage.history), [("id", written)]
+    stage.brokers[0].server.services.transactions.all = lambda: (0, told)
+    coordinators.judge((TRANSACTION_STATE, 0), {key_of("id"): value_of(written)})
+    assert not stage.seen
+    told[:] = [("id", replace(written, status=PREPARE_COMMIT))] if status is PREPARE_COMMIT else []
+    coordinators.judge((TRANSACTION_STATE, 0), {key_of("id"): value_of(written)})
+    assert stage.seen.startswith("the coordinator tells of id: ")
+
+
+def test_producer_ids_that_two_brokers_give_out() -> None:
+    stage = Stage()
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.look()
+    stage.brokers[2].server.services.producer_ids.left = range(28, 30)
+    coordinators.look()
+    assert not stage.seen
+    stage.brokers[2].server.services.producer_ids.left = range(12, 20)
+    coordinators.look()
+    assert stage.seen == "broker-2 in its life 1 gives out the producer ids up to 20, as broker-1 in its life 1 does"
+
+
+def test_producer_ids_that_somebody_else_has_taken() -> None:
+    stage = Stage()
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.give_out(40, "an old broker")
+    coordinators.look()
+    assert not stage.seen
+    coordinators.give_out(30, "an old broker")
+    assert stage.seen == "an old broker gives out the producer ids up to 30, as broker-2 in its life 1 does"
+
+
+def test_a_block_of_producer_ids_that_the_same_one_is_given_twice() -> None:
+    stage = Stage()
+    coordinators = Coordinators(stage.cluster, stage.history)
+    coordinators.answer(40)
+    coordinators.answer(50)
+    assert not stage.seen
+    coordinators.answer(40)
+    assert stage.seen == "ask 3 gives out the producer ids up to 40, as ask 1 does"
+
+
+@pytest.mark.parametrize("touched", [True, False])
+def test_a_request_that_is_not_answered_when_its_outcome_is_known(touched: bool) -> None:
+    stage = Stage()
+    for broker in stage.brokers:
+        broker.server.services.replicas.purgatory = Purgatory(TimingWheel(stage.clock))
+    waits, purgatory = Waits(stage.cluster, stage.history), stage.brokers[0].server.services.replicas.purgatory
+    purgatory.watch(DelayedProduce([AwaitedAppend(stage.leader, 1)], lambda: None), [stage.leader.advanced], 1000)
+    stage.write(make_batch([b"x"]), to=())
+    for _ in range(3):
+        waits.look()
+    assert not stage.seen, "the followers do not have it"
+    stage.write(to=(1, 2))
+    assert stage.leader.high_watermark == 1
+    waits.look()
+    assert not stage.seen, "it is about to be answered"
+    if touched:
+        purgatory.touch(stage.leader.advanced)
+    waits.look()
+    assert bool(stage.seen) is not touched
+
+
+@pytest.mark.parametrize(
+    ("generation", "state", "seen"), [(4, "stable", True), (3, "stable", False), (4, "joining", False)]
+)
+def test_two_members_of_a_generation_that_have_the_same_partition(generation: int, state: str, seen: bool) -> None:
+    stage = Stage()
+    members = [
+        SimpleNamespace(
+            name=name,
+            engine=SimpleNamespace(
+                group=SimpleNamespace(
+                    membership=Membership(
+                        cast(MemberSettings, None), state=State(state), identity=Identity(name, number), owned=(T0,)
+                    )
+                )
+            ),
+        )
+        for name, number in (("member-0", 4), ("member-1", generation))
+    ]
+    Generations(lambda: cast(list[SimulatedConsumer], members), stage.history).look()
+    assert ("belongs to member-0 and member-1 in generation 4" in stage.seen) is bool(stage.seen) is seen

@@ -1,0 +1,299 @@
+"""Leaders, followers and in-sync replicas that must not be: each kind of damage is found, without a run."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from odradek.broker.replication.isr import PartitionView
+from odradek.testing.log_environments import make_batch
+from odradek.testing.simulation.fences import Fences
+from odradek.testing.simulation.inspection import Inspection
+from odradek.testing.simulation.lagging import SLACK_MS, Lagging
+from odradek.testing.simulation.safety import Safety
+from odradek.testing.simulation.state_changes import broken_rule
+from odradek.zk_schema.znodes.topics import LEADER_RECOVERING, PartitionState
+from tests.sim.stage import STATE, T0, WHERE, Stage
+
+
+def test_two_leaders_of_one_epoch() -> None:
+    stage = Stage()
+    inspection = Inspection(stage.cluster, stage.history, "t", "transactions")
+    stage.replicas[1].lead(PartitionView(1, 5, (0, 1, 2), 0, (0, 1, 2)), 0.0)
+    inspection.look()
+    assert "led by 0 and 1" in stage.seen
+
+
+def test_a_follower_that_counts_something_else_as_committed() -> None:
+    stage = Stage()
+    stage.write(make_batch([b"producer-0-0"]), to=(0, 1, 2))
+    stage.replicas[2].log.truncate_to(0)
+    stage.replicas[2].append_as_follower(stage.other(b"producer-0-1"), 1, 0)
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert "another batch was committed at offset 0" in stage.seen
+
+
+@pytest.mark.parametrize(
+    ("state", "seen"),
+    [
+        (replace(STATE, isr=(1, 2)), "the leader is not in the ISR"),
+        (replace(STATE, isr=(0, 3)), "not among the replicas"),
+    ],
+)
+def test_an_isr_of_others(state: PartitionState, seen: str) -> None:
+    stage = Stage()
+    Safety(stage.cluster, stage.history, 2)
+    stage.in_zookeeper(state)
+    assert seen in stage.seen
+
+
+def test_a_watermark_that_moves_with_too_few_in_sync() -> None:
+    stage = Stage()
+    safety = Safety(stage.cluster, stage.history, 2)
+    stage.in_zookeeper(replace(STATE, isr=(0,)))
+    stage.leader.committed_isr = frozenset({0})
+    stage.write(make_batch(), make_batch(), to=(0, 1))
+    safety.look()
+    assert not stage.seen
+    stage.leader.high_watermark = 1
+    safety.look()
+    assert "high watermark 0 -> 1 with an ISR of 1" in stage.seen
+
+
+def test_a_watermark_that_falls() -> None:
+    stage = Stage()
+    inspection = Inspection(stage.cluster, stage.history, "t", "transactions")
+    stage.write(make_batch([b"producer-0-0", b"producer-0-1"]))
+    inspection.look()
+    stage.leader.high_watermark = 1
+    inspection.look()
+    assert "high watermark 2 -> 1" in stage.seen
+
+
+def test_a_watermark_within_a_batch() -> None:
+    stage = Stage()
+    stage.write(make_batch([b"producer-0-0", b"producer-0-1"]))
+    stage.leader.high_watermark = 1
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert "cannot be read up to 1" in stage.seen
+
+
+@pytest.mark.parametrize("what", ["acknowledged", "read"])
+def test_a_record_that_too_few_have(what: str) -> None:
+    stage = Stage()
+    safety = stage.safety()
+    stage.write(make_batch(), to=(0, 1))
+    stage.leader.high_watermark = 1
+    getattr(safety, what)(T0, 0)
+    assert not stage.seen
+    stage.write(make_batch(), to=(0,))
+    getattr(safety, what)(T0, 1)
+    assert f"is {what}; log ends by broker: {{0: 2, 1: 1, 2: 0}}" in stage.seen
+
+
+def test_a_watermark_above_a_replica_in_sync() -> None:
+    stage = Stage()
+    safety = stage.safety()
+    stage.write(make_batch(), to=(0, 1))
+    stage.leader.high_watermark = 1
+    safety.look()
+    assert "broker 2 in the ISR ends at 0" in stage.seen
+
+
+def test_an_isr_that_its_leader_has_not_asked_for() -> None:
+    stage = Stage()
+    stage.safety()
+    stage.in_zookeeper(replace(STATE, isr=(0, 1)))
+    assert "its leader has asked for None" in stage.seen
+
+
+@pytest.mark.parametrize(("controller_epoch", "seen"), [(3, True), (2, False)], ids=["the present", "a deposed"])
+def test_one_who_joins_by_what_it_had_fetched_in_another_life(controller_epoch: int, seen: bool) -> None:
+    """As far as the controller knows that writes it; what a deposed one knows is of no matter."""
+    stage = Stage()
+    stage.safety()
+    stage.in_zookeeper(replace(STATE, leader_epoch=6, isr=(0, 1)))
+    view = PartitionView(0, 6, (0, 1), 1, (0, 1, 2))
+    assert stage.leader.lead(view, 0.0) is None
+    stage.brokers[1].server.services.controller.state = SimpleNamespace(
+        controller_epoch=controller_epoch, brokers={2: SimpleNamespace(epoch=40)}
+    )
+    _, asked = stage.leader.follower_fetched(2, 0, 0, 30, 1.0)
+    assert asked is not None
+    stage.in_zookeeper(replace(STATE, leader_epoch=6, isr=(0, 1, 2)))
+    assert ("in its life 30" in stage.seen) == seen
+
+
+def test_a_replica_in_sync_without_what_a_former_leader_has_committed() -> None:
+    """The new leader does not know yet how much of its log is committed: a watermark never shows it."""
+    stage = Stage()
+    safety = stage.safety()
+    stage.write(make_batch(), to=(0, 1, 2))
+    safety.look()
+    stage.replicas[2].log.truncate_to(0)
+    stage.leader.high_watermark = 0
+    safety.look()
+    assert "high watermark 0, the highest yet 1, broker 2 in the ISR ends at 0" in stage.seen
+
+
+@pytest.mark.parametrize(("isr", "seen"), [((1, 2), False), ((0, 1, 2), True)])
+def test_an_election_that_leaves_the_dead_in_the_isr(isr: tuple[int, ...], seen: bool) -> None:
+    stage = Stage()
+    stage.safety()
+    living = {broker: SimpleNamespace(epoch=broker) for broker in (1, 2)}
+    stage.brokers[1].server.services.controller.state = SimpleNamespace(controller_epoch=3, brokers=living)
+    stage.in_zookeeper(replace(STATE, leader=1, leader_epoch=6, isr=isr))
+    assert ("with [0] in the ISR, who are gone" in stage.seen) == seen
+
+
+def test_one_who_joins_below_the_start_of_the_epoch() -> None:
+    stage = Stage()
+    safety = stage.safety()
+    stage.in_zookeeper(replace(STATE, leader_epoch=6, isr=(0, 1)))
+    stage.write(make_batch(), to=(0, 1))
+    stage.leader.lead(PartitionView(0, 6, (0, 1), 1, (0, 1, 2)), 0.0)
+    stage.leader.high_watermark = 0
+    stage.leader.pending_isr = stage.leader._propose((0, 1, 2))
+    safety.look()
+    assert "broker 2 joins the ISR with 0, the epoch begins at 1" in stage.seen
+
+
+@pytest.mark.parametrize(
+    ("after", "seen"),
+    [
+        (replace(STATE, isr=(0, 1)), None),
+        (replace(STATE, leader=1, leader_epoch=6, isr=(1, 2)), None),
+        (replace(STATE, leader=3, leader_epoch=6, isr=(3,), leader_recovery_state=LEADER_RECOVERING), "[3] in the ISR"),
+        (replace(STATE, controller_epoch=2), "written in controller epoch 2"),
+        (replace(STATE, leader_epoch=4), "the leader epoch falls from 5"),
+        (replace(STATE, leader=1), "the leader was 0 in the same epoch"),
+        (replace(STATE, leader_epoch=6, isr=(0, 3)), "elected with [3] in the ISR"),
+    ],
+)
+def test_what_may_follow_upon_a_state(after: PartitionState, seen: str | None) -> None:
+    broken = broken_rule(STATE, after, 3)
+    assert broken is None if seen is None else broken is not None and seen in broken
+
+
+UNCLEAN = replace(STATE, leader=3, leader_epoch=6, isr=(3,), leader_recovery_state=LEADER_RECOVERING)
+
+
+@pytest.mark.parametrize(
+    ("after", "right"),
+    [
+        (UNCLEAN, True),
+        (replace(UNCLEAN, isr=(3, 0)), False),
+        (replace(UNCLEAN, leader_recovery_state=0), False),
+        (replace(UNCLEAN, leader=0, isr=(0,)), False),
+    ],
+    ids=["alone, to recover", "with another one", "as if nothing were", "of one in the ISR"],
+)
+def test_an_unclean_election_where_it_is_allowed(after: PartitionState, right: bool) -> None:
+    assert (broken_rule(STATE, after, 3, unclean=True) is None) == right
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_an_unclean_election_although_one_of_the_isr_can_lead(online: bool) -> None:
+    stage = Stage()
+    safety = stage.safety()
+    safety.allows_unclean = lambda topic: True
+    led: list[bool] = []
+    safety.on_leader = lambda where, unclean: led.append(unclean)
+    stage.in_zookeeper(replace(STATE, leader_epoch=6, isr=(0, 1)))
+    living = {2: SimpleNamespace(epoch=2)}
+    state = SimpleNamespace(controller_epoch=3, brokers=living, is_online=lambda one, where: online and one == 1)
+    stage.brokers[1].server.services.controller.state = state
+    recovering = replace(STATE, leader=2, leader_epoch=7, isr=(2,), leader_recovery_state=LEADER_RECOVERING)
+    stage.in_zookeeper(recovering)
+    assert ("though [1] could lead" in stage.seen) == online and led == [True]
+
+
+def test_followers_that_are_kept_over_an_epoch() -> None:
+    stage = Stage()
+    fences = Fences(stage.cluster, stage.history)
+    stage.write(make_batch())
+    stage.clock.advance(10)
+    fences.elected(WHERE, 5)
+    fences.look()
+    assert "fetched before its epoch began" in stage.seen
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_record_that_is_acknowledged_above_every_high_watermark(running: bool) -> None:
+    """Also one that all have: their leader may not know it. Who has died may have known of more."""
+    stage = Stage()
+    safety = stage.safety()
+    stage.write(make_batch(), make_batch())
+    safety.acknowledged(T0, 1)
+    assert not stage.seen
+    stage.write(make_batch(), to=(0, 1))
+    stage.brokers[2].running = running
+    safety.acknowledged(T0, 2)
+    assert ("t-0 offset 2 is acknowledged, no high watermark was above 2" in stage.seen) is bool(stage.seen) is running
+
+
+def test_a_follower_of_which_more_is_counted_than_it_has() -> None:
+    stage = Stage()
+    fences = Fences(stage.cluster, stage.history)
+    stage.write(make_batch(), make_batch())
+    stage.replicas[2].log.truncate_to(1)
+    stage.brokers[2].server.services.identity.broker_epoch = 7
+    fences.look()
+    assert not stage.seen, "it has not fetched in its present life"
+    stage.brokers[2].server.services.identity.broker_epoch = -1
+    fences.look()
+    assert "counts 2 of broker 2, which ends at 1" in stage.seen
+
+
+def test_a_follower_that_adds_what_its_leader_has_cut_off() -> None:
+    stage = Stage()
+    fences = Fences(stage.cluster, stage.history)
+    stage.write(make_batch(), to=(0, 1))
+    fences.look()
+    stage.write(make_batch(), to=(0, 1))
+    fences.look()
+    assert not stage.seen
+    stage.leader.log.truncate_to(1)
+    records = stage.replicas[1].log.read(0, 1 << 20, 2, whole_first_batch=True).records
+    stage.replicas[2].log.append_as_follower(records if isinstance(records, bytes) else records.read())
+    fences.look()
+    assert "has added records of epoch 5 up to 2, its leader has 1 of it" in stage.seen
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_follower_that_lags_and_stays_in_sync(pending: bool) -> None:
+    stage = Stage()
+    lagging = Lagging(stage.cluster, stage.history, 4_000)
+    stage.write(make_batch())
+    lagging.look()
+    stage.clock.advance(60_000)
+    stage.write(make_batch(), to=(0, 1))
+    lagging.look()
+    stage.clock.advance(4_000 + SLACK_MS)
+    stage.write(make_batch(), to=(0, 1))
+    lagging.look()
+    assert not stage.seen
+    if pending:
+        stage.leader.propose_shrink(stage.clock.monotonic_ms())
+    stage.clock.advance(1)
+    lagging.look()
+    assert ("keeps broker 2 in the ISR, which has lacked something for 8001 ms" in stage.seen) is not pending
+    assert bool(stage.seen) is not pending
+
+
+def test_a_follower_that_comes_back_into_the_isr_has_its_time_once_more() -> None:
+    stage = Stage()
+    lagging = Lagging(stage.cluster, stage.history, 4_000)
+    lagging.look()
+    stage.write(make_batch(), to=(0, 1))
+    lagging.look()
+    for partition_epoch, isr in ((1, (0, 1)), (2, (0, 1, 2))):
+        stage.clock.advance(4_000 + SLACK_MS)
+        stage.leader.lead(PartitionView(0, 5, isr, partition_epoch, (0, 1, 2)), stage.clock.monotonic_ms())
+        lagging.look()
+    stage.clock.advance(4_000 + SLACK_MS)
+    lagging.look()
+    assert not stage.seen
+    stage.clock.advance(1)
+    lagging.look()
+    assert "keeps broker 2 in the ISR, which has lacked something for 8001 ms" in stage.seen
