@@ -179,8 +179,11 @@ class MetadataCache:
         return shared
 
     def _name(self, topic: str, topic_id: bytes) -> None:
+        """Take a topic's id. Where it had another, that topic was deleted unheard, and its partitions with it."""
         if topic_id not in (self.names.ids_by_name.get(topic), ZERO_UUID):
-            self.names.names_by_id.pop(self.names.ids_by_name.get(topic, ZERO_UUID), None)
+            if topic in self.names.ids_by_name:
+                self.names.names_by_id.pop(self.names.ids_by_name[topic], None)
+                self.topics.pop(topic, None)
             self.names.ids_by_name[topic] = topic_id
             self.names.names_by_id[topic_id] = topic
 

@@ -131,6 +131,16 @@ def test_the_id_of_a_topic_is_known_as_soon_as_somebody_leads_it() -> None:
     assert cache.topic_id("t") == OTHER_ID
 
 
+def test_another_id_is_another_topic_and_has_none_of_the_partitions_of_before() -> None:
+    """Its deletion was said to nobody who was away then: partitions that it does not have stayed in the metadata."""
+    cache = MetadataCache()
+    cache.update(with_brokers(3, [1]))
+    cache.update(told("t", topic_id=OTHER_ID, controller_epoch=2))
+    assert (sorted(cache.topics["t"]), cache.topic_id("t"), cache.names.names_by_id) == ([0], OTHER_ID, {OTHER_ID: "t"})
+    cache.learn_ids(leader_and_isr("t", ID, controller_epoch=3))
+    assert "t" not in cache.topics, "until its partitions are told too"
+
+
 def test_the_memory_of_deleted_topics_is_bounded() -> None:
     cache = MetadataCache()
     cache.update(told())

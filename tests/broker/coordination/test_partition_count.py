@@ -12,6 +12,7 @@ from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from odradek.protocol.messages.update_metadata import (
     LEADER_DURING_DELETE,
     UpdateMetadataPartitionState,
@@ -87,6 +88,19 @@ def test_a_topic_that_is_made_again_has_as_many_as_it_has_now(first: int, again:
         metadata.topics.clear()
     tell(metadata, b"2" * 16, again)
     assert count() == again
+
+
+def test_a_leader_that_is_named_first_does_not_keep_the_number_of_the_deleted_topic() -> None:
+    """A new controller says who leads, then the metadata: what was asked in between found the partitions of before."""
+    metadata = MetadataCache()
+    count = PartitionCount(CONSUMER_OFFSETS, metadata, SETTING)
+    tell(metadata, b"1" * 16, SETTING + 3)
+    assert count() == SETTING + 3
+    leads = LeaderAndIsrTopicState(topic_name=CONSUMER_OFFSETS, topic_id=b"2" * 16)
+    metadata.learn_ids(LeaderAndIsrRequest(controller_epoch=2, topic_states=[leads]))
+    count()
+    tell(metadata, b"2" * 16, SETTING)
+    assert count() == SETTING
 
 
 def test_an_id_that_an_old_topic_is_given_does_not_make_it_another_one() -> None:
