@@ -27,7 +27,8 @@ REFUSED = {
 }
 """Settings of producers that a sink cannot have, and what to say of them."""
 DEFAULTS = {"batch.size": "131072", "linger.ms": "50"}
-"""Settings for writing in bulk: batches are sent when they are full, or at the end of a task."""
+"""Settings for writing in bulk: batches are sent when they are full, or at the end of a task. With acks=0 batches are
+of the client's own size: nobody says that one is too large for its topic, and all of it is lost."""
 TRANSACTION_DEFAULTS = {"transaction.timeout.ms": "900000"}
 """Transactions last as long as brokers allow (transaction.max.timeout.ms): the driver decides when all tasks have
 written."""
@@ -66,6 +67,8 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
         if name in client:
             raise ConfigError(f"{CLIENT_PREFIX}{name} is not for a sink: {why}")
     defaults = DEFAULTS | (TRANSACTION_DEFAULTS if transactional_id is not None else {})
+    if client.get("acks") == "0":
+        defaults = {name: value for name, value in defaults.items() if name != "batch.size"}
     options = SinkOptions(
         {**defaults, **client},
         named.get("topic"),

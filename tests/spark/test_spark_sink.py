@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 )
 
 from odradek.client.errors import ClientError, ConfigError
+from odradek.client.producer.config import KAFKAS_BATCH_BYTES
 from odradek.client.producer.partitioners import murmur2, partition_for_key
 from odradek.client.spark.rows import murmur2_of_all, records_of
 from odradek.client.spark.sink_options import parse_sink
@@ -74,6 +75,13 @@ def test_a_great_many_rows_are_spread_and_none_is_lost() -> None:
         one.task(0, None, *batches, options=options)
         assert one.values() == [f"{number:05}" for number in range(3_000)]
         assert {record.partition for record in one.records()} == {0, 1, 2}
+
+
+def test_batches_of_which_nobody_says_that_they_are_too_large_are_small() -> None:
+    assert PLAIN.config().batch_bytes == 131_072
+    silent = {**SERVERS, "kafka.acks": "0"}
+    assert parse_sink(silent).config().batch_bytes == KAFKAS_BATCH_BYTES
+    assert parse_sink({**silent, "kafka.batch.size": "5"}).config().batch_bytes == 5
 
 
 def test_without_batches_every_row_goes_alone() -> None:
