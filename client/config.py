@@ -6,6 +6,7 @@ A configuration is a frozen dataclass; the field `linger_ms` is Kafka's `linger.
 """
 
 import difflib
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -282,14 +283,19 @@ def _without_none(expected: Any) -> Any:
     return rest[0] if len(rest) == 1 else Any
 
 
+ADDRESS = re.compile(r"(?:[\w.%-]+://)?\[?([\w.%:-]+)\]?:(\d{1,5})")
+"""Pattern of `host:port`. As with Kafka's clients (Utils.getHost), a line of `listeners` may be given as it is, with
+its PLAINTEXT:// before the host."""
+
+
 def addresses(bootstrap_servers: Sequence[str]) -> list[tuple[str, int]]:
     """`host:port` texts as pairs. An IPv6 host stands in brackets. Raises ConfigError naming the wrong one."""
     found = []
     for text in bootstrap_servers:
-        host, colon, port = text.rpartition(":")
-        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        match = ADDRESS.fullmatch(text)
+        if match is None or not 0 < int(match[2]) < 65_536:
             raise ConfigError(f"bootstrap.servers: {text!r} is not host:port")
-        found.append((host.strip("[]"), int(port)))
+        found.append((match[1], int(match[2])))
     if not found:
         raise ConfigError("bootstrap.servers is empty: give at least one host:port")
     return found

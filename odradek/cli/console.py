@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, command_config
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, check_addresses, command_config
 
 if TYPE_CHECKING:
     from odradek.console.life import ConsolePlan
@@ -17,7 +17,13 @@ PORT_MAX = 65535
 
 def console(
     bootstrap: Annotated[
-        str, typer.Option("--bootstrap", "--bootstrap-server", help="host:port of any brokers, with commas")
+        str,
+        typer.Option(
+            "--bootstrap",
+            "--bootstrap-server",
+            callback=check_addresses,
+            help="host:port of any brokers, with commas",
+        ),
     ] = DEFAULT_BOOTSTRAP_SERVER,
     host: Annotated[str, typer.Option(help="address to listen on; others than this machine's need the token")] = (
         "127.0.0.1"

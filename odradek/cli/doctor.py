@@ -26,7 +26,7 @@ class Least(Enum):
 def doctor(
     least: Annotated[Least, typer.Option("--least", help="show findings from this weight on")] = Least.uneven,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    zookeeper: ZooKeeper = "",
+    zookeeper: ZooKeeper = None,
     zookeeper_file: ZooKeeperFile = None,
     json: Json = False,
 ) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, new_app
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, new_app, one_of
 from odradek.cli.output import print_json, print_table
-from odradek.cli.zookeeper import ZooKeeperFile, with_store
+from odradek.cli.zookeeper import ZooKeeperFile, with_store, zookeeper_option
 
 if TYPE_CHECKING:
     from odradek.client.admin.client import KafkaAdminClient
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from odradek.client.zookeeper.groups import GroupInZooKeeper
     from odradek.zk_schema.store import Store
 
-ZooKeeper = Annotated[
-    str,
-    typer.Option(
-        "--zookeeper", metavar="HOST:PORT/CHROOT", help="groups of Kafka 0.8's consumer, which it keeps there"
-    ),
-]
+ZooKeeper = Annotated[str | None, zookeeper_option("groups of Kafka 0.8's consumer, which it keeps there")]
+
+STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling")
+"""The last two are of groups in Kafka's newer protocol, which brokers of Kafka 4 may have."""
 
 groups = new_app("Consumer groups: list, describe with lag, reset offsets, delete.")
 
 
 @groups.command("list")
 def list_(
-    state: Annotated[list[str] | None, typer.Option(help="only groups in it: Stable, Empty, …")] = None,
-    zookeeper: ZooKeeper = "",
+    state: Annotated[
+        list[str] | None, typer.Option(callback=one_of(*STATES), help="only groups in it: Stable, Empty, …")
+    ] = None,
+    zookeeper: ZooKeeper = None,
     zk_tls_config_file: ZooKeeperFile = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
@@ -53,7 +53,7 @@ def list_(
 def describe(
     group: Annotated[list[str], typer.Argument(metavar="GROUP…")],
     members: Annotated[bool, typer.Option("--members", help="who is in it, instead of offsets and lag")] = False,
-    zookeeper: ZooKeeper = "",
+    zookeeper: ZooKeeper = None,
     zk_tls_config_file: ZooKeeperFile = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,

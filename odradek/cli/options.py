@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -9,7 +9,41 @@ if TYPE_CHECKING:
     from odradek.client.admin.client import KafkaAdminClient
     from odradek.client.records import TopicPartition
 
-BootstrapServer = Annotated[str, typer.Option("--bootstrap-server", help="host:port of any brokers, with commas")]
+Given = TypeVar("Given", str, list[str])
+
+
+def check_addresses(text: str) -> str:
+    """Check the addresses of brokers. Raises BadParameter."""
+    from odradek.client.config import addresses
+    from odradek.client.errors import ConfigError
+
+    try:
+        addresses([one.strip() for one in text.split(",") if one.strip()])
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from None
+    return text
+
+
+def one_of(*names: str) -> Callable[[Given], Given]:
+    """Make what checks an option of which each value is one of these, in whatever case; it returns them as they are
+    here. Raises BadParameter."""
+    known = {name.lower(): name for name in names}
+
+    def check(given: Given) -> Given:
+        if isinstance(given, str):
+            if given.lower() not in known:
+                raise typer.BadParameter(f"{given!r} is not one of {', '.join(names)}")
+            return known[given.lower()]
+        return [check(one.strip()) for text in given or () for one in text.split(",")]
+
+    return check
+
+
+BootstrapServer = Annotated[
+    str,
+    typer.Option("--bootstrap-server", callback=check_addresses, help="host:port of any brokers, with commas"),
+]
+Acks = Annotated[str, typer.Option(callback=one_of("all", "1", "0", "-1"), help="all, 1 or 0")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for scripts")]
 Properties = Annotated[
     list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="a setting of the client, by Kafka's name")

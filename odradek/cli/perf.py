@@ -11,6 +11,7 @@ import typer
 from odradek.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     NO_NEW_TOPIC,
+    Acks,
     BootstrapServer,
     Json,
     Properties,
@@ -77,7 +78,7 @@ def produce(
     topic: str,
     records: Records = 100_000,
     size: Size = 100,
-    acks: Annotated[str, typer.Option(help="all, 1 or 0")] = "all",
+    acks: Acks = "all",
     property: Properties = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
@@ -85,7 +86,7 @@ def produce(
     """Send records as fast as they are taken."""
     from odradek.client.producer.client import KafkaProducer
 
-    config = {"linger.ms": "5", "batch.size": "65536", "max.block.ms": "15000", **settings(property)}
+    config = {"linger.ms": "5", "max.block.ms": "15000", **settings(property)}
     value = b"x" * size
     waits: list[float] = []
     failures: list[Exception] = []
@@ -152,13 +153,14 @@ def latency(
     topic: str,
     records: Records = 1_000,
     size: Size = 100,
-    acks: Annotated[str, typer.Option(help="all or 1")] = "all",
+    acks: Acks = "all",
     property: Properties = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
     """Measure the time from send to poll, one record at a time, through partition 0."""
     from odradek.client.consumer.client import KafkaConsumer
+    from odradek.client.errors import ClientTimeout
     from odradek.client.producer.client import KafkaProducer
     from odradek.client.records import TopicPartition
 
@@ -179,8 +181,12 @@ def latency(
         for number in range(records):
             started = time.perf_counter()
             sent = producer.send(topic, value, partition=0)
-            while not consumer.poll(IDLE_LIMIT_SECONDS * 1000):
+            if not consumer.poll(IDLE_LIMIT_SECONDS * 1000):
                 sent.result()  # what was refused never comes
+                if not consumer.poll(IDLE_LIMIT_SECONDS * 1000):
+                    raise ClientTimeout(
+                        f"topic {topic}: record {number + 1} was sent with acks={acks} and has not come"
+                    )
             waits.append(time.perf_counter() - started)
             done(number)
         seconds = time.perf_counter() - began

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, Properties, settings
+from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, Acks, BootstrapServer, Json, Properties, one_of, settings
 from odradek.cli.output import note, print_json
 
 if TYPE_CHECKING:
     from odradek.client.producer.client import KafkaProducer
     from odradek.client.records import RecordMetadata
+
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Tally:
@@ -32,9 +35,11 @@ class Tally:
 def produce(
     topic: str,
     key_separator: Annotated[str, typer.Option(help="a line is KEY SEPARATOR VALUE; without one there is no key")] = "",
-    partition: Annotated[int | None, typer.Option(help="instead of the one that the key gives")] = None,
-    acks: Annotated[str, typer.Option(help="all, 1 or 0")] = "all",
-    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd")] = "none",
+    partition: Annotated[int | None, typer.Option(min=0, help="instead of the one that the key gives")] = None,
+    acks: Acks = "all",
+    compression: Annotated[
+        str, typer.Option(callback=one_of(*CODECS), help=f"{', '.join(CODECS[:-1])} or {CODECS[-1]}")
+    ] = "none",
     property: Properties = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,

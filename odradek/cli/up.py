@@ -16,6 +16,7 @@ import typer
 
 from odradek.cli.console import check_installed
 from odradek.cli.options import Json, settings
+from odradek.cli.zookeeper import zookeeper_option
 
 if TYPE_CHECKING:
     from odradek.console.life import RunningConsole
@@ -38,9 +39,7 @@ def up(
         int, typer.Option(min=1, max=PORT_MAX, help="of broker 0; the others have the next ones")
     ] = USUAL_PORT,
     zookeeper_port: Annotated[int, typer.Option(min=1, max=PORT_MAX, help="of the embedded ZooKeeper")] = 2181,
-    zookeeper: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT/CHROOT", help="a ZooKeeper of your own instead of the embedded")
-    ] = None,
+    zookeeper: Annotated[str | None, zookeeper_option("a ZooKeeper of your own instead of the embedded")] = None,
     data: Annotated[Path, typer.Option(metavar="DIR", help="for everything that is kept")] = Path("odradek-data"),
     override: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="a setting of every broker, by Kafka's name")

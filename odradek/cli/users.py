@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odradek.cli.options import Json, new_app
+from odradek.cli.options import Json, new_app, one_of
 from odradek.cli.output import print_json, print_table
 from odradek.cli.zookeeper import DEFAULT_ZOOKEEPER, ZooKeeper, ZooKeeperFile, with_store
 
@@ -24,7 +24,10 @@ PasswordFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help=f"with the password; else ${PASSWORD_VARIABLE}, else stdin"),
 ]
-Mechanism = Annotated[list[str] | None, typer.Option(help="SCRAM-SHA-256 or SCRAM-SHA-512; both when not given")]
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+Mechanism = Annotated[
+    list[str] | None, typer.Option(callback=one_of(*MECHANISMS), help=f"{' or '.join(MECHANISMS)}; both when not given")
+]
 
 
 @users.command()
@@ -43,7 +46,7 @@ def add(
     password = _password(password_file)
     made = {
         one: encode_credential(new_credential(one, password, secrets.token_bytes(SALT_BYTES), iterations))
-        for one in _mechanisms(mechanism)
+        for one in mechanism or MECHANISMS
     }
 
     async def change(store: "Store") -> None:
@@ -61,7 +64,7 @@ def delete(
 ) -> None:
     """Take a user's credentials away; other settings of the user stay."""
     _check_name(name)
-    gone = set(_mechanisms(mechanism))
+    gone = set(mechanism or MECHANISMS)
 
     def without(settings: dict[str, str]) -> dict[str, str]:
         if not gone & set(settings):
@@ -87,7 +90,6 @@ def list_(
 
 
 async def _all(store: "Store") -> list[tuple[str, list[str]]]:
-    from odradek.security.scram import MECHANISMS
     from odradek.zk_schema.entity_settings import stored_settings
     from odradek.zk_schema.store import children_if_any
     from odradek.zk_schema.znodes.configs import USERS, desanitize, entity_type_path
@@ -132,13 +134,3 @@ def _password(path: Path | None) -> str:
     if not password:
         raise typer.BadParameter("the password is empty", param_hint="--password-file")
     return password
-
-
-def _mechanisms(given: list[str] | None) -> list[str]:
-    from odradek.security.scram import MECHANISMS
-
-    chosen = [one.upper() for one in given or MECHANISMS]
-    for one in chosen:
-        if one not in MECHANISMS:
-            raise typer.BadParameter(f"{one} is not one of {', '.join(MECHANISMS)}", param_hint="--mechanism")
-    return chosen

@@ -6,7 +6,7 @@ import typer
 
 from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
 from odradek.cli.output import print_json, printable
-from odradek.cli.zookeeper import ZooKeeperFile, zookeeper_link
+from odradek.cli.zookeeper import ZooKeeperFile, zookeeper_link, zookeeper_option
 
 if TYPE_CHECKING:
     from odradek.diagnosis.examination import Subject
@@ -14,17 +14,14 @@ if TYPE_CHECKING:
     from odradek.diagnosis.situation import Finding
     from odradek.zk_schema.link import Link
 
-ZooKeeper = Annotated[
-    str,
-    typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="`none`: do without; else brokers say where it is"),
-]
+ZooKeeper = Annotated[str | None, zookeeper_option("`none`: do without; else brokers say where it is")]
 
 
 def why(
     name: Annotated[str, typer.Argument(metavar="TOPIC[-PARTITION] | BROKER | GROUP")],
     history: Annotated[int, typer.Option("--history", min=0, help="so many events of the journals at most")] = 10,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    zookeeper: ZooKeeper = "",
+    zookeeper: ZooKeeper = None,
     zookeeper_file: ZooKeeperFile = None,
     json: Json = False,
 ) -> None:
@@ -44,7 +41,7 @@ def why(
         print(printable(f"not known: {one}"))
 
 
-async def _look(name: str, bootstrap: str, zookeeper: str, link: "Link") -> "tuple[Facts, list[Subject]]":
+async def _look(name: str, bootstrap: str, zookeeper: str | None, link: "Link") -> "tuple[Facts, list[Subject]]":
     """Find out what the name means, and what there is to know of that."""
     from odradek.cli.options import command_config
     from odradek.diagnosis.examination import UnknownSubject, subjects

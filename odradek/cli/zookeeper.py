@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,9 +13,26 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-ZooKeeper = Annotated[
-    str, typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="the cluster's; several hosts with commas")
-]
+
+def _check(address: str | None) -> str | None:
+    """Check the address of a ZooKeeper, where one is given. Raises BadParameter."""
+    if address is None:
+        return None
+    from odradek.zk_schema.kazoo_store.values import BadAddress, split_connect
+
+    try:
+        split_connect(address)
+    except BadAddress as error:
+        raise typer.BadParameter(str(error)) from None
+    return address
+
+
+def zookeeper_option(help_text: str) -> Any:
+    """Make the option that names a ZooKeeper."""
+    return typer.Option("--zookeeper", callback=_check, metavar="HOST:PORT/CHROOT", help=help_text)
+
+
+ZooKeeper = Annotated[str, zookeeper_option("the cluster's; several hosts with commas")]
 ZooKeeperFile = Annotated[
     Path | None,
     typer.Option(

@@ -33,11 +33,11 @@ FILE = re.compile(r"broker-(\d+)\.properties")
 async def facts(
     settings: Mapping[str, str],
     bootstrap: str,
-    zookeeper: str,
+    zookeeper: str | None,
     scope: Scope | Callable[[Names], Scope],
     link: Link = OPEN,
 ) -> Facts:
-    """Gather them. `settings` are those of the client; `zookeeper`: its address, empty to ask the brokers for it,
+    """Gather them. `settings` are those of the client; `zookeeper`: its address, None to ask the brokers for it,
     "none" to do without; `link`: TLS, login there. Raises KafkaError when no broker answers, and what `scope` does."""
     clock = LoopClock(asyncio.get_running_loop())
     async with admin(settings, bootstrap) as client, _zookeeper(client, zookeeper, clock, link) as (store, refusal):
@@ -80,7 +80,7 @@ async def check_may_see(settings: Mapping[str, str], bootstrap: str, name: str) 
 
 @asynccontextmanager
 async def _zookeeper(
-    client: Admin, address: str, clock: LoopClock, link: Link
+    client: Admin, address: str | None, clock: LoopClock, link: Link
 ) -> AsyncIterator[tuple[Store | None, str]]:
     """Give a started store, or None and why."""
     if address == "none":

@@ -241,6 +241,16 @@ def test_a_record_that_is_refused_ends_the_measuring_of_latency(
     assert run(cluster, capsys, *alter)[0] == 0
     code, lines = run(cluster, capsys, "perf", "latency", "narrow", "--size", "1000")
     assert code == 1 and "MESSAGE_TOO_LARGE" in lines[0]
+    code, lines = run(cluster, capsys, "perf", "latency", "narrow", "--size", "1000", "--acks", "0")
+    assert (code, lines) == (1, ["odradek: topic narrow: record 1 was sent with acks=0 and has not come"])
+
+
+def test_batches_of_which_nobody_says_that_they_are_too_large_are_small(cluster: Cluster, capsys: Capture) -> None:
+    cluster.create_topic("modest", partitions=1)
+    alter = ["configs", "alter", "--topic", "modest", "--set", "max.message.bytes=20000"]
+    assert run(cluster, capsys, *alter)[0] == 0
+    assert run(cluster, capsys, "perf", "produce", "modest", "--records", "1000", "--acks", "0")[0] == 0
+    assert run(cluster, capsys, "perf", "consume", "modest", "--records", "1000")[0] == 0
 
 
 def test_latency_is_measured_with_the_settings_of_every_client(

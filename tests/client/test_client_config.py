@@ -108,9 +108,11 @@ def test_idempotence_is_off_when_another_setting_rules_it_out() -> None:
 def test_bootstrap_servers_are_needed_and_checked() -> None:
     with pytest.raises(ConfigError, match=r"bootstrap.servers is missing: give it as bootstrap_servers=…"):
         load(AdminConfig, None, {})
-    with pytest.raises(ConfigError, match="'localhost' is not host:port"):
-        addresses(["localhost"])
+    for wrong in ("localhost", "a:0", "a:65536", ":9092", "a b:9092", "a:9092/kafka", "a:²"):
+        with pytest.raises(ConfigError, match=f"'{wrong}' is not host:port"):
+            addresses([wrong])
     assert addresses(["a:1", "[::1]:9092"]) == [("a", 1), ("::1", 9092)]
+    assert addresses(["PLAINTEXT://a:1", "SASL_SSL://[::1]:2"]) == [("a", 1), ("::1", 2)], "as listeners are written"
 
 
 @pytest.mark.parametrize(

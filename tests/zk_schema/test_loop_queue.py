@@ -112,7 +112,7 @@ def test_connect_strings() -> None:
     assert split_connect("a, [::1]:2181/k") == ("a, [::1]:2181", "/k")
 
 
-@pytest.mark.parametrize("address", ["nonsense::", "a:b", "", "a:1,,b:2", "a b:1", "a:123456"])
+@pytest.mark.parametrize("address", ["nonsense::", "a:b", "", "a:1,,b:2", "a b:1", "a:123456", "a:65536", "a:1,b:0"])
 def test_an_address_that_cannot_be_one_is_refused_in_a_line(address: str) -> None:
     with pytest.raises(BadAddress, match="is not host:port"):
         split_connect(address)

@@ -73,7 +73,8 @@ def split_connect(connect: str) -> tuple[str, str]:
     """Hosts and chroot ("" for none) of `host:port,host:port/chroot`, as in `zookeeper.connect`. Raises BadAddress."""
     hosts, slash, chroot = connect.partition("/")
     for host in hosts.split(","):
-        if HOST.fullmatch(host.strip()) is None:
+        match = HOST.fullmatch(host.strip())
+        if match is None or (match[2] and not 0 < int(match[2][1:]) < 65_536):
             raise BadAddress(f"ZooKeeper at {connect!r}: {host!r} is not host:port (host:port,host:port/chroot)")
     return hosts, (slash + chroot).rstrip("/")
 
