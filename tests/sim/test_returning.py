@@ -24,6 +24,8 @@ from odradek.zk_schema.znodes.topics import PartitionState, state_path
 
 LOSES_NAMES = 2
 """A seed with which the controller's disk loses the names of the logs that were made last."""
+T = CreatableTopic(name="t", num_partitions=3, replication_factor=3)
+TWO_DIRECTORIES = {"log.dirs": "/a,/b", "num.partitions": "2"}
 
 
 @pytest.mark.parametrize("lost", ["the end of its logs", "its disk"])
@@ -32,26 +34,14 @@ def test_a_controller_without_power_leads_nothing_when_it_is_back_at_once(lost: 
 
     async def main(clock: VirtualClock) -> None:
         async with EmbeddedCluster(clock, brokers=3) as cluster:
-            administrator = Administrator(cluster, History(clock), random.Random(0), "t", [])
-            while not any(active(broker) for broker in cluster.brokers):
-                await asyncio.sleep(0.1)
-            made = CreatableTopic(name="t", num_partitions=3, replication_factor=3)
-            await administrator.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
+            controller = await elected(cluster)
+            await create(cluster, T)
             await asyncio.sleep(1)
-            (controller,) = [broker for broker in cluster.brokers if active(broker)]
             before = states(cluster)
             controller.power_failure()
             if lost == "its disk":
                 controller.files.erase()
-            starting = asyncio.ensure_future(controller.start())
-            isrs = []
-            while not starting.done():
-                isrs.append([state.isr for state in states(cluster)])
-                await asyncio.sleep(0.01)
-            assert any(all(controller.broker_id not in isr for isr in some) for some in isrs), "it was never taken out"
-            await asyncio.sleep(5)
-            for old, new in zip(before, states(cluster), strict=True):
-                assert len(new.isr) == 3 and new.leader_epoch > old.leader_epoch
+            await comes_back_from_outside_the_isrs(cluster, controller, before)
 
     run_virtual(main)
 
@@ -61,32 +51,21 @@ def test_a_replica_whose_name_the_disk_has_lost_counts_as_one_that_has_lost_its_
 
     async def main(clock: VirtualClock) -> None:
         async with EmbeddedCluster(clock, brokers=3, seed=LOSES_NAMES) as cluster:
-            administrator = Administrator(cluster, History(clock), random.Random(0), "t", [])
-            while not any(active(broker) for broker in cluster.brokers):
-                await asyncio.sleep(0.1)
-            (controller,) = [broker for broker in cluster.brokers if active(broker)]
+            controller = await elected(cluster)
             alone = CreatableReplicaAssignment(partition_index=0, broker_ids=[controller.broker_id])
             for made in (
                 CreatableTopic(name="before", num_partitions=-1, replication_factor=-1, assignments=[alone]),
-                CreatableTopic(name="t", num_partitions=3, replication_factor=3),
+                T,
             ):
-                await administrator.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
+                await create(cluster, made)
                 while not held(controller, made.name):
                     await asyncio.sleep(0.01)
             before = states(cluster)
             directories = [one.directory for one in controller.server.services.logs.all_logs() if one.topic == "t"]
             controller.power_failure()
             assert not any(map(controller.files.is_directory, directories)), "this disk was to lose the names"
-            starting = asyncio.ensure_future(controller.start())
-            isrs = []
-            while not starting.done():
-                isrs.append([state.isr for state in states(cluster)])
-                await asyncio.sleep(0.01)
-            assert any(all(controller.broker_id not in isr for isr in some) for some in isrs), "it was never taken out"
-            await asyncio.sleep(5)
+            await comes_back_from_outside_the_isrs(cluster, controller, before)
             assert held(controller, "t") == {0, 1, 2}
-            for old, new in zip(before, states(cluster), strict=True):
-                assert len(new.isr) == 3 and new.leader_epoch > old.leader_epoch
 
     run_virtual(main)
 
@@ -102,12 +81,8 @@ def test_no_log_is_trusted_while_another_directory_is_missing(
         waited.append(partitions)
 
     async def main(clock: VirtualClock) -> None:
-        async with EmbeddedCluster(clock, brokers=1, overrides={"log.dirs": "/a,/b", "num.partitions": "2"}) as cluster:
-            (broker,) = cluster.brokers
-            await asyncio.sleep(1)
-            await broker.server.services.auto_create_topic("t")
-            while held(broker, "t") != {0, 1}:
-                await asyncio.sleep(0.1)
+        async with EmbeddedCluster(clock, brokers=1, overrides=TWO_DIRECTORIES) as cluster:
+            broker = await with_a_log_in_each_directory(cluster)
             await broker.stop()
             if missing is not None:
                 broker.files.remove_directory(missing)
@@ -131,12 +106,8 @@ def test_a_start_that_fails_while_logs_are_in_doubt_leaves_them_in_doubt(
             raise StartFailure("somebody stops it, or its id is in use")
 
     async def main(clock: VirtualClock) -> None:
-        async with EmbeddedCluster(clock, brokers=1, overrides={"log.dirs": "/a,/b", "num.partitions": "2"}) as cluster:
-            (broker,) = cluster.brokers
-            await asyncio.sleep(1)
-            await broker.server.services.auto_create_topic("t")
-            while held(broker, "t") != {0, 1}:
-                await asyncio.sleep(0.1)
+        async with EmbeddedCluster(clock, brokers=1, overrides=TWO_DIRECTORIES) as cluster:
+            broker = await with_a_log_in_each_directory(cluster)
             if doubt == "a kill":
                 broker.kill()
             else:
@@ -160,11 +131,8 @@ def test_a_topic_that_is_being_deleted_holds_nobody_up() -> None:
 
     async def main(clock: VirtualClock) -> None:
         async with EmbeddedCluster(clock, brokers=3) as cluster:
-            administrator = Administrator(cluster, History(clock), random.Random(0), "t", [])
-            while not any(active(broker) for broker in cluster.brokers):
-                await asyncio.sleep(0.1)
-            made = CreatableTopic(name="t", num_partitions=3, replication_factor=3)
-            await administrator.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=5_000), 7)
+            await elected(cluster)
+            await create(cluster, T)
             await asyncio.sleep(1)
             store = cluster.zookeeper.connect()
             await store.start(1_000)
@@ -216,6 +184,43 @@ def test_nobody_is_served_before_the_broker_is_registered() -> None:
             assert starting.done()
 
     run_virtual(main)
+
+
+async def elected(cluster: EmbeddedCluster) -> EmbeddedBroker:
+    """Return the controller, as soon as there is one."""
+    while not any(active(broker) for broker in cluster.brokers):
+        await asyncio.sleep(0.1)
+    return next(broker for broker in cluster.brokers if active(broker))
+
+
+async def create(cluster: EmbeddedCluster, topic: CreatableTopic) -> None:
+    administrator = Administrator(cluster, History(cluster.clock), random.Random(0), topic.name, [])
+    await administrator.ask_controller(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7)
+
+
+async def comes_back_from_outside_the_isrs(
+    cluster: EmbeddedCluster, broker: EmbeddedBroker, before: list[PartitionState]
+) -> None:
+    """Start a broker that was in all ISRs `before`: it is taken out of each of them first, and in them again later."""
+    starting = asyncio.ensure_future(broker.start())
+    isrs = []
+    while not starting.done():
+        isrs.append([state.isr for state in states(cluster)])
+        await asyncio.sleep(0.01)
+    assert any(all(broker.broker_id not in isr for isr in some) for some in isrs), "it was never taken out"
+    await asyncio.sleep(5)
+    for old, new in zip(before, states(cluster), strict=True):
+        assert len(new.isr) == 3 and new.leader_epoch > old.leader_epoch
+
+
+async def with_a_log_in_each_directory(cluster: EmbeddedCluster) -> EmbeddedBroker:
+    """Return the one broker, as soon as it has both partitions of its topic."""
+    (broker,) = cluster.brokers
+    await asyncio.sleep(1)
+    await broker.server.services.auto_create_topic("t")
+    while held(broker, "t") != {0, 1}:
+        await asyncio.sleep(0.1)
+    return broker
 
 
 def active(broker: EmbeddedBroker) -> bool:
