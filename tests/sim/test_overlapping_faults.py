@@ -6,9 +6,8 @@ import random
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.coordinators import Coordinators
-from odradek.testing.simulation.faults import LATENCY_MS, ZOOKEEPER_LATENCY_MS, Faults
+from odradek.testing.simulation.faults import LATENCY_MS, ZOOKEEPER_LATENCY_MS, Faults, Latencies
 from odradek.testing.simulation.history import History
-from odradek.testing.simulation.latencies import Latencies
 from odradek.testing.simulation.producer_id_moments import ProducerIdMoments
 from odradek.testing.simulation.zookeeper_faults import ZooKeeperFaults
 from odradek.testing.virtual_clock import VirtualClock, run_virtual

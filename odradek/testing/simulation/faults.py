@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 from odradek.broker.log.errors import UnusableDirectory
@@ -11,7 +11,6 @@ from odradek.broker.server import StartFailure
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
-from odradek.testing.simulation.latencies import Latencies
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_process import ProcessKilled
 from odradek.zk_schema.store import StoreError
@@ -26,6 +25,38 @@ CLIENTS = (
     "producer-0", "producer-1", "consumer", "member-0", "member-1", "member-2", "transactor-0", "transactor-1",
     "committed-reader", "old-client", "loose-0", "loose-1",
 )  # fmt: skip
+
+Latency = tuple[float, float]
+"""Least and most, in ms."""
+
+
+class Latencies:
+    """Latency of the network, or of ZooKeeper: as usual, or what the fault wants which began last of those that go on.
+
+    A fault that put back what it had found would leave another one's latency behind, which has ended meanwhile.
+    """
+
+    def __init__(self, usual: Latency, put: Callable[[Latency], object] = lambda latency_ms: None) -> None:
+        """`put` is called with each latency that comes into force."""
+        self._usual, self._put = usual, put
+        self._wanted: dict[object, Latency] = {}
+
+    @contextlib.contextmanager
+    def at(self, latency_ms: Latency) -> Iterator[None]:
+        """Have this latency within the context, unless another fault wants one meanwhile."""
+        fault = object()
+        self._wanted[fault] = latency_ms
+        self._put(self.now)
+        try:
+            yield
+        finally:
+            del self._wanted[fault]
+            self._put(self.now)
+
+    @property
+    def now(self) -> Latency:
+        """The latency in force."""
+        return next(reversed(self._wanted.values()), self._usual)
 
 
 class Faults:

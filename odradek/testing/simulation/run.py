@@ -86,63 +86,68 @@ class Simulation:
         self.history = History(clock)
         settings = {**SETTINGS, **plan.replication, **plan.settings}
         self.cluster = EmbeddedCluster(clock, plan.brokers, settings, seed=plan.seed * 1000, zookeepers=MEMBERS)
-        source = DrawnHere()
-        directories = SETTINGS["log.dirs"].split(",")
-        self.administrator = Administrator(self.cluster, self.history, source, TOPIC, directories)
         self.is_static = plan.seed % 2 == 1
-        # A static leader that comes back assigns nothing and knows of no growth meanwhile (KIP-814, as in Kafka)
-        self.administrator.may_grow = not self.is_static
-        self.faults = Faults(self.cluster, self.history, self.administrator, source, plan.seed + 1)
-        self.zookeeper_faults = ZooKeeperFaults(self.faults, plan.seed + 2)
-        self.faults.kinds.update(self.zookeeper_faults.kinds)
-        self.faults.kinds.update(DiskFaults(self.faults, directories).kinds)
-        repeated = RepeatedRequests(self.cluster, self.history, source, LASTING)
-        self.faults.kinds |= {"repeat_requests": repeated.repeat, "stalled_requests": repeated.stall}
-        self.programs = ClientFaults(self.faults, self._make_producer, self._make_member)
-        self.faults.kinds.update(self.programs.kinds)
-        self.faults.kinds.update(AwkwardMoments(self.faults, repeated).kinds)
-        self.faults.kinds.update(StaleRequests(self.faults, repeated, TOPIC).kinds)
-        self.faults.kinds.update(TransactionMoments(self.faults, repeated).kinds)
-        self.faults.kinds.update(UnderWayMoments(self.faults, repeated, TOPIC).kinds)
-        expires = plan.retention_bytes is not None
-        self.faults.kinds.update(Operations(self.faults, LASTING, expires=expires).kinds)
-        self.faults.kinds.update(BitRot(self.faults, self._read_again).kinds)
-        self.faults.kinds.update(CutMoments(self.faults, repeated, TOPIC, expires=expires).kinds)
-        self.coordinators = Coordinators(self.cluster, self.history)
-        self.faults.kinds.update(ProducerIdMoments(self.faults, self.coordinators).kinds)
-        assert tuple(self.faults.kinds) == FAULT_KINDS, list(self.faults.kinds)
-        self.inspection = Inspection(self.cluster, self.history, TOPIC, TRANSACTIONAL_TOPIC)
-        min_isr = int(self.cluster.overrides["min.insync.replicas"])
-        self.fences = Fences(self.cluster, self.history)
-        self.safety = Safety(self.cluster, self.history, min_isr)
-        self.safety.on_elected = self.fences.elected
-        self.derived = DerivedState(self.cluster, self.history)
-        self.work = Work(self.cluster, self.history)
-        self.waits = Waits(self.cluster, self.history)
-        self.lagging = Lagging(self.cluster, self.history, float(settings["replica.lag.time.max.ms"]))
-        self.generations = Generations(lambda: self.members, self.history)
-        self.faults.on_lost_data = self.safety.doubt
-        self.history.on_acknowledged = self.safety.acknowledged
-        self.history.on_read = self.safety.read
-        self.history.expires = expires
-        self._log_starts: dict[TopicPartition, int] = {}
-        self.history.log_start_of = self._log_start
         self.consumer: SimulatedConsumer | None = None
         self.transactions: Transactions | None = None
         self.old: OldClients | None = None
-        self.loose = LooseTopic(self.cluster, self.history, self.safety.present_leader)
-        self.coordinators.present_leader = self.safety.present_leader
-        self.safety.allows_unclean = loose_topic.TOPIC.__eq__
-        self.safety.on_leader = self.loose.elected
-        self._watchers = (
-            self.inspection, self.safety, self.fences, self.derived, self.coordinators, self.work, self.waits,
-            self.lagging, self.generations, self.loose,
-        )  # fmt: skip
+        self._log_starts: dict[TopicPartition, int] = {}
         self._occurrences: list[Occurrence] = []
         self._begun_ms = 0.0
         self._restarts: list[asyncio.Future[None]] = []
         self._over = asyncio.Event()
-        self.history.on_violation = self._over.set
+        self.coordinators = Coordinators(self.cluster, self.history)
+        self._make_faults()
+        self._make_watchers()
+
+    def _make_faults(self) -> None:
+        """Make what may happen; the order of the kinds is what a seed draws from."""
+        plan, source = self.plan, DrawnHere()
+        directories = SETTINGS["log.dirs"].split(",")
+        expires = self.history.expires = plan.retention_bytes is not None
+        self.administrator = Administrator(self.cluster, self.history, source, TOPIC, directories)
+        # A static leader that comes back assigns nothing and knows of no growth meanwhile (KIP-814, as in Kafka)
+        self.administrator.may_grow = not self.is_static
+        self.faults = Faults(self.cluster, self.history, self.administrator, source, plan.seed + 1)
+        self.zookeeper_faults = ZooKeeperFaults(self.faults, plan.seed + 2)
+        self.programs = ClientFaults(self.faults, self._make_producer, self._make_member)
+        repeated = RepeatedRequests(self.cluster, self.history, source, LASTING)
+        kinds = self.faults.kinds
+        kinds |= self.zookeeper_faults.kinds | DiskFaults(self.faults, directories).kinds
+        kinds |= {"repeat_requests": repeated.repeat, "stalled_requests": repeated.stall}
+        kinds |= self.programs.kinds
+        kinds |= AwkwardMoments(self.faults, repeated).kinds
+        kinds |= StaleRequests(self.faults, repeated, TOPIC).kinds
+        kinds |= TransactionMoments(self.faults, repeated).kinds
+        kinds |= UnderWayMoments(self.faults, repeated, TOPIC).kinds
+        kinds |= Operations(self.faults, LASTING, expires=expires).kinds
+        kinds |= BitRot(self.faults, self._read_again).kinds
+        kinds |= CutMoments(self.faults, repeated, TOPIC, expires=expires).kinds
+        kinds |= ProducerIdMoments(self.faults, self.coordinators).kinds
+        assert tuple(kinds) == FAULT_KINDS, list(kinds)
+
+    def _make_watchers(self) -> None:
+        """Make those who look at everything again and again, and tell each what the others find out."""
+        cluster, history, overrides = self.cluster, self.history, self.cluster.overrides
+        self.inspection = Inspection(cluster, history, TOPIC, TRANSACTIONAL_TOPIC)
+        self.fences = Fences(cluster, history)
+        self.safety = Safety(cluster, history, int(overrides["min.insync.replicas"]))
+        self.derived = DerivedState(cluster, history)
+        self.loose = LooseTopic(cluster, history, self.safety.present_leader)
+        self._watchers = (
+            self.inspection, self.safety, self.fences, self.derived, self.coordinators,
+            Work(cluster, history), Waits(cluster, history),
+            Lagging(cluster, history, float(overrides["replica.lag.time.max.ms"])),
+            Generations(lambda: self.members, history), self.loose,
+        )  # fmt: skip
+        self.safety.on_elected = self.fences.elected
+        self.safety.on_leader = self.loose.elected
+        self.safety.allows_unclean = loose_topic.TOPIC.__eq__
+        self.coordinators.present_leader = self.safety.present_leader
+        self.faults.on_lost_data = self.safety.doubt
+        history.on_acknowledged = self.safety.acknowledged
+        history.on_read = self.safety.read
+        history.log_start_of = self._log_start
+        history.on_violation = self._over.set
 
     async def run(self) -> Report:
         """Run the simulation. Raises nothing for what the cluster does wrong: that is in the report."""
