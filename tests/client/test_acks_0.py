@@ -28,7 +28,7 @@ class World:
             "bootstrap_servers": SERVER, "network": cluster.network.host("client"), "clock": clock,
         }  # fmt: skip
 
-    def producer(self, **settings: int) -> Producer:
+    def producer(self, **settings: Any) -> Producer:
         return Producer(acks=0, **settings, **self.settings)
 
     async def end_offset(self) -> int:
@@ -89,7 +89,7 @@ def test_batches_are_no_larger_than_kafkas() -> None:
 
 def test_a_broker_that_reads_nothing_for_long_fails_the_records() -> None:
     async def main(clock: VirtualClock) -> None:
-        settings = {"request_timeout_ms": 1_000, "delivery_timeout_ms": 3_000}
+        settings: dict[str, Any] = {"request_timeout_ms": 1_000, "delivery_timeout_ms": 3_000}
         async with world_of(clock) as world, world.producer(**settings) as producer:
             await producer.send("t", VALUE, partition=0)
             await producer.flush()
