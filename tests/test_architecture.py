@@ -87,17 +87,18 @@ def test_no_two_modules_of_a_broker_have_one_name() -> None:
 
 def test_a_package_says_which_files_it_has() -> None:
     """Where there is a file for each API, those need not be named."""
+    packages = [package for folder in FOLDERS for package in (ROOT / folder).rglob("__init__.py")]
+    for name in ("diagnosis", "journal", "local", "testing", "testing/simulation", "world"):
+        packages.append(ROOT / "odradek" / name / "__init__.py")
     untold = []
-    mapped = ("client/admin", "client/aio", "client/zookeeper", "odradek/diagnosis", "odradek/local", "odradek/world")
-    for folder in ("broker", "controller", "protocol", "zk_schema", *mapped):
-        for package in (ROOT / folder).rglob("__init__.py"):
-            told = set(re.findall(r"\w+", ast.get_docstring(ast.parse(package.read_text())) or ""))
-            files = {path.stem for path in package.parent.glob("[!_]*.py")}
-            if package.parent == ROOT / "broker" / "requests":
-                files -= {path.stem for path in (ROOT / "protocol" / "messages").glob("*.py")}
-            if package.parent != ROOT / "protocol" / "messages":
-                folders = {path.parent.name for path in package.parent.glob("*/__init__.py")}
-                untold += [f"{package.parent}: {name}" for name in sorted((files | folders) - told)]
+    for package in packages:
+        told = set(re.findall(r"\w+", ast.get_docstring(ast.parse(package.read_text())) or ""))
+        files = {path.stem for path in package.parent.glob("[!_]*.py")}
+        if package.parent == ROOT / "broker" / "requests":
+            files -= {path.stem for path in (ROOT / "protocol" / "messages").glob("*.py")}
+        if package.parent != ROOT / "protocol" / "messages":
+            folders = {path.parent.name for path in package.parent.glob("*/__init__.py")}
+            untold += [f"{package.parent}: {name}" for name in sorted((files | folders) - told)]
     assert not untold
 
 

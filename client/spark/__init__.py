@@ -1,6 +1,21 @@
-"""Odradek as a source of Spark: `register(spark)`, then `spark.readStream.format("odradek")`, or `spark.read`.
+"""Odradek as a source and a sink of Spark: `register(spark)`, then `spark.readStream.format("odradek")` and its likes.
 
 Works wherever Spark runs, as long as this package can be imported by the driver's and the executors' Python.
+
+    data_source.py      what Spark asks first: a reader, or a writer
+
+    reading.py          reading as Spark calls it          options.py       its options
+    planning.py         where a query starts and ends      ranges.py        how much a micro-batch takes, and its tasks
+    session.py          questions to the cluster           fetching.py      a task's records
+    columns.py          records as Arrow's columns         offsets.py       offsets as JSON
+    lag.py              how far a query is behind
+
+    writing.py          writing as Spark calls it          sink_options.py  its options
+    sink_session.py     the producers of a task            rows.py          Arrow's columns as records
+    exactly_once.py     what tasks and the driver do       epochs.py        what the cluster remembers of it
+
+    process.py          the loop of a Spark process, its sessions with clusters
+    spark_versions.py   what differs from one Spark to another
 """
 
 import os
