@@ -55,9 +55,13 @@ def _stop_one(pid_file: Path, name: str) -> int:
 
 def _stop_together(pid_files: list[Path]) -> int:
     """Send SIGTERM to all of them, then wait until they are gone."""
-    from odradek.local.processes import read_pid
+    from odradek.local.processes import ELSEWHERE, described, read_pid
 
     pids = {path: pid for path in pid_files if (pid := read_pid(path)) is not None}
+    for path, pid in pids.items():
+        if pid == ELSEWHERE:
+            print(f"odradek stop: {path.stem} runs {described(pid)}: stop it there", file=sys.stderr)
+            return 1
     for pid in pids.values():
         with suppress(ProcessLookupError):  # it has ended just now
             os.kill(pid, signal.SIGTERM)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
 from odradek.local.broker_files import HOST, SESSION_TIMEOUT_MS, BrokerFile
 from odradek.local.ports import check_port_free
-from odradek.local.processes import Child, locked, read_pid
+from odradek.local.processes import Child, described, locked, read_pid
 from odradek.local.relay import Relay
 from odradek.local.view import NO_CONTROLLER, ClusterView, Watcher, look
 from odradek.local.zookeeper import NAME, SESSION_TIMEOUT_MAX_MS, EmbeddedZooKeeper
@@ -238,11 +238,11 @@ class LocalCluster:
     def _check_nothing_runs(self) -> None:
         up_pid = read_pid(self._up_pid)
         if up_pid not in (None, os.getpid()):
-            raise ClusterFailure(f"{self.directory} is in use by another `odradek up` (pid {up_pid})")
+            raise ClusterFailure(f"{self.directory} is in use by another `odradek up` ({described(up_pid)})")
         for name in (NAME, *(broker.name for broker in self._files.values())):
             pid = read_pid(self.directory / "run" / f"{name}.pid")
             if pid is not None:
-                raise ClusterFailure(f"{name} of an earlier run still runs (pid {pid}): odradek stop")
+                raise ClusterFailure(f"{name} of an earlier run still runs ({described(pid)}): odradek stop")
         for broker in self._files.values():
             check_port_free(HOST, broker.port, f"broker {broker.broker_id}")
 

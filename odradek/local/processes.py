@@ -1,6 +1,7 @@
 """Child processes in process groups of their own, with a log file and a pid file."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import signal
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import TextIO
 
 KILL_AFTER_SECONDS = 10.0
+ELSEWHERE = -1
+"""In place of a pid: the process lives, but cannot be signalled from here."""
 
 
 class Child:
@@ -111,18 +114,51 @@ def locked(pid_file: Path) -> TextIO:
     """
     pid_file.unlink(missing_ok=True)
     file = pid_file.open("x")
-    fcntl.flock(file, fcntl.LOCK_EX)
+    _lock(file, fcntl.LOCK_EX)
     return file
 
 
 def read_pid(pid_file: Path) -> int | None:
-    """Return the pid in a file, if there is one and that process lives."""
+    """Return the pid in a file, if there is one and that process lives.
+
+    It is ELSEWHERE when the process is one of another container, whose number is a stranger's here, or of another
+    user, or of another machine that shares the directory.
+    """
     try:
         with pid_file.open() as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                _lock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return int(file.read())
+                pid = int(file.read())
+                return pid if _has_open(pid, os.fstat(file.fileno())) else ELSEWHERE
     except (FileNotFoundError, ValueError):
         pass
     return None
+
+
+def described(pid: int) -> str:
+    """Tell a person which process `read_pid` has found."""
+    return "in another container, or of another user or machine" if pid == ELSEWHERE else f"pid {pid}"
+
+
+def _lock(file: TextIO, operation: int) -> None:
+    """Lock a file. Raises BlockingIOError; OSError that says what to do where the file system has no locks."""
+    try:
+        fcntl.flock(file, operation)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        said = f"{error.strerror}: this file system cannot lock files, --data needs one that can, such as a local disk"
+        raise OSError(error.errno, said, file.name) from None
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    """Tell whether a process has a file open; False also when this one may not see that."""
+    try:
+        for descriptor in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed just now
+                if os.path.samestat(descriptor.stat(), wanted):
+                    return True
+    except OSError:
+        pass
+    return False

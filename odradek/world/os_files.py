@@ -101,6 +101,9 @@ class OsFiles:
             while parts[-1]:
                 parts.append(os.read(descriptor, LARGE_READ_BYTES))
             return b"".join(parts)
+        except OSError as error:
+            error.filename = path  # the system names none that is open
+            raise
         finally:
             os.close(descriptor)
 

@@ -1,6 +1,8 @@
 """The commands `stop` and `zk`."""
 
 import asyncio
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.cli import stop
 from odradek.cli.main import run
 from odradek.cli.zk import decoded
 from odradek.local.ports import free_ports
@@ -119,6 +122,45 @@ def test_stop_of_one_broker_leaves_the_others(tmp_path: Path) -> None:
         other.kill()
         reap([other])
         reaping.join()
+
+
+def test_a_stranger_is_not_stopped_for_a_process_of_another_container(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers that share the directory see its locks, and have numbers of their own."""
+    monkeypatch.setattr(stop, "TIMEOUT_SECONDS", 0.1)
+    (tmp_path / "run").mkdir()
+    stranger = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    try:
+        with locked(tmp_path / "run" / "broker-0.pid") as pid_file:
+            print(stranger.pid, file=pid_file, flush=True)
+            for arguments in ([], ["0"]):
+                assert run(["stop", *arguments, "--data", str(tmp_path)]) == 1
+                said = "broker-0 runs in another container, or of another user or machine: stop it there"
+                assert capsys.readouterr().err == f"odradek stop: {said}\n"
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        reap([stranger])
+
+
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NFS without its lock daemon: what was said named neither the file nor a way out."""
+
+    def no_locks(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    port, zookeeper_port = free_ports(2)
+    ports = ["--port", str(port), "--zookeeper-port", str(zookeeper_port), "--metrics-port", "0"]
+    for command in (["up", *ports], ["stop"]):
+        assert run([*command, "--data", str(tmp_path)]) == 1
+        assert capsys.readouterr().err == (
+            "odradek: [Errno 37] No locks available: this file system cannot lock files, --data needs one that can, "
+            f"such as a local disk: '{tmp_path / 'run' / 'up.pid'}'\n"
+        )
 
 
 def test_what_ends_by_itself_before_it_is_told_has_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

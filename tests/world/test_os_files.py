@@ -29,6 +29,12 @@ def test_a_missing_file_is_not_made_by_opening(files: OsFiles, tmp_path: Path) -
         files.open(f"{tmp_path}/a")
 
 
+def test_what_cannot_be_read_is_named(files: OsFiles, tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError) as refused:
+        files.read(str(tmp_path))
+    assert str(refused.value) == f"[Errno 21] Is a directory: '{tmp_path}'"
+
+
 def test_a_range_outlives_the_name_and_the_log_that_opened_it(files: OsFiles, tmp_path: Path) -> None:
     file = files.open(f"{tmp_path}/a", create=True)
     file.append(b"content")
