@@ -7,29 +7,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from odradek.client.admin.client import KafkaAdminClient
-    from odradek.client.admin.values import (
+    from odradek.client.admin.access_values import (
         ACL,
-        AbortTransactionSpec,
         ACLFilter,
         ACLOperation,
         ACLPermissionType,
         ACLResourcePatternType,
         ACLResourceType,
         ClientQuotaAlteration,
+        QuotaMatch,
+        ResourcePattern,
+        ScramMechanism,
+        UserScramCredentialDeletion,
+        UserScramCredentialUpsertion,
+    )
+    from odradek.client.admin.client import KafkaAdminClient
+    from odradek.client.admin.values import (
+        AbortTransactionSpec,
         ConfigResource,
         MemberToRemove,
         NewPartitions,
         NewTopic,
         OffsetSpec,
         OffsetTimestamp,
-        QuotaMatch,
-        ResourcePattern,
         ResourceType,
-        ScramMechanism,
         TopicPartitionReplica,
-        UserScramCredentialDeletion,
-        UserScramCredentialUpsertion,
     )
     from odradek.client.consumer.client import KafkaConsumer
     from odradek.client.consumer.subscription import RebalanceListener
@@ -61,19 +63,19 @@ if TYPE_CHECKING:
     from odradek.protocol.errors import ErrorCode, KafkaError
 
 _HOMES = {
-    "ACL": "odradek.client.admin.values",
-    "ACLFilter": "odradek.client.admin.values",
-    "ACLOperation": "odradek.client.admin.values",
-    "ACLPermissionType": "odradek.client.admin.values",
-    "ACLResourcePatternType": "odradek.client.admin.values",
-    "ACLResourceType": "odradek.client.admin.values",
+    "ACL": "odradek.client.admin.access_values",
+    "ACLFilter": "odradek.client.admin.access_values",
+    "ACLOperation": "odradek.client.admin.access_values",
+    "ACLPermissionType": "odradek.client.admin.access_values",
+    "ACLResourcePatternType": "odradek.client.admin.access_values",
+    "ACLResourceType": "odradek.client.admin.access_values",
     "AbortRequired": "odradek.client.errors",
     "AbortTransactionSpec": "odradek.client.admin.values",
     "Blacklist": "odradek.client.zookeeper.subscriptions",
     "ClientBroken": "odradek.client.errors",
     "ClientClosed": "odradek.client.errors",
     "ClientError": "odradek.client.errors",
-    "ClientQuotaAlteration": "odradek.client.admin.values",
+    "ClientQuotaAlteration": "odradek.client.admin.access_values",
     "ClientTimeout": "odradek.client.errors",
     "CommitFailed": "odradek.client.errors",
     "ConfigResource": "odradek.client.admin.values",
@@ -97,18 +99,18 @@ _HOMES = {
     "OffsetSpec": "odradek.client.admin.values",
     "OffsetTimestamp": "odradek.client.admin.values",
     "Producer": "odradek.client.original.producer",
-    "QuotaMatch": "odradek.client.admin.values",
+    "QuotaMatch": "odradek.client.admin.access_values",
     "RebalanceInProgress": "odradek.client.errors",
     "RebalanceListener": "odradek.client.consumer.subscription",
     "RecordMetadata": "odradek.client.records",
-    "ResourcePattern": "odradek.client.admin.values",
+    "ResourcePattern": "odradek.client.admin.access_values",
     "ResourceType": "odradek.client.admin.values",
-    "ScramMechanism": "odradek.client.admin.values",
+    "ScramMechanism": "odradek.client.admin.access_values",
     "SimpleConsumer": "odradek.client.original.simple_consumer",
     "TopicPartition": "odradek.client.records",
     "TopicPartitionReplica": "odradek.client.admin.values",
-    "UserScramCredentialDeletion": "odradek.client.admin.values",
-    "UserScramCredentialUpsertion": "odradek.client.admin.values",
+    "UserScramCredentialDeletion": "odradek.client.admin.access_values",
+    "UserScramCredentialUpsertion": "odradek.client.admin.access_values",
     "Whitelist": "odradek.client.zookeeper.subscriptions",
 }
 """Public name → the module that defines it."""

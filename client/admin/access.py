@@ -4,8 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
 
-from odradek.client.admin.topics import raise_first
-from odradek.client.admin.values import (
+from odradek.client.admin.access_values import (
     ACL,
     ACLOperation,
     ACLPermissionType,
@@ -16,6 +15,7 @@ from odradek.client.admin.values import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from odradek.client.admin.topics import raise_first
 from odradek.client.calls import Deadline, ask_controller
 from odradek.client.cluster import Cluster
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code

@@ -4,16 +4,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from odradek.client.admin import configs, leaders
-from odradek.client.admin.values import (
+from odradek.client.admin.access_values import (
     ACL,
-    AbortTransactionSpec,
     ClientQuota,
     ClientQuotaAlteration,
+    DelegationToken,
+    QuotaMatch,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from odradek.client.admin.values import (
+    AbortTransactionSpec,
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
     CreatedTopic,
-    DelegationToken,
     FeatureMetadata,
     GroupDescription,
     GroupListing,
@@ -24,14 +30,10 @@ from odradek.client.admin.values import (
     NewTopic,
     PartitionLag,
     ProducerState,
-    QuotaMatch,
     Reassignment,
-    ScramMechanism,
     TopicPartitionReplica,
     TransactionDescription,
     TransactionListing,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
 )
 from odradek.client.aio.admin import Admin
 from odradek.client.aio.admin_groups import LONGEST_TRANSACTION_MS

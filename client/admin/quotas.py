@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+from odradek.client.admin.access_values import ClientQuota, ClientQuotaAlteration, QuotaMatch
 from odradek.client.admin.topics import raise_first
-from odradek.client.admin.values import ClientQuota, ClientQuotaAlteration, QuotaMatch
 from odradek.client.calls import Deadline, ask_controller
 from odradek.client.cluster import Cluster
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from odradek.client.admin.values import DelegationToken
+from odradek.client.admin.access_values import DelegationToken
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ConfigError
 from odradek.protocol.errors import KafkaError, error_code

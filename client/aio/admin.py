@@ -6,8 +6,13 @@ from typing import Any
 from odradek.client import arguments
 from odradek.client.admin import access, brokers, configs, leaders
 from odradek.client.admin import topics as topic_requests
-from odradek.client.admin.values import (
+from odradek.client.admin.access_values import (
     ACL,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from odradek.client.admin.values import (
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
@@ -17,10 +22,7 @@ from odradek.client.admin.values import (
     NewPartitions,
     NewTopic,
     Reassignment,
-    ScramMechanism,
     TopicPartitionReplica,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
 )
 from odradek.client.aio.admin_groups import GroupsAdmin
 from odradek.client.aio.admin_security import SecurityAdmin

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from odradek.client import arguments
 from odradek.client.admin import quotas, tokens
-from odradek.client.admin.values import ClientQuota, ClientQuotaAlteration, DelegationToken, QuotaMatch
+from odradek.client.admin.access_values import ClientQuota, ClientQuotaAlteration, DelegationToken, QuotaMatch
 from odradek.client.aio.admin_base import AdminBase
 
 

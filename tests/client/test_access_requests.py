@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from odradek.aio import Admin
-from odradek.client.admin.values import (
+from odradek.client.admin.access_values import (
     ACL,
     ACLOperation,
     ACLPermissionType,

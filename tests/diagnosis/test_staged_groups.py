@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.aio import Admin, Consumer, Producer
-from odradek.client.admin.values import ACL, ACLOperation, ACLPermissionType, ACLResourceType, ResourcePattern
+from odradek.client.admin.access_values import ACL, ACLOperation, ACLPermissionType, ACLResourceType, ResourcePattern
 from odradek.client.errors import ClientError
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.diagnosis.cases import typed

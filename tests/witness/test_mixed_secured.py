@@ -18,17 +18,17 @@ from kazoo.exceptions import NoAuthError, NoNodeError
 import odradek
 from odradek.aio import Consumer, Producer
 from odradek.broker.security.link_file import link_of_file
-from odradek.client.admin.values import (
+from odradek.client.admin.access_values import (
     ACL,
     ACLOperation,
     ACLPermissionType,
     ACLResourceType,
-    NewTopic,
     ResourcePattern,
     ScramMechanism,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from odradek.client.admin.values import NewTopic
 from odradek.local.ports import free_ports
 from odradek.local.secure import SecureFiles
 from odradek.local.zookeeper import EmbeddedZooKeeper

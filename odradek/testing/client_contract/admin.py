@@ -4,9 +4,9 @@ from functools import partial
 from typing import Any
 
 from odradek.client.admin import configs
+from odradek.client.admin.access_values import ACLOperation
 from odradek.client.admin.values import (
     AbortTransactionSpec,
-    ACLOperation,
     ConfigResource,
     MemberToRemove,
     NewPartitions,

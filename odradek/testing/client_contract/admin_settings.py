@@ -2,20 +2,17 @@
 
 from collections.abc import Mapping
 
-from odradek.client.admin.values import (
+from odradek.client.admin.access_values import (
     ACL,
     ACLOperation,
     ACLPermissionType,
     ACLResourceType,
     ClientQuotaAlteration,
-    ConfigResource,
-    ConfigSource,
     ResourcePattern,
-    ResourceType,
     ScramMechanism,
-    TopicPartitionReplica,
     UserScramCredentialDeletion,
 )
+from odradek.client.admin.values import ConfigResource, ConfigSource, ResourceType, TopicPartitionReplica
 from odradek.client.errors import (
     ConfigError,
 )
