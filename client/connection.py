@@ -108,9 +108,10 @@ class Connection:
 
     def _send(self, parts: list[Part], taken: "asyncio.Future[None] | None" = None) -> None:
         self.last_used_ms = self._clock.monotonic_ms()
-        data = b"".join(parts)
-        self._unsent.append((memoryview(data), taken))
-        self._unsent_bytes += len(data)
+        *rest, last = parts
+        self._unsent.extend((memoryview(part), None) for part in rest)
+        self._unsent.append((memoryview(last), taken))
+        self._unsent_bytes += sum(map(len, parts))
         if self._unsent_bytes > UNSENT_BYTES_LIMIT:
             self.close(f"the broker has not read {self._unsent_bytes} bytes that were sent to it")
         elif not self._writing:
@@ -120,7 +121,7 @@ class Connection:
         try:
             while self._unsent:
                 data, taken = self._unsent[0]
-                sent = self._endpoint.send(data)
+                sent = self._endpoint.send(data, more=len(self._unsent) > 1)
                 self._unsent_bytes -= sent
                 if sent < len(data):
                     self._unsent[0] = data[sent:], taken

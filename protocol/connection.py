@@ -27,11 +27,28 @@ DEFAULT_MAX_RESPONSE_BYTES = 128 * 1024 * 1024
 """A response that claims more than this is taken for nonsense."""
 DEFAULT_MAX_IN_FLIGHT = 1000
 LAST_CORRELATION_ID = 0x7FFF_FFFF
+LARGE_PIECE_BYTES = 1 << 14
+"""A piece of so many bytes is sent by itself: to copy it costs more than one more call of the operating system."""
 
 
 def framed(parts: list[Part]) -> list[Part]:
     """Return the pieces of a request or response behind their size, which they must all tell by `len`."""
     return [sum(map(len, parts)).to_bytes(SIZE_BYTES, "big"), *parts]
+
+
+def gathered(parts: list[Part]) -> list[Part]:
+    """Return the same bytes in few pieces: small ones are joined. Raises TypeError for what is no bytes."""
+    pieces: list[Part] = []
+    small: list[Part] = []
+    for part in parts:
+        if len(part) < LARGE_PIECE_BYTES:
+            small.append(part)
+            continue
+        if small:
+            pieces.append(b"".join(small))
+            small = []
+        pieces.append(memoryview(part))
+    return [*pieces, b"".join(small)] if small else pieces
 
 
 class FrameReader:
@@ -133,7 +150,7 @@ class ClientConnection:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = 0 if correlation_id == LAST_CORRELATION_ID else correlation_id + 1
         parts = framed(encode_request(RequestHeader(message.API_KEY, version, correlation_id, self.client_id), message))
-        parts = [b"".join(parts)]  # before it counts as in flight: a text where bytes are due fails here
+        parts = gathered(parts)  # before it counts as in flight: a text where bytes are due fails here
         if answered:
             self.in_flight.append(Sent(correlation_id, message.API_KEY, version))
         return correlation_id, parts

@@ -202,6 +202,13 @@ class Producer(AsyncClient):
         """Wait until there is memory for a record. Raises BufferExhausted after `wait_ms`."""
         return await self.engine.waits.until_queued(partial(self.intake.append, *record), record.place, wait_ms)
 
+    def wait_until_queued(self, record: Encoded, wait_ms: float) -> RecordFuture:
+        """Do the same on another thread, which it blocks."""
+        intake = self.intake
+        return self.engine.waits.wait_until_queued(
+            partial(intake.append, *record), record.place, wait_ms, intake.wake_sender
+        )
+
     # -- the rest ------------------------------------------------------------------------------------------------------
 
     async def flush(self, timeout: float | None = None) -> None:

@@ -77,7 +77,7 @@ class KafkaProducer(Blocking[Producer]):
             raise BufferExhausted(
                 f"{record.place}: buffer.memory={self.config.buffer_memory} is full, a callback may not wait"
             )
-        return self._run(self._core.until_queued(record, left_ms))
+        return self._core.wait_until_queued(record, left_ms)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is delivered or failed. Raises ClientTimeout after `timeout` s.

@@ -123,9 +123,13 @@ class RecordIntake:
         return RecordFuture(batch, index, self._home)
 
     def _tell_engine(self, moved: ProducerBatch | None) -> None:
-        """Have the sender look, unless it is about to; `moved` is a batch that was opened behind another."""
+        """Have the sender look; `moved` is a batch that was opened behind another."""
         if moved is not None:
             self._engine.batch_closed(moved.topic_partition)
+        self.wake_sender()
+
+    def wake_sender(self) -> None:
+        """Have the sender look, unless it is about to. From the same threads as `offer`."""
         if not self._wake_asked:
             self._wake_asked = True
             self._call_on_loop(self._wake)

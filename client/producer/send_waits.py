@@ -2,8 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
 
 from odradek.client.arguments import topic_name
@@ -41,46 +43,74 @@ class SendWaits:
     def __init__(self, engine: Engine) -> None:
         """Take the engine that they are for."""
         self._engine = engine
-        self._memory_waiters: dict[asyncio.Future[None], None] = {}
-        """In the order in which they came."""
+        self._memory_waiters: dict[Callable[[], object], None] = {}
+        """In the order in which they came; from any thread."""
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def memory_freed(self) -> None:
         """Let those who wait for memory try again."""
-        for waiter in self._memory_waiters:
-            _end(waiter)
+        for wake in self._memory_waiters.copy():  # others come and go on their own threads
+            wake()
 
     async def until_queued(self, queue: Callable[[], Queued | None], place: TopicPartition, wait_ms: float) -> Queued:
         """Return what `queue` gives as soon as there is memory for it. Raises BufferExhausted, and what it raises."""
-        engine, clock = self._engine, self._engine.cluster.clock
+        clock, woken = self._engine.cluster.clock, asyncio.Event()
         deadline_ms = clock.monotonic_ms() + wait_ms
-        with engine.lock:
-            engine.accumulator.memory_wanted += 1
-        engine.wake()
-        try:
-            while (queued := queue()) is None:
-                left_ms = deadline_ms - clock.monotonic_ms()
-                if left_ms <= 0:
-                    raise BufferExhausted(
-                        f"{place}: buffer.memory={engine.config.buffer_memory} was full for max.block.ms="
-                        f"{engine.config.max_block_ms}: the brokers take records slower than they are sent"
-                    )
-                await self._until_memory_is_freed(left_ms)
-            return queued
-        finally:
-            with engine.lock:
-                engine.accumulator.memory_wanted -= 1
+        timer = clock.call_later(wait_ms, woken.set)
+        with self._wanting_memory(woken.set):
+            self._engine.wake()
+            try:
+                while (queued := queue()) is None:
+                    self._check_patience(place, deadline_ms)
+                    await woken.wait()
+                    woken.clear()
+            finally:
+                timer.cancel()
+        return queued
 
-    async def _until_memory_is_freed(self, longest_ms: float) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._memory_waiters[waiter] = None
-        timer = self._engine.cluster.clock.call_later(longest_ms, partial(_end, waiter))
+    def wait_until_queued(
+        self,
+        queue: Callable[[], Queued | None],
+        place: TopicPartition,
+        wait_ms: float,
+        wake_sender: Callable[[], object],
+    ) -> Queued:
+        """Do the same on another thread than the loop's, which it blocks. `wake_sender` may be called from there.
+
+        An application that sends faster than brokers take records waits once for each request: a coroutine that
+        another thread waits for costs several times as much.
+        """
+        clock, woken = self._engine.cluster.clock, SimpleQueue[None]()
+        deadline_ms = clock.monotonic_ms() + wait_ms
+        with self._wanting_memory(partial(woken.put, None)):
+            wake_sender()
+            while (queued := queue()) is None:
+                self._check_patience(place, deadline_ms)
+                with suppress(Empty):
+                    woken.get(timeout=max(0.0, deadline_ms - clock.monotonic_ms()) / 1000)
+        return queued
+
+    @contextmanager
+    def _wanting_memory(self, wake: Callable[[], object]) -> Iterator[None]:
+        accumulator, lock = self._engine.accumulator, self._engine.lock
+        with lock:
+            accumulator.memory_wanted += 1
+        self._memory_waiters[wake] = None
         try:
-            await waiter
+            yield
         finally:
-            timer.cancel()
-            del self._memory_waiters[waiter]
+            del self._memory_waiters[wake]
+            with lock:
+                accumulator.memory_wanted -= 1
+
+    def _check_patience(self, place: TopicPartition, deadline_ms: float) -> None:
+        config = self._engine.config
+        if self._engine.cluster.clock.monotonic_ms() >= deadline_ms:
+            raise BufferExhausted(
+                f"{place}: buffer.memory={config.buffer_memory} was full for max.block.ms={config.max_block_ms}: "
+                "the brokers take records slower than they are sent"
+            )
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
@@ -115,11 +145,6 @@ class SendWaits:
         except (BrokerUnreachable, ClientTimeout) as error:
             return error
         return None
-
-
-def _end(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 def _unknown(topic: str, partition: int | None, count: int, waited_ms: float, failure: Exception | None) -> str:

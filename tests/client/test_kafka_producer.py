@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import pytest
 
-from odradek.client.errors import ClientBroken, ClientClosed, ClientError, ConfigError
+from odradek.client.errors import BufferExhausted, ClientBroken, ClientClosed, ClientError, ConfigError
 from odradek.client.producer.client import KafkaProducer
 from odradek.client.records import ConsumerGroupMetadata
 from odradek.protocol import compression
@@ -290,3 +290,64 @@ def test_what_a_transaction_block_does(broker: Any) -> None:
         sending.transaction(),
     ):
         pass
+
+
+class FullBuffer:
+    """A producer whose memory is full, of a broker that answers when it is told to, and a thread that sends more."""
+
+    def __init__(self, broker: Any) -> None:
+        self._may_answer, self._waits = threading.Event(), threading.Event()
+        answer = broker.handlers[ProduceRequest]
+        broker.handlers[ProduceRequest] = lambda request: self._answered(answer(request))
+        self.producer = producer(broker, buffer_memory=2_000, linger_ms=30_000)
+        self.first = self.producer.send("t", bytes(1_500))
+        self.second: list[Any] = []
+        self._thread = threading.Thread(target=self._send)
+        self._thread.start()
+        assert self._waits.wait(PATIENCE_S), "the first record lingers although somebody waits for memory"
+        assert not self.second
+
+    def _answered(self, answer: Any) -> Any:
+        self._waits.set()
+        self._may_answer.wait(PATIENCE_S)
+        return answer
+
+    def _send(self) -> None:
+        try:
+            self.second.append(self.producer.send("t", bytes(1_500)))
+        except ClientError as error:
+            self.second.append(error)
+
+    def answer(self) -> None:
+        self._may_answer.set()
+
+    def outcome(self) -> Any:
+        self._thread.join(PATIENCE_S)
+        return self.second[0]
+
+
+def test_a_send_waits_until_there_is_memory(broker: Any) -> None:
+    full = FullBuffer(broker)
+    full.answer()
+    assert full.first.result(PATIENCE_S).offset == 0
+    second = full.outcome()
+    full.producer.flush()
+    assert second.result(PATIENCE_S).offset == 0
+    full.producer.close()
+
+
+def test_a_send_that_waits_for_memory_hears_that_the_producer_is_closed(broker: Any) -> None:
+    full = FullBuffer(broker)
+    full.producer.close(timeout=0)
+    assert isinstance(full.outcome(), ClientClosed)
+    full.answer()
+
+
+def test_a_send_waits_for_memory_no_longer_than_it_may(broker: Any) -> None:
+    broker.handlers[ProduceRequest] = lambda _: None
+    with producer(broker, buffer_memory=2_000, max_block_ms=100) as it:
+        it.partitions_for("t")
+        it.send("t", bytes(1_500))
+        with pytest.raises(BufferExhausted, match=r"t-0: buffer.memory=2000 was full for max.block.ms=100"):
+            it.send("t", bytes(1_500))
+        it.close(timeout=0)

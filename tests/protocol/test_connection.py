@@ -3,13 +3,20 @@ from typing import Any
 import pytest
 
 from odradek.protocol.codec import encode
-from odradek.protocol.connection import LAST_CORRELATION_ID, ClientConnection, FrameReader, Received, framed
+from odradek.protocol.connection import (
+    LARGE_PIECE_BYTES,
+    LAST_CORRELATION_ID,
+    ClientConnection,
+    FrameReader,
+    Received,
+    framed,
+)
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.headers import decode_request, encode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 
 def answer(
@@ -40,6 +47,18 @@ def test_a_request_is_framed_and_numbered() -> None:
     second, _ = connection.request(HeartbeatRequest(), 4)
     assert second == 1
     assert [sent.api_key for sent in connection.in_flight] == [3, 12]
+
+
+def test_large_pieces_of_a_request_are_not_copied() -> None:
+    connection = ClientConnection("me")
+    large = [bytearray([number]) * LARGE_PIECE_BYTES for number in (1, 2)]
+    small = bytearray(LARGE_PIECE_BYTES - 1)
+    data = [PartitionProduceData(index=number, records=one) for number, one in enumerate([small, *large])]
+    request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=data)])
+    _, parts = connection.request(request, 9)
+    assert [part.obj for part in parts if isinstance(part, memoryview)] == large
+    assert all(len(part) < LARGE_PIECE_BYTES * 2 for part in parts) and len(parts) == 5
+    assert decode_request(b"".join(parts)[4:])[1] == request
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 7, 1000])
