@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from odradek.broker.network.outcomes import Outcome
-from odradek.broker.requests.authorization.rules import DENIED, Asked, GoOn, answered, split
+from odradek.broker.requests.authorization.rules import DENIED, Asked, GoOn, answered, denied_text, split
 from odradek.broker.requests.config_resources import ResourceType as ConfigType
 from odradek.broker.requests.describe_configs import DESCRIBED
 from odradek.broker.security.acls import AclOperation
@@ -27,7 +27,7 @@ def describe(asked: Asked, go_on: GoOn) -> Outcome:
     def refusal(resource: Any, error: ErrorCode) -> Any:
         return describe_configs.DescribeConfigsResult(
             error_code=error,
-            error_message=error.name,
+            error_message=denied_text(error),
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )

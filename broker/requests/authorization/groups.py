@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from odradek.broker.network.outcomes import Outcome, Reply
-from odradek.broker.requests.authorization.rules import DENIED, Asked, GoOn, answered, split
+from odradek.broker.requests.authorization.rules import DENIED, Asked, GoOn, answered, denied_text, split
 from odradek.broker.security.acls import AclOperation
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
@@ -45,7 +45,9 @@ def find_coordinator(asked: Asked, go_on: GoOn) -> Outcome:
     error = DENIED[resource]
     if not many and left:
         return Reply(
-            FindCoordinatorResponse(error_code=error, error_message=error.name, node_id=NOBODY, host="", port=NOBODY)
+            FindCoordinatorResponse(
+                error_code=error, error_message=denied_text(error), node_id=NOBODY, host="", port=NOBODY
+            )
         )
     if not left:
         return go_on()

@@ -28,6 +28,12 @@ DENIED: Final[dict[ResourceType, ErrorCode]] = {
 }
 
 
+def denied_text(error: ErrorCode) -> str:
+    """Return what Kafka says of a refusal where it says more than its code (Errors.message)."""
+    what = error.name.removesuffix("_AUTHORIZATION_FAILED").capitalize().replace("_id", " Id")
+    return f"{what} authorization failed."
+
+
 @dataclass(slots=True)
 class Asked:
     """A request on its way to its handler."""

@@ -22,6 +22,7 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
 from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.testing.authorization_cases import CASES
 from odradek.testing.authorization_record import HOSTS, PRINCIPALS, access_lists, observed, preparation, succeeded
 from odradek.testing.embedded import EmbeddedCluster
@@ -158,6 +159,24 @@ def test_a_type_without_settings_has_all_refused_whoever_asks() -> None:
                 answer: Any = await peer.request(DescribeConfigsRequest(resources=resources), 4, 60_000)
                 assert [one.resource_type for one in answer.results] == list(kinds)
                 assert [one.error_code for one in answer.results] == errors
+
+    run_virtual(main)
+
+
+def test_a_refusal_is_in_words_where_kafka_has_words() -> None:
+    """Tools showed `CLUSTER_AUTHORIZATION_FAILED: 0: CLUSTER_AUTHORIZATION_FAILED`."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, overrides=SETTINGS) as cluster:
+            peer = Peer(cluster.network.host(HOSTS["nothing"]), clock, BROKER, cluster.port, "raw")
+            resources = [DescribeConfigsResource(resource_type=kind, resource_name="0") for kind in (2, 4)]
+            answer: Any = await peer.request(DescribeConfigsRequest(resources=resources), 4, 60_000)
+            said = [one.error_message for one in answer.results]
+            for kind in (0, 1):
+                found: Any = await peer.request(FindCoordinatorRequest(key="x", key_type=kind), 3, 60_000)
+                said.append(found.error_message)
+            words = ("Topic", "Cluster", "Group", "Transactional Id")
+            assert said == [f"{what} authorization failed." for what in words]
 
     run_virtual(main)
 
