@@ -26,6 +26,16 @@ CHOICES: dict[str, dict[str, Any]] = {
         "outside": {"type": "LoadBalancer", "host": "kafka-$(KAFKA_BROKER_ID).example.org", "protocol": "SSL"},
     },
     "NodePort": {"outside": {"type": "NodePort", "annotations": {"team": "data"}}, "brokers": 10},
+    "alone": {
+        "brokers": 1,
+        "settings": {
+            "default.replication.factor": 1,
+            "min.insync.replicas": 1,
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+        },
+    },
     "elsewhere": {
         "zookeeper": {"enabled": False, "connect": "zk-1:2181,zk-2:2181/kafka"},
         "rack": {"label": "topology.kubernetes.io/zone"},
@@ -160,6 +170,8 @@ def test_a_change_of_settings_is_a_change_of_the_pods(helm: Helm, tmp_path: Path
     [
         ({"zookeeper": {"enabled": False}}, "zookeeper.connect has to say where one is"),
         ({"inside": {"protocol": "SSL"}}, "SSL needs tls.secret"),
+        ({"brokers": 1}, "default.replication.factor=3 is more than brokers=1"),
+        ({"brokers": 2, "settings": {"default.replication.factor": 2}}, "offsets.topic.replication.factor=3 is more"),
         ({"outside": {"type": "NodePort"}, "brokers": 11}, "at most ten brokers"),
         ({"outside": {"type": "LoadBalancer", "host": "kafka"}}, "outside.host with $(KAFKA_BROKER_ID)"),
         ({"broker": 3}, "broker"),

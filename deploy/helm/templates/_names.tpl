@@ -23,6 +23,14 @@ app.kubernetes.io/part-of: odradek
 {{- if and (eq .Values.outside.type "LoadBalancer") (not (contains "$(KAFKA_BROKER_ID)" .Values.outside.host)) }}
 {{- fail "outside.type LoadBalancer needs outside.host with $(KAFKA_BROKER_ID) in it: clients come to each broker by its own name" }}
 {{- end }}
+{{- if not .Values.existingConfigMap }}
+{{- range $name, $usual := dict "default.replication.factor" 1 "offsets.topic.replication.factor" 3 "transaction.state.log.replication.factor" 3 }}
+{{- $copies := int (index $.Values.settings $name | default $usual) }}
+{{- if gt $copies (int $.Values.brokers) }}
+{{- fail (printf "%s=%d is more than brokers=%d: give lower ones in settings, of min.insync.replicas and transaction.state.log.min.isr too" $name $copies (int $.Values.brokers)) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "odradek.properties" -}}
