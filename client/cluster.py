@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from odradek.client.config import CommonConfig, addresses
-from odradek.client.connection import Connection, connect, secured
+from odradek.client.connection import Connection, Link, connect, secured
 from odradek.client.errors import BrokerUnreachable, ClientClosed, NoBrokerReachable
 from odradek.client.metadata import ClusterView, MetadataNeeds, Node, updated
 from odradek.client.metrics import Figures, Metrics, merged
@@ -37,19 +37,6 @@ ANOTHER_BROKER_AFTER_MS = 1_000.0
 """A broker that has not answered by then may be frozen: the next one is asked beside it."""
 FIRST_BOOTSTRAP_ID = -2
 """Bootstrap addresses stand in for node ids -2, -3, … until metadata gives the real ones, as in Kafka's clients."""
-
-
-class Link:
-    """The connection to one node for one purpose, or the attempt to get it."""
-
-    __slots__ = ("attempt", "connection", "failures", "reason", "retry_at_ms")
-
-    def __init__(self) -> None:
-        self.connection: Connection | None = None
-        self.attempt: asyncio.Task[Connection] | None = None
-        self.failures = 0
-        self.reason = ""
-        self.retry_at_ms = 0.0
 
 
 class Cluster:
@@ -111,8 +98,9 @@ class Cluster:
         if self._closed:
             raise ClientClosed("the client is closed")
         link = self._links.setdefault((node_id, purpose), Link())
-        if link.connection is not None and not link.connection.closed:
-            return link.connection
+        connection = link.open_connection
+        if connection is not None:
+            return connection
         if link.attempt is None:
             node = self._node(node_id)
             if self.clock.monotonic_ms() < link.retry_at_ms:
@@ -187,7 +175,7 @@ class Cluster:
     def _close_idle(self) -> None:
         limit_ms = self.clock.monotonic_ms() - self.config.connections_max_idle_ms
         for link in self._links.values():
-            connection = link.connection
+            connection = link.open_connection
             if connection is not None and connection.idle and connection.last_used_ms < limit_ms:
                 connection.close("idle for connections.max.idle.ms")
         self._idle_timer = self._plan_idle_check()
@@ -221,40 +209,35 @@ class Cluster:
     def _burden(self, node_id: int) -> tuple[int, bool, bool]:
         """Rate a node: open questions, then whether it could not be reached, then whether it must be connected."""
         link = self._links.get((node_id, QUESTIONS_CONNECTION))
-        if link is None or link.connection is None or link.connection.closed:
+        connection = None if link is None else link.open_connection
+        if connection is None:
             return 0, node_id in self.down, True
-        return link.connection.unanswered, False, False
+        return connection.unanswered, False, False
 
     def _has_connection(self, node_id: int) -> bool:
         """Tell whether any connection to a node is open: a node with one is not down, though it takes no other."""
-        return any(
-            link.connection is not None and not link.connection.closed
-            for (known, _), link in self._links.items()
-            if known == node_id
-        )
+        return any(link.open_connection for (known, _), link in self._links.items() if known == node_id)
 
     def connected(self, node_id: int) -> bool:
         """Tell whether a connection to a node is open."""
         link = self._links.get((node_id, ""))
-        return link is not None and link.connection is not None and not link.connection.closed
+        return link is not None and link.open_connection is not None
 
     def free_connection(self, node_id: int) -> Connection | None:
         """Return a connection to a node that is open and idle, whatever it is for; None without one."""
-        links = [link.connection for (known, _), link in self._links.items() if known == node_id]
-        return next((one for one in links if one is not None and not one.closed and one.idle), None)
+        found = [link.open_connection for (known, _), link in self._links.items() if known == node_id]
+        return next((one for one in found if one is not None and one.idle), None)
 
     @property
     def any_connected(self) -> bool:
         """Tell whether a connection to some broker is open."""
-        links = list(self._links.values())
-        return any(link.connection is not None and not link.connection.closed for link in links)
+        return any(link.open_connection for link in list(self._links.values()))
 
     def figures(self, group: str) -> Figures:
         """Return what is counted here, as of a group like `producer-metrics`, beside what was registered otherwise."""
-        links = list(self._links.values())
         figures = self.metrics.figures()
         own = figures.pop("")
-        own["connection-count"] = sum(one.connection is not None and not one.connection.closed for one in links)
+        own["connection-count"] = sum(link.open_connection is not None for link in list(self._links.values()))
         own["metadata-age"] = max(0.0, self.needs.age_ms(self.clock.monotonic_ms()) / 1000)
         return merged([{group: own}, figures])
 

@@ -184,6 +184,25 @@ class Connection:
         self._waiting.clear()
 
 
+class Link:
+    """The connection to one node for one purpose, or the attempt to get it."""
+
+    __slots__ = ("attempt", "connection", "failures", "reason", "retry_at_ms")
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.attempt: asyncio.Task[Connection] | None = None
+        self.failures = 0
+        self.reason = ""
+        self.retry_at_ms = 0.0
+
+    @property
+    def open_connection(self) -> Connection | None:
+        """The connection while it is open; None without one."""
+        connection = self.connection
+        return None if connection is None or connection.closed else connection
+
+
 async def connect(
     network: Network, clock: Clock, tasks: Tasks, host: str, port: int, client_id: str, timeout_ms: float
 ) -> Connection:
