@@ -53,39 +53,28 @@ class Host(Protocol):
 
 
 class Guarded:
-    """A delayed operation as the purgatory holds it: a bug in it closes its connection, and goes no further."""
+    """A delayed operation as the purgatory holds it: a bug in it closes its connection, and goes no further.
 
-    __slots__ = ("_boundary", "guarded")
+    One that is for the client of `reader` alone does nothing any more when that connection is closed.
+    """
 
-    def __init__(self, operation: DelayedOperation, boundary: Boundary) -> None:
+    __slots__ = ("_boundary", "_reader", "guarded")
+
+    def __init__(self, operation: DelayedOperation, boundary: Boundary, reader: "Connection | None" = None) -> None:
         self.guarded = operation
-        self._boundary = boundary
+        self._boundary, self._reader = boundary, reader
 
     def try_complete(self) -> bool:
+        if self._reader is not None and self._reader.closed:
+            return True
         with self._boundary:
             return self.guarded.try_complete()
         return True
 
     def expire(self) -> None:
-        with self._boundary:
-            self.guarded.expire()
-
-
-class Forgettable(Guarded):
-    """An operation that is for the client alone: it does nothing any more when that has gone."""
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, operation: DelayedOperation, boundary: Boundary, connection: "Connection") -> None:
-        super().__init__(operation, boundary)
-        self._connection = connection
-
-    def try_complete(self) -> bool:
-        return self._connection.closed or super().try_complete()
-
-    def expire(self) -> None:
-        if not self._connection.closed:
-            super().expire()
+        if self._reader is None or not self._reader.closed:
+            with self._boundary:
+                self.guarded.expire()
 
 
 class Connection:
@@ -271,10 +260,9 @@ class Connection:
 
     def _wait(self, slot: Slot, wait: Wait) -> None:
         operation, keys = wait.start(slot.answer), wait.keys
-        guarded = Guarded(operation, self._boundary)
-        if wait.reads:
-            guarded = Forgettable(operation, self._boundary, self)
-            keys = keys if wait.timeout_ms <= LONG_WAIT_MS else [*keys, self]
+        guarded = Guarded(operation, self._boundary, self if wait.reads else None)
+        if wait.reads and wait.timeout_ms > LONG_WAIT_MS:
+            keys = [*keys, self]  # touched when it is closed, not only at the timeout
         self._host.purgatory.watch(guarded, keys, wait.timeout_ms, tried=wait.tried)
         if wait.overtaken and not slot.overtaken and not self._closed:
             self._slots.let_overtake(slot)
