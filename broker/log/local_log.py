@@ -231,7 +231,7 @@ class LocalLog:
         found: list[AbortedTransaction] = []
         try:
             for segment in self.segments[max(0, self.segment_number(offset)) :]:
-                entries = segment.aborted_transactions()
+                entries = segment.transactions.entries()
                 if entries:
                     self.use(segment)
                 for aborted in entries:

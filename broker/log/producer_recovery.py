@@ -81,7 +81,7 @@ def first_damaged_index(segments: list[Segment], names: list[str], end_offset: i
         if segment.path(TRANSACTION_INDEX).rpartition("/")[2] not in present:
             continue
         try:
-            beyond = [one for one in segment.aborted_transactions() if one.last_stable_offset > end_offset]
+            beyond = [one for one in segment.transactions.entries() if one.last_stable_offset > end_offset]
             if beyond:
                 raise CorruptFile(f"transaction index with {beyond[0]} in a log that ends at {end_offset}")
         except CorruptFile as bad:
@@ -155,7 +155,7 @@ def _learn_segment(state: ProducerState, segment: Segment, offset: int) -> None:
     """Learn from all batches from `offset` on; aborted transactions that the segment's index lacks are added."""
     if not segment.size_bytes:
         return
-    known = {aborted.last_offset for aborted in segment.aborted_transactions()}
+    known = {aborted.last_offset for aborted in segment.transactions.entries()}
     position = segment.locate(max(offset, segment.base_offset))
     for batch in iterate_of_producers(segment.file, position, segment.size_bytes):
         content = segment.file.pread(batch.size_bytes, batch.position) if batch.is_control else b""

@@ -19,7 +19,7 @@ from odradek.broker.log.index import (
     TimeIndex,
     read_last_time_entry,
 )
-from odradek.broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from odradek.broker.log.transaction_index import TransactionIndex
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import BATCH_LENGTH_AT, LEAST_LENGTH, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
 from odradek.world.clock import Clock
@@ -352,10 +352,6 @@ class Segment:
         if self._transactions is None:
             self._transactions = TransactionIndex(self._files, self.path(TRANSACTION_INDEX))
         return self._transactions
-
-    def aborted_transactions(self) -> list[AbortedTransaction]:
-        """Return the aborted transactions whose marker lies in this segment. Raises CorruptFile."""
-        return self.transactions.entries()
 
     # ending
 

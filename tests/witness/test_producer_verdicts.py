@@ -90,7 +90,7 @@ class Ours:
     def _offer(self, batch: bytearray, origin: Origin) -> None:
         told = bytearray(batch)
         set_base_offset(told, 0, self.log.log_end_offset)
-        aborted = len(self.log.active.aborted_transactions())
+        aborted = len(self.log.active.transactions.entries())
         ended_before = self.high_watermark
         try:
             appended = self.log.append_as_leader(batch, 0, origin=origin)
@@ -102,7 +102,7 @@ class Ours:
                 said = f"duplicate {appended.first_offset} {appended.last_offset} {appended.log_append_time_ms}"
             else:
                 self.high_watermark = max(ended_before, self.log.log_end_offset - self.choose.choice([0, 0, 2, 9]))
-        for one in self.log.active.aborted_transactions()[aborted:]:
+        for one in self.log.active.transactions.entries()[aborted:]:
             said += " aborted " + " ".join(map(str, one[1:]))
         self._note(f"data {origin.name} {self.high_watermark} {told.hex()}", said)
 

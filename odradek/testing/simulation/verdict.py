@@ -210,7 +210,7 @@ class Verdict:
     def _aborted_are_known(self, log: Log, aborted: set[tuple[int, int, int]]) -> None:
         """Require that the indexes have what readers of committed data are to skip."""
         try:
-            known = {one[:3] for segment in log.segments for one in segment.aborted_transactions()}
+            known = {one[:3] for segment in log.segments for one in segment.transactions.entries()}
         except CorruptFile as bad:
             self._history.violated(f"{log}: {bad}")
             return
