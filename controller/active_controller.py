@@ -2,9 +2,9 @@
 
 Made when an election is won, closed when the controller resigns. Flows (broker_changes, topic_changes, reassignment, …)
 take it as their first argument and work on it, one event at a time. A step of a flow reads ZooKeeper, decides, writes,
-takes in what was accepted, and sends what brokers must hear, in that order: no broker hears of a leader that ZooKeeper
-does not know. When a flow is cut short by ControllerMoved, nothing is half true: the state says what ZooKeeper
-accepted, and the next controller begins from ZooKeeper.
+adopts what was accepted, and sends what brokers must hear, in that order: no broker hears of a leader that ZooKeeper
+does not know. When ControllerMoved cuts a flow short, nothing is half done: the state is what ZooKeeper has accepted,
+and the next controller starts from ZooKeeper.
 """
 
 import asyncio
@@ -131,10 +131,10 @@ class ActiveController:
     ) -> dict[TopicPartition, LeaderAndIsr | None]:
         """Return partitions' states as they are known here or, asked for, as ZooKeeper has them; None: there is none.
 
-        What is known here is good enough for a decision that is written: the write names the controller's epoch and the
-        version of the znode that was known. Both hold only if no later controller has written, and if the znode is
-        just what is known, so it is as if it had been read. Whatever is decided without a write, or was refused, must
-        be decided again from ZooKeeper: a leader of an old version writes ISRs there itself, and a znode can be gone.
+        What is known here is good enough for a decision that is written, since the write succeeds only if no later
+        controller has been elected and if the znode still has the version that is known: it is as if it had just been
+        read. A decision that is not written, or whose write was refused, must be made again from ZooKeeper: leaders of
+        old versions write ISRs there themselves, and a znode can be gone.
         """
         if from_zookeeper:
             return await self.store.leader_and_isr(partitions)

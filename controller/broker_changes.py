@@ -1,7 +1,7 @@
-"""Brokers that come, go, or come back as another life of themselves (Kafka's processBrokerChange).
+"""Brokers that come, go, or have restarted unnoticed (Kafka's processBrokerChange).
 
-Only ZooKeeper says so: a registration whose session expired is gone, one with another czxid is a bounced broker, dead
-and new at once.
+Only ZooKeeper counts: a registration whose session has expired is gone, and one with another czxid is that of a
+bounced broker, which died and came back between two looks.
 """
 
 import logging
@@ -91,7 +91,7 @@ async def replicas_lost(active: ActiveController, replicas: Iterable[Replica]) -
 
 
 async def _by_fate(active: ActiveController, replicas: Iterable[Replica]) -> tuple[list[Replica], list[Replica]]:
-    """Tell replicas that serve from those of topics that are being deleted."""
+    """Separate the replicas that serve from those of topics that are being deleted."""
     serving: list[Replica] = []
     to_delete: list[Replica] = []
     for replica in replicas:

@@ -1,8 +1,8 @@
-"""The way of requests from the controller to the brokers (Kafka's ControllerChannelManager).
+"""Requests from the controller on their way to the brokers (Kafka's ControllerChannelManager).
 
-`BrokerChannels` has a queue per broker, one request in flight, in order, until the broker is removed. A request is
-repeated until it is answered: the broker's fences (controller epoch, broker epoch, leader epoch) make that harmless,
-and order is what the receivers rely on.
+`BrokerChannels` has a queue for each broker, sent in order, one request in flight, until the broker is removed. A
+request is repeated until it is answered: the broker's fences (controller epoch, broker epoch, leader epoch) make that
+harmless, and the receivers rely on the order.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """The controller of one broker: a queue of events, handled one at a time (Kafka's KafkaController).
 
 Every broker runs one; the one whose broker holds `/controller` is active and has an ActiveController. Events come from
-watches, from answers of brokers, from timers and from requests; ZooKeeper is read when an event is handled, not when it
-is queued. Whoever is not the controller any more (deposed, or the session is gone) closes its ActiveController at once,
-whatever is under way: its next step raises ControllerMoved.
+watches, brokers' answers, timers and requests; ZooKeeper is read when an event is handled, not when it is queued. A
+controller that is deposed, or whose session is gone, closes its ActiveController at once, whatever is under way: the
+next step of that raises ControllerMoved.
 
     controller = Controller(store, clock, broker_id, config, channels, random.Random(), tasks)
     controller.start()             # after the broker has registered itself
@@ -254,8 +254,8 @@ class Controller:
         """Handle events for ever.
 
         After an exception that nobody foresaw, what is known here may be wrong: resign at once, so that another broker
-        may be elected. The task is begun anew after a pause, and this one stands again; whoever is elected begins from
-        ZooKeeper. (Kafka goes on with the next event, on what it has.)
+        may be elected. The task is restarted after a pause, and this broker stands for election again; whoever wins
+        starts from what ZooKeeper has. (Kafka goes on with the next event and the state that it has.)
         """
         self._enqueue(ControllerChanged())
         try:

@@ -1,9 +1,9 @@
 """Phases of partitions, and how they get their leaders (Kafka's PartitionStateMachine).
 
 A partition goes online by an election: read its state in ZooKeeper, choose a leader, write the new state if nobody
-wrote meanwhile, adopt it, tell the brokers. When somebody did write, the state is read again. The elections themselves
-are pure functions at the end: from the present state and the live brokers they make the next state, or None when nobody
-may lead (Kafka's Election.scala).
+else has written meanwhile, adopt it, tell the brokers. If somebody has, the state is read again. The elections are pure
+functions, at the end of this file: from the current state and the live brokers they make the next state, or None when
+nobody may lead (Kafka's Election.scala).
 """
 
 import logging
@@ -32,7 +32,7 @@ VALID_PREVIOUS: Mapping[PartitionPhase, frozenset[PartitionPhase]] = {
 
 
 class Strategy(Enum):
-    """Reason for an election, by which the leader is chosen (Kafka's PartitionLeaderElectionStrategy)."""
+    """Reason for an election, which decides how the leader is chosen (Kafka's PartitionLeaderElectionStrategy)."""
 
     OFFLINE_PARTITION = "OfflinePartition"
     REASSIGN_PARTITION = "ReassignPartition"
@@ -45,8 +45,8 @@ def may_become(state: ClusterState, partition: TopicPartition, target: Partition
 
 
 async def start(active: ActiveController) -> set[TopicPartition]:
-    """Give each partition, at failover, the phase that follows from its state and the live brokers; elect what lacks
-    a leader, and return what was elected for."""
+    """Give each partition, at failover, the phase that follows from its state and the live brokers; elect leaders where
+    there are none, and return the partitions that have got one."""
     state = active.state
     for partition in state.partitions():
         await active.pause()
@@ -62,7 +62,7 @@ async def start(active: ActiveController) -> set[TopicPartition]:
 
 
 def move(active: ActiveController, partitions: Iterable[TopicPartition], target: PartitionPhase) -> None:
-    """Take partitions into a phase that needs no election; one for which it is illegal stays, which is logged."""
+    """Move partitions to a phase that needs no election; one that may not go there stays as it is, which is logged."""
     assert target is not PartitionPhase.ONLINE, "a partition goes online by an election"
     state = active.state
     for partition in partitions:
@@ -95,7 +95,7 @@ async def elect_where_needed(active: ActiveController, topic: str | None = None)
 async def bring_online(
     active: ActiveController, partitions: Iterable[TopicPartition], strategy: Strategy, *, unclean: bool = False
 ) -> dict[TopicPartition, str]:
-    """Elect leaders, first ones or new ones, and tell the brokers; returns those for which it failed, and why.
+    """Elect leaders, first ones or new ones, and tell the brokers; return the partitions that got none, and why.
 
     `unclean` allows leaders outside the ISR whatever the topics say (an administrator's explicit order).
     """
@@ -160,9 +160,9 @@ async def _elect(
     unclean: bool,
     batch: RequestBatch,
 ) -> dict[TopicPartition, str]:
-    """Elect leaders of partitions that have a state; returns those for which it failed, and why.
+    """Elect leaders of partitions that have a state; return the partitions that got none, and why.
 
-    The first attempt trusts `ClusterState` for what is written on condition of a version (see `present_states`).
+    The first attempt trusts `ClusterState`, since its writes expect the version that is known (see `present_states`).
     """
     failed: dict[TopicPartition, str] = {}
     remaining, from_zookeeper = list(partitions), False
@@ -284,8 +284,8 @@ def elect_offline(
 ) -> LeaderAndIsr | None:
     """Elect the first live replica in assignment order that is in the ISR.
 
-    If there is none and an unclean election is allowed, the first live replica: the ISR becomes that leader alone,
-    marked as recovering, for it may lack acknowledged records.
+    If there is none and an unclean election is allowed, elect the first live replica: the ISR becomes that leader
+    alone, which is marked as recovering, since it may lack acknowledged records.
     """
     leader = _first(replicas, live, current.isr)
     if leader is not None:

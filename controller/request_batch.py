@@ -1,8 +1,8 @@
 """What brokers are to know, collected into requests to them: LeaderAndIsr, UpdateMetadata, StopReplica.
 
-For each broker that is a LeaderAndIsr and an UpdateMetadata for every thousand partitions, and at most one StopReplica.
-What is collected are names of partitions; the values are taken from the state when the step of a flow is over, and the
-state holds only what ZooKeeper has accepted. Kafka's ControllerBrokerRequestBatch.
+For each broker these are a LeaderAndIsr and an UpdateMetadata per thousand partitions, and at most one StopReplica.
+Only the names of partitions are collected; their values are taken from the state when the step of a flow is over, and
+the state holds only what ZooKeeper has accepted. Kafka's ControllerBrokerRequestBatch.
 """
 
 from collections import defaultdict

@@ -1,10 +1,9 @@
 """The client's side of a connection to another broker: followers, the controller's channels and forwarders use it.
 
-Requests may be pipelined; the answers come in their order. Connects when there is something to send and no connection.
-A connection that breaks, answers nonsense, or does not answer in time is closed, and everything under way on it fails:
-whether the other broker acted on those requests is unknown. Waiting before the next attempt is the caller's business.
-
-A large answer is received straight into a buffer of its own, which the message's `records` then are parts of.
+Requests may be pipelined; the answers come in the same order. A peer connects when there is something to send and no
+connection. A connection that breaks, answers nonsense, or does not answer in time is closed, and everything under way
+on it fails: whether the other broker has acted on those requests is unknown. Pauses between attempts are up to the
+caller. A large answer is received straight into a buffer of its own, which the message's `records` are views of.
 """
 
 import asyncio
@@ -201,7 +200,7 @@ class Peer:
             timer.cancel()
 
     def close(self, reason: str = "closed here") -> None:
-        """Drop the connection; what is under way fails for that reason, and so do later requests. Harmless twice."""
+        """Drop the connection; what is under way fails with that reason, and so do later requests. Harmless twice."""
         self._closed = True
         self._stop_connecting()
         if self._link is not None:

@@ -202,8 +202,8 @@ class Log(LocalLog):
         self.producers.complete(completed)
 
     def prepare(self) -> None:
-        """Make ready to be written to: lower the checkpointed offsets that are above the log's own, and write the
-        leader epoch that has had no record so far. Raises OSError, StorageFailure."""
+        """Get ready for an append: lower checkpointed offsets that are above the log's own, and write the leader epoch
+        that has no record yet. Raises OSError, StorageFailure."""
         limits = self.recovery_point, self.log_start_offset, self.cleaned_to, self.log_end_offset
         self.environment.lower_checkpoints(self.log_directory, Claims(self.topic, self.partition, *limits))
         if self._unwritten_epoch:
@@ -227,15 +227,15 @@ class Log(LocalLog):
     # truncating
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop all at or after `offset`, and what is left of a batch that it cuts; tell whether there was anything.
+        """Drop everything from `offset` on, a batch that it falls into included; tell whether there was anything.
 
-        The last segment goes first, and the one that is cut only when those after it are gone for good, so that a crash
-        leaves the beginning of what was there. File and directory are synced before the next append, so that no crash
-        can bring the dropped end back beside the data that took its place.
+        The last segment goes first, and the one that is cut only when those after it are gone for good: so a crash
+        leaves a prefix of the log. File and directory are synced before the next append, so that no crash can bring the
+        dropped end back beside the data that took its place.
 
-        Raises StorageFailure, and the directory is offline; KafkaError CORRUPT_MESSAGE when the segment is damaged
-        where it is to be cut, StorageFailure when no file can be opened to look there: then this log is as it was, and
-        the directory stays online.
+        Raises StorageFailure, and the directory is offline. Raises KafkaError CORRUPT_MESSAGE when the segment is
+        damaged where it is to be cut, StorageFailure when no descriptor is left to look there: then the log is as it
+        was, and the directory stays online.
         """
         assert offset >= 0, offset
         if offset >= self.log_end_offset:
@@ -297,7 +297,7 @@ class Log(LocalLog):
         self.write_epochs()
 
     def _went_back_to(self, offset: int) -> None:
-        """Note that nothing from `offset` on is on the disk any more, also if a flush that runs believes otherwise."""
+        """Note that nothing from `offset` on is on the disk any more, even if a running flush believes otherwise."""
         self.history_changes += 1
         self._is_prepared = False
         self.lowest_end = min(self.lowest_end, offset)

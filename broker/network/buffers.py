@@ -1,9 +1,9 @@
 """What one connection holds: bytes not handled yet, answers that wait for their turn, and bytes still to be sent.
 
 Most wake-ups bring whole requests: they are read into one buffer that all connections of a loop share, and are handled
-right there. A connection gets a buffer of its own when something is left over, a part of a frame or requests that must
-wait; it keeps it while it makes use of its size. So thousands of idle connections cost nothing, and a busy one copies
-only what a wake-up leaves over. What is to be sent are bytes and ranges of files, in order.
+right there. A connection gets a buffer of its own when something is left over (a part of a frame, or requests that have
+to wait), and keeps it as long as it uses its size. So thousands of idle connections cost nothing, and a busy one copies
+only what a wake-up leaves over. What is sent are bytes and ranges of files, in order.
 """
 
 import errno
@@ -56,7 +56,7 @@ class ReceiveBuffer:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether bytes can be received: into no room nothing comes, which would look like the peer's end."""
+        """Tell whether bytes can be received: receiving into no room would look as if the peer had ended."""
         return self.end < len(self.view)
 
     def next_frame(self) -> memoryview | None:

@@ -1,13 +1,14 @@
 """Connection of a client: frames in, answers out.
 
-- Requests are handled in the order they came, all whole ones of a wake-up before one flush for all their answers, and
-  before those who wait for what they change are tried: a follower fetches all the batches of a wake-up at once.
-- Answers go out in that order too. While a request waits, those behind it are not handled, unless it may be overtaken.
+- Requests are handled in the order in which they came. All complete requests of a wake-up are handled before their
+  answers are flushed together, and before the operations that wait for their effects are tried: so a follower fetches
+  all the batches of a wake-up at once.
+- Answers go out in the same order. While a request waits, those behind it are not handled, unless it may be overtaken.
 - A connection is *held* (none of its requests is handled) while a request waits, while it is throttled, while too many
-  of its requests are under way, and while it has too many bytes to read. What comes in meanwhile is read ahead up to a
-  limit; then reading stops and TCP holds the client back. So a slow reader costs a bounded amount of memory, and nobody
-  else's time.
-- Nothing that an answer sets off runs inside the answering: it is done in an own turn of the loop.
+  of its requests are under way, and while its client has too many bytes left to read. What comes in meanwhile is read
+  ahead up to a limit; then reading stops and TCP holds the client back. So a slow reader costs a bounded amount of
+  memory, and nobody else's time.
+- Nothing that an answer sets off runs while the answer is being given: it gets a turn of the loop of its own.
 """
 
 import logging
@@ -133,10 +134,10 @@ class Connection:
             self._proceed()
 
     def _end(self) -> None:
-        """Handle and answer what has come; nothing more will. The client may have closed its half alone.
+        """Handle and answer what has come, as the client sends no more; it may have closed only its half.
 
-        Whether it still reads is seen when an answer is sent: it is not waited for any longer than LONG_WAIT_MS, unless
-        it has to wait itself: what is throttled is handled all the same.
+        Whether it still reads shows when an answer is sent. The connection is kept for LONG_WAIT_MS at most, unless it
+        is we who make the client wait: requests that are throttled are still handled.
         """
         self._ended = True
         self.last_active_s = self._perf_counter()
@@ -148,7 +149,7 @@ class Connection:
         self._flush()
 
     def _refuse(self, reason: AuthenticationFailed) -> None:
-        """Close it after a while: whoever tries again and again is slowed down (KIP-306)."""
+        """Close after a delay, which slows down whoever tries again and again (KIP-306)."""
         logger.warning("refusing %s: %s", self.client.peer, reason)
         self._endpoint.on_readable(None)
         self._throttle = self._host.timers.call_later(self._host.refusal_delay_ms, self.close)
@@ -163,7 +164,7 @@ class Connection:
         self._continue_if_possible()
 
     def _check_idle(self) -> None:
-        """Look again when the limit can next be reached; what waits for us is not idle."""
+        """Close an idle connection, or look again when it can next be idle; a client that waits for us is not."""
         limit_ms, waits = self._host.idle_ms_max, bool(self._slots)
         if self._ended:
             limit_ms, waits = LONG_WAIT_MS, self._throttle is not None and self.unhandled_bytes > 0
@@ -228,7 +229,7 @@ class Connection:
             self._handling = False
 
     def _answer_in_turn(self, answer: list[Part] | Deferred, watch: RequestWatch | None) -> None:
-        """Take an answer that comes later, or has others before it, or is none."""
+        """Take an answer that comes later, has to wait for earlier ones, or is none at all."""
         if isinstance(answer, list):
             slot = Slot(None, True, self._answered, watch)
             slot.fill(answer)
@@ -293,7 +294,7 @@ class Connection:
     # when requests may be handled, and bytes be read
 
     def _update_held(self) -> bool:
-        """Look at the reasons to be held again. True when there is none."""
+        """Check all reasons to be held; tell whether there is none."""
         self._held = (
             self._closing
             or self._slots.must_wait
@@ -344,7 +345,7 @@ class Connection:
             self._sending.append(watch)
 
     def _abandon(self) -> None:
-        """The boundary's end of this connection: requests before the one that failed keep their answers."""
+        """End this connection for its boundary; requests before the one that failed get their answers."""
         try:
             self._flush()
         finally:
@@ -356,12 +357,12 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Tell whether nobody is there any more."""
+        """Tell whether the connection is closed."""
         return self._closed
 
     @property
     def is_backlogged(self) -> bool:
-        """Tell whether requests have come and wait to be handled, which one that is held need not have."""
+        """Tell whether requests wait to be handled; a connection can be held without having any."""
         return self._held and self._buffer.end > self._buffer.start
 
     @property
@@ -375,7 +376,7 @@ class Connection:
         return len(self._slots)
 
     def review_buffer(self) -> bool:
-        """Give back memory that is not made use of. Whether a buffer is left."""
+        """Give back memory that is not used; tell whether the connection still has a buffer of its own."""
         self._buffer.review()
         return self._buffer.is_own
 

@@ -1,9 +1,9 @@
-"""Delayed operations: finished at once, when a key of theirs is touched, or at the deadline; exactly once.
+"""Delayed operations: each finishes once, either at once, when one of its keys is touched, or at its deadline.
 
-Touches are queued while an operation is being tried, and taken up when it has returned: an operation is never entered
-while it or another one runs, whatever it touches, and the depth of the stack does not grow with the chain of touches.
-They are queued too while touches are held, which whoever does several things in a row does, so that what waits is tried
-once for all of them.
+Touches are queued while an operation is being tried, and handled when it has returned: no operation is entered while it
+or another one runs, whatever it touches, and the stack does not grow with a chain of touches. Touches are also queued
+while they are held (`hold_touches`), which callers that change several things in a row do, so that what waits is tried
+once for all of these changes.
 """
 
 import logging
@@ -19,15 +19,15 @@ log = logging.getLogger(__name__)
 class DelayedOperation(Protocol):
     """Work that could not be finished when its request came.
 
-    The operation outlives its connection: when that closes, it still is touched, or expires, as ever, unless it only
-    reads (`Wait.reads`).
+    The operation outlives its connection: when that closes, it can still be touched and expire, unless it only reads
+    (`Wait.reads`).
     """
 
     def try_complete(self) -> bool:
         """Finish if possible, one of the keys being touched; True when it has, and has called its `respond`."""
 
     def expire(self) -> None:
-        """Finish in any case: called once at the deadline, unless the operation has finished."""
+        """Finish in any case: called once, at the deadline, unless the operation has finished before."""
 
 
 class _Watch:
@@ -86,11 +86,11 @@ class Purgatory:
     def watch(
         self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: float, *, tried: bool = False
     ) -> bool:
-        """Try the operation now, and unless it finished keep it until a touch or the deadline finishes it.
+        """Try the operation now, and unless that finishes it keep it until a touch or the deadline does.
 
-        `keys` are kept, not copied. A timeout of 0 or less expires it at once. Returns whether it is finished. An
-        operation may call `watch` and `touch` itself. `tried`: it has been tried in vain already, with touches held
-        since before that.
+        Tells whether it is finished. `keys` are kept, not copied. A timeout of 0 or less expires the operation at once.
+        An operation may call `watch` and `touch` itself. `tried`: it has already been tried in vain, and touches have
+        been held since before that.
         """
         outermost = not self._busy
         assert not (tried and outermost), f"{operation} may have missed a touch"
@@ -167,8 +167,8 @@ class Purgatory:
     def _take_up_touches(self) -> None:
         """Try what waits for the touched keys, once for all of them, then for those that were touched meanwhile.
 
-        An operation that raises is a bug of ours: it is logged and dropped, and whoever touched, another connection
-        perhaps, is none the wiser.
+        An operation that raises is a bug of ours: it is logged and dropped. Whoever touched the key, perhaps another
+        connection, does not notice.
         """
         self._busy = True
         try:

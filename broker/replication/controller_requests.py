@@ -1,9 +1,9 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata, applied: an old epoch changes nothing.
 
-Three fences, in this order: the broker epoch (the request is meant for this registration of ours), the controller epoch
-(its sender is not deposed), and per partition the leader epoch, also that of replicas deleted here. Requests for
-replicas are applied one after the other, each to its end: one that has lost its connection must not go on amid those
-that its sender sent after it.
+Three fences, in this order: the broker epoch (the request is meant for our current registration), the controller epoch
+(its sender has not been deposed), and for each partition the leader epoch, also that of replicas deleted here. Requests
+about replicas are applied one after another, each to its end: one whose connection was lost must not be carried out
+amid later ones of the same sender.
 """
 
 import asyncio
@@ -69,10 +69,10 @@ class StoppedReplica(NamedTuple):
 class DeletedReplicas:
     """Leader epochs that replicas had when they were deleted here, the last DELETED_REMEMBERED_MAX of them.
 
-    A LeaderAndIsr that comes late, from before the deletion, would make an empty replica, which might even lead. The
-    leader epoch of a partition only grows as long as its topic has the same id; a topic made again under an old name
-    has another. Without ids (LeaderAndIsr before version 5) nothing is remembered and nothing refused. A restart needs
-    no memory: requests for an earlier life of the broker carry its earlier broker epoch.
+    A late LeaderAndIsr, from before the deletion, would make an empty replica, which might even lead. The leader epoch
+    of a partition only grows as long as its topic has the same id; a topic made anew under an old name has another id.
+    Without ids (LeaderAndIsr before version 5) nothing is remembered and nothing refused. After a restart no memory is
+    needed: requests for an earlier life of the broker carry its earlier broker epoch.
     """
 
     def __init__(self) -> None:

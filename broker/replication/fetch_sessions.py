@@ -1,11 +1,11 @@
 """Incremental fetch sessions (KIP-227): a fetcher of many partitions names only those whose request has changed, and
 hears only of those whose answer has.
 
-So that a fetch costs what it brings, and not what the session holds, a session keeps a list of the partitions that are
-*dirty*: all at first, then those that the request names and those that have moved since they were answered. A partition
-leaves it when nothing is left to say of it (`answered`); from then on the session listens to its keys in the purgatory.
+So that a fetch costs as much as it brings, and not as much as the session holds, a session keeps a list of its *dirty*
+partitions: at first all, then those that a request names and those that have moved since they were answered. One leaves
+the list when nothing is left to say of it (`answered`); from then on the session listens to its keys in the purgatory.
 
-The cache is bounded (`max.incremental.fetch.session.cache.slots`): a session that is not used for
+The cache is bounded (`max.incremental.fetch.session.cache.slots`): a session that has not been used for
 `MIN_EVICTION_MS` gives way to a new one; when none may be evicted, the fetcher simply goes on without a session.
 Kafka: FetchSession.scala.
 """
@@ -92,7 +92,7 @@ def _keys(partition: Partition) -> tuple[Hashable, Hashable]:
 
 
 class FetchSession:
-    """Partitions that one fetcher reads. Their order is the order of service; who got data goes to the end."""
+    """Partitions that one fetcher reads, in the order of service: one that has got data goes to the end."""
 
     __slots__ = (
         "_note", "_wake", "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "looks_due", "not_looked_at",

@@ -1,9 +1,9 @@
 """The follower's side of replication: what to ask one leader for next, and what to do with its answer.
 
-Pure: builds Fetch requests and takes answers; fetcher_manager carries them. One `FetcherCore` holds the partitions that
-one fetcher task copies from one leader, and its fetch session, so that a round trip names only the partitions that have
-moved. Truncation rides on the fetch itself (KIP-595): we say the epoch of our last record, and the leader says where
-our histories part. Kafka: AbstractFetcherThread.
+Does no I/O: it builds Fetch requests and takes in answers, which fetcher_manager carries. One `FetcherCore` holds the
+partitions that one fetcher task copies from one leader, and its fetch session, so that a round trip names only the
+partitions that have moved. Truncation is part of fetching (KIP-595): the follower states the epoch of its last record,
+and the leader answers where their histories diverge. Kafka: AbstractFetcherThread.
 """
 
 import logging
@@ -159,7 +159,7 @@ class FetcherCore:
     def request(self, now_ms: float) -> FetchRequest | None:
         """Return the next Fetch, or None when no partition can be asked for at present.
 
-        One for which not all were looked at is answered at once, so that the next one names more.
+        When not all partitions were looked at, the leader is asked to answer at once: the next Fetch names more.
         """
         self._hold_back(now_ms)
         self._choose_version()
@@ -246,10 +246,10 @@ class FetcherCore:
         return list(topics.values())
 
     def answered(self, response: FetchResponse, now_ms: float) -> Sequence[Partition]:
-        """Take in an answer; returns the partitions whose high watermark has moved.
+        """Take in an answer; return the partitions whose high watermark has moved.
 
-        What goes wrong with one partition (a disk that fails, whose manager knows by then; records that cannot be
-        appended; a log that cannot be truncated) is that partition's trouble: it is asked for again after a pause.
+        What goes wrong with one partition (a disk fails, which the log manager then knows; records cannot be appended;
+        the log cannot be truncated) concerns that partition alone: it is fetched again after a pause.
         """
         self.requests += 1
         session = self._session
@@ -344,8 +344,8 @@ class FetcherCore:
     def leader_offsets(self, state: PartitionFetchState, log_start: int, log_end: int, now_ms: float) -> None:
         """Take in the leader's range [log_start, log_end], out of which our end was (Kafka: handleOffsetOutOfRange).
 
-        Above its end: an unclean election took place, our surplus goes. Below its start: the leader has deleted what
-        we miss, we begin again at its start.
+        If our end is above the leader's, an unclean election took place and our surplus goes. If it is below the
+        leader's start, the leader has deleted what we lack, and we begin again at its start.
         """
         state.needs_leader_offsets = False
         partition = state.partition

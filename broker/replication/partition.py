@@ -1,8 +1,8 @@
 """A partition as this broker holds it: its role, the in-sync replicas and the high watermark.
 
-Rules only: it changes its own state and its log and returns what is to be told to others. Whoever calls must be on the
+Rules only: a partition changes its own state and its log, and returns what others are to be told. It is used on the
 broker's loop. Two epochs fence it: the leader epoch (who leads) and the partition epoch (the version of the state
-znode: which ISR). A request that carries an older one changes nothing.
+znode, and so which ISR). A request that carries an older one changes nothing.
 """
 
 import math
@@ -124,9 +124,9 @@ class Partition:
     def lead(self, view: PartitionView, now_ms: float) -> PendingIsr | None:
         """Become, or go on as, the leader of `view.leader_epoch`; return the change that the controller is to write.
 
-        A new epoch begins at the present end of the log; what followers had fetched under the former epoch says
-        nothing now, and those of the ISR count as caught up. The same epoch with a newer partition epoch changes the
-        ISR alone. After an unclean election the leader's log is the partition's from now on: the controller is to write
+        A new epoch begins at the current end of the log. What followers fetched under the previous epoch no longer
+        counts, and those in the ISR count as caught up. The same epoch with a newer partition epoch only changes the
+        ISR. After an unclean election this leader's log is the partition's log from now on: the controller is to write
         that the partition has recovered. In all other cases the result is None.
         """
         new_epoch = view.leader_epoch > self.leader_epoch or not self.is_leader
@@ -232,8 +232,8 @@ class Partition:
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
 
     def drop_unconfirmed(self) -> None:
-        """Keep only what is replicated for certain, when this is a new follower whose log has no leader epochs (message
-        formats 0 and 1): it cannot find out where it leaves the leader's.
+        """Keep only what is certainly replicated, when this is a new follower whose log has no leader epochs (message
+        formats 0 and 1): it cannot find out where its log and the leader's part.
 
         Raises StorageFailure. Source: Kafka, truncateToHighWatermark.
         """
@@ -265,8 +265,8 @@ class Partition:
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
         """Return (epoch, end offset) where a follower's history leaves ours, or None while it does not (KIP-595).
 
-        Raises KafkaError OFFSET_OUT_OF_RANGE when our epochs do not reach back so far, or our log does not: truncating
-        step by step would lead nowhere then.
+        Raises KafkaError OFFSET_OUT_OF_RANGE when our epochs or our log do not reach back that far: then truncating
+        step by step would lead nowhere.
         """
         epoch, end_offset = self.log.end_offset_for_epoch(last_fetched_epoch)
         if epoch == NO_EPOCH or end_offset == -1 or fetch_offset < self.log.log_start_offset:
@@ -293,9 +293,9 @@ class Partition:
     def advance_high_watermark(self) -> bool:
         """Move the high watermark up to the smallest log end in the maximal ISR, never back; tell whether it moved.
 
-        Followers outside the ISR that are about to join it are waited for, too. Without that, a leader that is alone in
-        the ISR acknowledges each record at once, and a follower that is one round trip behind never reaches the
-        watermark, which it must to be let in (Kafka: Partition.maybeIncrementLeaderHW, shouldWaitForReplicaToJoinIsr).
+        It also waits for followers that are about to join the ISR. Otherwise a leader alone in its ISR would commit
+        each record at once, and a follower that is one round trip behind would never reach the high watermark, as it
+        must to be let in (Kafka: Partition.maybeIncrementLeaderHW, shouldWaitForReplicaToJoinIsr).
         """
         end = watermark = self.log.log_end_offset
         if self.high_watermark == end or self.under_min_isr:
@@ -349,8 +349,8 @@ class Partition:
         return min([self.log.log_start_offset, *starts])
 
     def _propose_expand(self, follower: FollowerProgress) -> PendingIsr | None:
-        """Propose that a follower joins when it has all that may have been acknowledged: up to the high watermark, and
-        up to the start of this leader's epoch, before which the watermark may be too low (KAFKA-7128)."""
+        """Propose a follower for the ISR when it has everything that may have been acknowledged: up to the high
+        watermark, and up to the start of this leader's epoch, as the watermark may still be too low (KAFKA-7128)."""
         if self.pending_isr is not None or not self.criteria.is_alive(follower.broker_id):
             return None
         if follower.log_end < max(self.high_watermark, self.leader_epoch_start_offset):

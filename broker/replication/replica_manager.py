@@ -181,9 +181,9 @@ class ReplicaManager:
         answers: Iterable[tuple[CachedPartition, PartitionData]],
         session: FetchSession | None,
     ) -> bool:
-        """Note what a follower's fetch says of it, partition by partition, and complete the answers by what came of it.
+        """Note what a follower's fetch says of it, partition by partition, and complete the answers accordingly.
 
-        Tells whether it may not follow one of the partitions; that is in its answer.
+        Tells whether it was refused for some partition, as it is no replica of that; its answer says so.
         """
         refused = False
         now_ms = self.clock.monotonic_ms()

@@ -1,7 +1,7 @@
 """Dispatching a request, from its bytes to its answer: header, decoder, handler, encoder.
 
-For each (API key, version) that has been asked for there is one route with everything compiled and looked up, so that
-the plain path costs one look into a dict and four calls.
+For each (API key, version) that has been requested there is one route, in which everything is compiled and looked up:
+so the plain path costs one dict lookup and four calls.
 """
 
 from collections.abc import Callable, Coroutine, Mapping

@@ -1,21 +1,21 @@
 """Fetch (key 1), versions 0 to 17: read batches from partitions that this broker leads, or follows.
 
-Waits until `min_bytes` are there, an answer must be given at once (an error, a diverging epoch), or `max_wait_ms` are
-over. Sessions (KIP-227) from version 7, topic ids from 13. A follower's fetch also tells how far it has come, which
-moves the high watermark and the ISR. Records are ranges of files, sent with sendfile; for versions 0 to 3 they are read
-and converted to message sets (`message.downconversion.enable`), in slices of time, as are very many partitions. zstd is
-refused below version 10.
+The answer waits until there are `min_bytes`, until something must be told at once (an error, a diverging epoch), or for
+`max_wait_ms`. Sessions (KIP-227) exist from version 7 on, topic ids from 13. A follower's fetch also tells how far it
+has come, which moves the high watermark and the ISR. Records are ranges of files, sent with sendfile; for versions 0 to
+3 they are read and converted to message sets (`message.downconversion.enable`). That is done in slices of time, as are
+requests for very many partitions. zstd is refused below version 10.
 
-A read_committed consumer (version 4 on) is given nothing at or after the last stable offset, and the aborted
-transactions in what it is given, so that it can leave their records out.
+A read_committed consumer (from version 4 on) gets nothing at or after the last stable offset, and with the records a
+list of the aborted transactions among them, so that it can leave their records out.
 
-A replica that follows serves consumers up to the high watermark it knows (version 11 on, KIP-392), and debugging ones,
-of replica id -2, up to the end of its log.
+A follower serves consumers up to the high watermark that it knows (from version 11 on, KIP-392), and debugging ones,
+with replica id -2, up to the end of its log.
 
 With `replica.selector.class` the leader sends a consumer that names its rack to the replica there.
 
-The first fetch of a follower's session is answered at once: it names thousands of partitions, and would look at all of
-them whenever one of them changes. Those that follow look at what has changed.
+The first fetch of a follower's session is answered at once: it names thousands of partitions, and if it waited it would
+look at all of them whenever one changes. The fetches after it look only at what has changed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,12 +7,12 @@ taken up meanwhile. One entry in the answer for each partition asked, in the ord
 The topics of the coordinators are written by coordinators alone: clients are told INVALID_TOPIC_EXCEPTION, save the one
 whose id is that of Kafka's own administration (ReplicaManager.appendToLocalLog of Kafka 3.9).
 
-Versions 0 to 2 carry message sets, which are converted on append. That may take seconds, as may the rules of topics
-that look at each record, and thousands of partitions: such a request is taken in slices of time, a batch appended when
-it is ready, and the connection's next request waits until all are.
+Versions 0 to 2 carry message sets, which are converted on append. That may take seconds; so may topics with rules that
+look at each record, and requests for thousands of partitions. Such a request is handled in slices of time: each batch
+is appended when it is ready, and the connection's next request waits for all of them.
 
-A batch of a transaction is taken only with a transactional id, and the first one when its coordinator says that the
-transaction has begun: see transactions/transaction_verification.py. With acks=0 nobody is asked, and no transaction
+A batch of a transaction needs a transactional id; the first one is accepted when the coordinator says that the
+transaction has begun (see transactions/transaction_verification.py). With acks=0 nobody is asked, and no transaction
 begins.
 """
 
@@ -112,9 +112,9 @@ def _keep_records(request: ProduceRequest) -> None:
 async def _append_verified(appends: "_Appends", unverified: list[Unverified]) -> Settled:
     """Ask the coordinators whether the transactions are open, then append.
 
-    Where a coordinator cannot say it now the answer is NOT_ENOUGH_REPLICAS: every producer sends that again. Where the
-    partition is no part of the transaction it is TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE. What they
-    say holds until something is awaited, and so whatever takes long comes before.
+    Where a coordinator cannot tell now the answer is NOT_ENOUGH_REPLICAS, after which every producer tries again. Where
+    the partition is not part of the transaction it is TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE. What
+    the coordinators say holds until something is awaited, so whatever takes long is done before they are asked.
     """
     broker = appends.broker
     refused: Verdicts = {}

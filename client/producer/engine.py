@@ -1,6 +1,6 @@
-"""The producer on a loop: carries out the sender's plans. Runs on the real world and in a simulated one alike.
+"""The producer on a loop: carries out the sender's plans, in the real world and in a simulated one alike.
 
-Application threads only ever append to the accumulator, under `lock`; everything else happens on the loop.
+Application threads only append to the accumulator, under `lock`; everything else happens on the loop.
 """
 
 import asyncio
@@ -193,7 +193,7 @@ class ProducerEngine:
         self.wake()
 
     def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
-        """Run it until it ends or the engine stops; there is another round after it. Its death breaks the producer."""
+        """Run a task until it ends or the engine stops; a round follows its end. Its death breaks the producer."""
 
         async def guarded() -> None:
             try:

@@ -1,10 +1,10 @@
 """Sender: what to send now, and what an answer means.
 
-Pure: the engine asks `plan`, carries it out, and reports to `answered`.
+Does no I/O: the engine calls `plan`, carries out the plan, and reports to `answered`.
 
-The order of one partition's batches is kept: at most one of its batches goes into a request; a refused batch goes back
-before later ones; with idempotence the sequences decide (see sequences.py), without it order holds only with
-max.in.flight.requests.per.connection=1, where a partition with a batch on the wire is left alone.
+The order of a partition's batches is kept: a request carries at most one batch of a partition, and a refused batch goes
+back in front of later ones. With idempotence the sequences decide (see sequences.py). Without it the order holds only
+with max.in.flight.requests.per.connection=1: a partition with a batch on the wire is then left alone.
 """
 
 import random
@@ -149,7 +149,7 @@ class Sender:
         return plan
 
     def _give_up_expired(self, plan: Plan, now_ms: float) -> None:
-        """Batches older than delivery.timeout.ms fail, also those on the wire: their answer will be too late."""
+        """Fail batches older than delivery.timeout.ms, even those on the wire: their answer will be too late."""
         for queue in list(self._accumulator.queues.values()):
             while queue and self._expired(queue[0], plan, now_ms):
                 batch = self._accumulator.take(queue[0].topic_partition)
