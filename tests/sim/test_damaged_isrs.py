@@ -273,12 +273,19 @@ def test_a_follower_that_lags_and_stays_in_sync(pending: bool) -> None:
     stage.write(make_batch(), to=(0, 1))
     lagging.look()
     assert not stage.seen
-    if pending:
-        stage.leader.propose_shrink(stage.clock.monotonic_ms())
+    proposed = stage.leader.propose_shrink(stage.clock.monotonic_ms()) if pending else None
     stage.clock.advance(1)
     lagging.look()
     assert ("keeps broker 2 in the ISR, which has lacked something for 8001 ms" in stage.seen) is not pending
     assert bool(stage.seen) is not pending
+    if proposed is not None:
+        stage.leader.isr_refused(proposed)
+        stage.clock.advance(SLACK_MS)
+        lagging.look()
+        assert not stage.seen, "it proposes one change at a time, and has had no time to look again"
+        stage.clock.advance(1)
+        lagging.look()
+        assert "keeps broker 2 in the ISR, which has lacked something for 12002 ms" in stage.seen
 
 
 def test_a_follower_that_comes_back_into_the_isr_has_its_time_once_more() -> None:

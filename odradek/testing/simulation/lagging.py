@@ -20,6 +20,8 @@ class _Leader:
 
     def __init__(self, leader: Partition, now_ms: float) -> None:
         self.life, self.since_ms = (leader, leader.leader_epoch), now_ms
+        self.free_since_ms = now_ms
+        """Since when it has had no change of its ISR in flight: it proposes one at a time."""
         self.ends: deque[tuple[float, int]] = deque()
         self.caught_up_ms: dict[int, float] = {}
         """When a member of the ISR was seen last to have all, or to come in: for that the high watermark is enough."""
@@ -65,9 +67,11 @@ class Lagging:
         known.caught_up_ms = {member: known.caught_up_ms.get(member, now_ms) for member in has}
         while len(known.ends) > 1 and known.ends[0][1] <= min(has.values(), default=end):
             known.ends.popleft()
+        if leader.pending_isr is not None:
+            known.free_since_ms = now_ms
         for member, there in has.items():
             lacks_ms = now_ms - known.lacks_since_ms(member, there, now_ms)
-            if leader.pending_isr is None and lacks_ms > self._limit_ms:
+            if lacks_ms > self._limit_ms and now_ms - known.free_since_ms > SLACK_MS:
                 self._history.violated(
                     f"{leader} keeps broker {member} in the ISR, which has lacked something for {lacks_ms:.0f} ms: "
                     f"it ends at {there} of {end}"
