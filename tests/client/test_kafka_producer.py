@@ -195,7 +195,7 @@ def test_a_fault_inside_fails_all_that_waits_and_every_later_call(broker: Any, m
         def fail(*_: Any) -> None:
             raise ZeroDivisionError("planted")
 
-        monkeypatch.setattr(sending._core.engine._sender, "plan", fail)
+        monkeypatch.setattr(sending._core.engine, "_round", fail)
         flushing = threading.Thread(target=sending.flush)
         flushing.start()
         with pytest.raises(ClientBroken, match=r"producer .* is broken: ZeroDivisionError: planted") as raised:
