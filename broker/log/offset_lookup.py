@@ -46,11 +46,12 @@ def _at_or_after(log: LocalLog, timestamp_ms: int, offset: int) -> _Place | None
     try:
         for segment in log.segments[max(0, log.segment_number(offset)) :]:
             confirm_largest_timestamp(segment)
-            if segment.largest_timestamp.timestamp_ms >= timestamp_ms:
-                log.use(segment)
-                for batch in segment.batches_from(max(offset_before(segment, timestamp_ms), offset)):
-                    if batch.max_timestamp_ms >= timestamp_ms:
-                        return _place(segment, batch)
+            if segment.largest_timestamp.timestamp_ms < timestamp_ms:
+                continue
+            log.use(segment)
+            for batch in segment.batches_from(max(offset_before(segment, timestamp_ms), offset)):
+                if batch.max_timestamp_ms >= timestamp_ms:
+                    return _place(segment, batch)
     except OSError as error:
         raise log.unreadable(error) from error
     except CorruptBatch as bad:

@@ -144,10 +144,8 @@ def read_partitions(
                 left = _bytes_left(left, total, bounded=not whole_first_batch)
         elif parameters.rack:
             urgent = urgent or answer.preferred_read_replica != LEADER
-        if as_follower:
-            if replicas.selector is not None and opened.session is not None:
-                urgent = urgent or answer.high_watermark > wanted.high_watermark_sent
-            urgent = urgent or wanted.log_start_offset < answer.log_start_offset != wanted.log_start_sent >= 0
+        if as_follower and not urgent:
+            urgent = _is_news(replicas, opened, wanted, answer)
     if as_follower and arrived:
         refused = replicas.note_follower(parameters.replica_id, parameters.replica_epoch, answers, opened.session)
         urgent, failed = urgent or refused, failed or refused
@@ -156,6 +154,16 @@ def read_partitions(
     if before is not None:
         answers = [*before.answers, *answers]
     return PartitionsRead(answers, total, urgent, failed, unconverted)
+
+
+def _is_news(replicas: ReplicaManager, opened: OpenedFetch, wanted: CachedPartition, answer: PartitionData) -> bool:
+    """Tell whether a follower must hear at once where its leader's log begins, or, if followers serve consumers, how
+    far the high watermark is."""
+    serves = replicas.selector is not None and opened.session is not None
+    if serves and answer.high_watermark > wanted.high_watermark_sent:
+        return True
+    sent, begins = wanted.log_start_sent, answer.log_start_offset
+    return sent >= 0 and begins > wanted.log_start_offset and begins != sent
 
 
 def _bytes_left(left: int, total: int, *, bounded: bool) -> int:

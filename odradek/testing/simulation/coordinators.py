@@ -37,16 +37,20 @@ class Coordinators:
         """Look at all brokers that run."""
         for broker in self._cluster.brokers:
             if broker.running:
-                self._look_at_what_is_kept(broker)
-                if left := broker.server.services.producer_ids.left:
-                    self.give_out(left.stop, f"{broker.host} in its life {broker.lives}")
-                for (topic, _), partition in broker.server.services.replicas.partitions.items():
-                    if partition.is_leader and partition.high_watermark < partition.log.log_end_offset:
-                        if topic == CONSUMER_OFFSETS:
-                            self._look_at_commits(broker, partition)
-                        elif topic == TRANSACTION_STATE:
-                            self._look_at_transactions(broker, partition)
+                self._look_at(broker)
         self._look_for_left_open()
+
+    def _look_at(self, broker: EmbeddedBroker) -> None:
+        self._look_at_what_is_kept(broker)
+        if left := broker.server.services.producer_ids.left:
+            self.give_out(left.stop, f"{broker.host} in its life {broker.lives}")
+        for (topic, _), partition in broker.server.services.replicas.partitions.items():
+            if not partition.is_leader or partition.high_watermark >= partition.log.log_end_offset:
+                continue
+            if topic == CONSUMER_OFFSETS:
+                self._look_at_commits(broker, partition)
+            elif topic == TRANSACTION_STATE:
+                self._look_at_transactions(broker, partition)
 
     def _look_for_left_open(self) -> None:
         """Require that no log has a transaction open of a producer that is in none: nobody would end it. A coordinator

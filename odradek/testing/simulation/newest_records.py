@@ -24,15 +24,18 @@ class NewestRecords:
             self.end = header.next_offset
             columns = decode_records(data, position)
             if header.is_control:
-                ended = self._open.pop(header.producer_id, {})
-                if columns.keys and control_type(columns.keys[0]) is ControlType.COMMIT:
-                    for key, record in ended.items():
-                        if record[0] > self._newest.get(key, (-1, None))[0]:
-                            self._newest[key] = record
+                committed = bool(columns.keys) and control_type(columns.keys[0]) is ControlType.COMMIT
+                self._end_transaction(header.producer_id, committed=committed)
                 continue
             into = self._open.setdefault(header.producer_id, {}) if header.is_transactional else self._newest
             for offset, named, content in zip(columns.offsets, columns.keys, columns.values, strict=True):
                 into[named or b""] = (offset, content)
+
+    def _end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        ended = self._open.pop(producer_id, {})
+        for key, record in ended.items() if committed else ():
+            if record[0] > self._newest.get(key, (-1, None))[0]:
+                self._newest[key] = record
 
     @property
     def values(self) -> dict[bytes, bytes]:
