@@ -177,6 +177,19 @@ def test_preferred_and_unclean_elections_on_request(play: Play) -> None:
     play(scenario)
 
 
+def test_an_election_for_all_is_not_for_partitions_that_never_had_a_leader(play: Play) -> None:
+    """The tool failed on a topic whose replicas are all to come ("The partition does not exist."); not with Kafka."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0)
+        await cluster.create_topic("t", [0])
+        await cluster.create_topic("to come", [5])
+        for kind in (0, 1):
+            assert [*await cluster.active.elect_leaders(None, kind)] == [T0]
+
+    play(scenario)
+
+
 def test_leaders_are_balanced_and_the_old_tool_is_obeyed(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0], leader_imbalance_check_interval_seconds=10)
