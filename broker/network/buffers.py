@@ -25,6 +25,7 @@ SIZE_BYTES = 4
 KEEP_FACTOR = 4
 """A buffer more than so many times larger than what was used of it since the last review is given back."""
 CHEAP_MOVE_BYTES = 4096
+HTTP = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI")
 TURN_BYTES_MAX = 1 << 22
 """Most that a connection sends before the others have their turn: a quick reader must not keep the loop busy."""
 READ_BYTES_MAX = 1 << 15
@@ -33,6 +34,14 @@ copy costs less than the three calls it takes to send head, range and tail, and 
 JOINED_BYTES_MAX = 1 << 18
 """Limit of what is joined for one call, and so the most that a connection keeps of files in memory while its peer is
 slow."""
+
+
+def foreign(first: Buffer) -> str:
+    """Return of the first four bytes of a connection what else than Kafka's protocol they begin, in brackets; or ""."""
+    text = bytes(first)
+    if text.startswith(b"\x16\x03"):
+        return " (so TLS begins: the client's security.protocol is not this listener's)"
+    return " (so HTTP begins: this is no web server)" if text in HTTP else ""
 
 
 class ReceiveBuffer:
@@ -69,7 +78,8 @@ class ReceiveBuffer:
             return None
         size: int = SIZE.unpack_from(self.view, start)[0]
         if not 0 <= size <= self.frame_bytes_max:
-            raise FrameSizeError(f"a request of {size} bytes was announced, the limit is {self.frame_bytes_max}")
+            said = f"a request of {size} bytes was announced, the limit is {self.frame_bytes_max}"
+            raise FrameSizeError(said + foreign(self.view[start : start + SIZE_BYTES]))
         begin = start + SIZE_BYTES
         after = begin + size
         if after > end:

@@ -69,6 +69,22 @@ def test_sizes_out_of_bounds(size: int) -> None:
         buffer.next_frame()
 
 
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (b"\x16\x03\x01\x02", "369295618 bytes was announced, the limit is 2000000 (so TLS begins: the client's "),
+        (b"GET / HTTP/1.1", "the limit is 2000000 (so HTTP begins: "),
+        (b"\x7f\xff\xff\xff", "the limit is 2000000$"),
+    ],
+)
+def test_who_speaks_something_else_is_told_what(first: bytes, said: str) -> None:
+    """A client whose security.protocol is SSL, on a listener without: all that the log said was a number."""
+    buffer = new_buffer()
+    put(buffer, memoryview(bytearray(first)), len(first))
+    with pytest.raises(FrameSizeError, match=said.replace("(", r"\(")):
+        buffer.next_frame()
+
+
 def test_without_growing_a_full_buffer_stays_as_it_is() -> None:
     buffer = new_buffer()
     put(buffer, memoryview(struct.pack(">i", LIMIT) + bytes(RECEIVE_BUFFER_BYTES)), 1 << 30)
