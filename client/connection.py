@@ -103,7 +103,7 @@ class Connection:
             timer.cancel()
 
     def close(self, reason: str = "closed by the client") -> None:
-        """Harmless twice."""
+        """Close; every open request fails with BrokerUnreachable for this reason. Harmless twice."""
         self._break(BrokerUnreachable(self.address, reason))
 
     def _send(self, parts: list[Part], taken: "asyncio.Future[None] | None" = None) -> None:

@@ -1,8 +1,8 @@
-"""Records between the loop that fetches them and whoever takes them, with a blocking consumer another thread.
+"""Records between the loop that fetches them and whoever takes them: with a blocking consumer, another thread.
 
-`Shared` is all that the two have in common. Decoding, and with it the application's deserializers, happens on the
-application's thread and without the lock: the loop needs that to go on, and sends the heartbeats. It is safe since
-nobody else takes a chunk away, or moves a partition that has chunks.
+The two have nothing in common but `Shared`. Decoding, and with it the application's deserializers, runs on the
+application's thread and without the lock, which the loop needs to go on and to send heartbeats. That is safe, since
+nobody else takes chunks away or moves a partition that has chunks.
 """
 
 import asyncio
@@ -107,9 +107,9 @@ class Ahead:
         self._end = end
 
     def next(self, positions: Positions) -> ConsumerRecord | None:
-        """Return the next one, if there is one, and move the position behind it. With the lock.
+        """Return the next record, if there is one, and move the position behind it. With the lock.
 
-        None also when the partition is read from elsewhere by now; what is decoded of a paused one is fetched again.
+        None also if the partition has been sought elsewhere; what is decoded of a paused partition is fetched again.
         """
         state, left = self._state, self._left
         if not left:

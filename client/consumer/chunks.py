@@ -1,6 +1,6 @@
-"""Fetched bytes, and the records in them. Pure.
+"""Fetched bytes, and the records in them. No I/O.
 
-Bytes stay as they came until the application polls: decoding happens on its thread, a batch at a time.
+The bytes stay as they came until the application polls; they are decoded on its thread, a batch at a time.
 """
 
 from bisect import bisect_left
@@ -56,9 +56,9 @@ class Chunk:
     ) -> None:
         """`end_offset` bounds the answer: a batch that reaches it ends the chunk, and is damaged when it is the first.
 
-        No checksum covers the offset of a batch, so one that a disk has changed is only found by its place. But a
-        healthy leader may send more than the high watermark that it names: Kafka's Partition.readRecords notes that
-        before it reads, and it rises meanwhile. What is behind it is asked for again, and then has another bound.
+        No checksum covers the offset of a batch, so an offset that a disk has changed is only found by its place. But a
+        healthy leader may send records beyond the high watermark that it names: Kafka's Partition.readRecords notes the
+        watermark before it reads, and it may rise meanwhile. Those records are fetched again, with another bound.
         """
         self.topic_partition = topic_partition
         self.version = version
@@ -211,8 +211,8 @@ class Reader:
     def take(self, position: int, limit: int) -> list[ConsumerRecord]:
         """Take at most `limit` records from offset `position` on; sets `finished` when there are no more.
 
-        An error is raised once the records before it are handed out, and again until the application seeks; but a
-        deserializer that has failed is asked again each time, as by Java's consumer: what it needs may be back.
+        An error is raised once the records before it are handed out, and again until the application seeks. A
+        deserializer that has failed is tried again each time, as in Java's consumer: what it needs may be back.
         """
         taken: list[ConsumerRecord] = []
         if self._error is None:

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerEngine:
-    """A consumer's loop side. `run` until `stop`."""
+    """The part of a consumer that is on its loop: `run` it until `stop`."""
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings) -> None:
         self.cluster = cluster
@@ -62,7 +62,7 @@ class ConsumerEngine:
         self.spawn_essential("loop", self.run)
 
     async def run(self) -> None:
-        """Look what is to do, do it, wait; until `stop`."""
+        """Do what is due, then wait for the next; until `stop`."""
         while not self._stopped:
             self._woken.clear()
             await self._woken.wait_until(self._round())
@@ -79,7 +79,7 @@ class ConsumerEngine:
         await self._fetcher.end_sessions(timeout_ms)
 
     def broke(self, fault: Exception) -> None:
-        """Something that should not happen has: each call of the application raises it from now on.
+        """Take note of a failure that should not happen: from now on each call of the application raises it.
 
         The heartbeats end too: a member that reads nothing must not keep its partitions.
         """
@@ -119,7 +119,7 @@ class ConsumerEngine:
         return task
 
     def _round(self) -> float:
-        """Start whatever is due; when to look again."""
+        """Start whatever is due; return when to look again."""
         now_ms = self.cluster.clock.monotonic_ms()
         with self.shared.lock:
             calls = self._fetcher.due(now_ms)
@@ -135,7 +135,7 @@ class ConsumerEngine:
         return min(next_retry_ms, self.cluster.refresh_when_due())
 
     def _leaderless(self) -> bool:
-        """Tell whether some partition has no leader that is known. Not looked up again until either has changed."""
+        """Tell whether some partition has no known leader. A no holds until partitions or metadata change."""
         view, positions = self.cluster.view, self.shared.positions
         if self._all_led is not None and self._all_led[0] is view and self._all_led[1] is positions.partitions:
             return False

@@ -1,7 +1,7 @@
-"""Fetches: which ones to send, and what their answers mean for each partition. Pure.
+"""Fetches: which ones to send, and what their answers mean for each partition. No I/O.
 
-Consumer, ConsumerConnector and Spark source send them and obey the verdicts. Brokers that do not compare leader
-epochs in a Fetch are asked for the ends of epochs (KIP-320).
+The consumer, the ConsumerConnector and the Spark source send them and act on the verdicts. Brokers that do not compare
+leader epochs in a Fetch are asked where epochs end (KIP-320).
 """
 
 from collections.abc import Mapping, Sized
@@ -90,9 +90,9 @@ def plan_fetches(
     settings: ConsumerSettings,
     now_ms: float,
 ) -> list[FetchCall]:
-    """Plan a request to every broker that is not being asked: for all its partitions that have room for another answer.
+    """Plan a request to every broker that is not being asked, for all its partitions with room for another answer.
 
-    `sessions` are with those brokers, and are told; a broker without one gets one.
+    `sessions` with those brokers are told of it; a broker without a session gets one.
     """
     by_node: dict[int, dict[TopicPartition, Asked]] = {}
     topics, nodes = view.topics, view.nodes

@@ -1,7 +1,7 @@
-"""Fetcher: asks brokers for records, one request at a time to each, and hands on what comes.
+"""Fetcher: asks brokers for records, one request at a time to each, and passes on what comes.
 
-For a consumer and for a connector's streams alike. What to ask for, and what an answer means, is decided in
-fetch_requests.py. On the loop.
+It serves a consumer and a connector's streams alike, on the loop. What to ask for, and what an answer means, is decided
+in fetch_requests.py.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ class Fetcher:
         return calls
 
     async def fetch(self, call: FetchCall) -> None:
-        """Send a request, and hand on what comes. Whatever goes wrong, its partitions are asked for again."""
+        """Send a request, and pass on what comes. Whatever goes wrong, its partitions are asked for again."""
         timeout_ms = self._settings.request_timeout_ms
         try:
             connection = await self._cluster.connection(call.node_id, FETCH_CONNECTION)
@@ -232,7 +232,7 @@ class Fetcher:
                     self._pause(topic_partition, call.asked[topic_partition], self._settings.retry_backoff_ms)
 
     def _refused(self, call: FetchCall, error: ErrorCode) -> None:
-        """Begin the session anew: at once when it was the trouble, for then the next Fetch is another one."""
+        """Begin the session anew; without a pause if the session was the trouble, as the next Fetch differs then."""
         logger.info("consumer %s: fetch: %s", self._settings.client_id, error.name)
         self._sessions[call.node_id].refused(error)
         if error not in OUT_OF_SESSION or call.names_all:
@@ -283,7 +283,7 @@ class Fetcher:
                 self._receiver.refuse([topic_partition], error)
 
     def _out_of_range(self, topic_partition: TopicPartition, asked: Asked) -> None:
-        """Start anew, once the records from before are read: what was asked for is not there, or not any more."""
+        """Reset, once the records from before are read: the offset asked for is not in the log, or not any more."""
         if self._receiver.holds(topic_partition):
             self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
             return

@@ -1,6 +1,6 @@
 """Records that wait to be sent: one queue of batches per partition, within one bound of memory.
 
-Pure: time comes in, nothing blocks. `append` says when there is no memory; the producer's shell waits for it then.
+No I/O: time is passed in, and nothing blocks. `append` tells when there is no memory, for which its caller then waits.
 """
 
 from collections import deque

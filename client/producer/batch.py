@@ -1,7 +1,7 @@
 """Batch of records of one partition, by columns, until it is acknowledged or given up, and its records' futures.
 
-A batch holds one `Outcome`, set once and waited for by any thread and any loop; the futures share it, so that a
-record costs two references and no lock.
+A batch holds one `Outcome`, which is set once and can be waited for on any thread and any loop. The futures share it:
+a record costs two references and no lock.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ class Outcome:
             self._leave(wake)
 
     def _leave(self, wake: Callable[[], object]) -> None:
-        """Take out who waits no longer: a batch may be open for minutes, and be asked for many times a second."""
+        """Forget who waits no longer: a batch may be open for minutes, and be asked for many times a second."""
         self._waiters.pop(wake, None)  # `forked` may have emptied them
 
     def metadata(self, index: int) -> RecordMetadata:
