@@ -21,7 +21,7 @@ from odradek.protocol.fields import Message
 from odradek.protocol.headers import message_classes, request_header_version, response_header_version
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.protocol.primitives import Part, read_unsigned_varint, skip_tagged_fields
+from odradek.protocol.primitives import Part, skip_tagged_fields
 from odradek.protocol.steps import Steps
 from odradek.world.clock import Clock
 from odradek.world.time_slices import TimeSlice
@@ -163,8 +163,9 @@ class Dispatcher:
         if context is None:
             context = new_context(client, route.version)
         if route.flexible:
-            count, at = read_unsigned_varint(frame, at)
-            at = skip_tagged_fields(frame, at, count)
+            if at == len(frame):
+                raise MalformedMessage("a request header without its tag buffer")
+            at = skip_tagged_fields(frame, at + 1, frame[at])
         request, _ = route.decode(frame, at)
         client.api = api_metrics = route.api if route.follower is None else route.kind_of_fetch(request)
         api_metrics.requests[route.version] += 1
