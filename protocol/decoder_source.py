@@ -7,6 +7,9 @@ What the functions rely on, so that the plain path has few checks:
 - positions never go back, because lengths below zero are taken out where they are read;
 - counts are checked before anything is made for them: the elements must fit into the bytes that are left.
 
+Text that is not UTF-8 gets replacement characters, as in Kafka (Java's String): there are programs whose groups or
+client ids are in Latin-1.
+
 A run of fixed-width fields and the length (or its first byte) that follows it are one unpack.
 """
 
@@ -65,7 +68,7 @@ class DecoderSource:
                 "    size = len(data)",
                 "    try:",
                 *self.lines,
-                "    except (IndexError, StructError, UnicodeDecodeError) as cause:",
+                "    except (IndexError, StructError) as cause:",
                 f"        raise MalformedMessage(f'{name}: {{cause}}') from cause",
                 f"    if at > size: raise MalformedMessage(f'{name}: {{at}} bytes announced in {{size}}')",
                 "    return value, at",
@@ -225,7 +228,7 @@ class DecoderSource:
         end = self.fresh("end")
         self.line(f"{end} = at + {length}")
         if wire is STRING:
-            self.line(f"{target} = data[at:{end}].tobytes().decode()")
+            self.line(f"{target} = data[at:{end}].tobytes().decode('utf-8', 'replace')")
         elif wire is RECORDS:
             self.line(f"{target} = data[at:{end}]")
         else:

@@ -159,14 +159,14 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         at = _FIXED_AND_LENGTH.size
         client_id = ""
         if length > 0:
-            client_id = str(frame[at : at + length], "utf-8")
+            client_id = str(frame[at : at + length], "utf-8", "replace")
             at += length
         if flexible:
             tags = frame[at]
             at += 1
             if tags:
                 at = skip_tagged_fields(frame, at, tags)
-    except (StructError, KeyError, IndexError, UnicodeDecodeError) as cause:
+    except (StructError, KeyError, IndexError) as cause:
         raise MalformedMessage(f"a request header in {len(frame)} bytes: {cause!r}") from cause
     if at > len(frame) or version < 0:
         raise MalformedMessage(f"a request header of {at} bytes in {len(frame)}, version {version}")

@@ -168,6 +168,8 @@ def test_unknown_tags_and_tags_of_other_versions_are_skipped() -> None:
     assert decode(FetchRequest, 12, data) == FetchRequest(max_wait_ms=3)
 
 
-def test_text_that_is_not_utf_8() -> None:
-    with pytest.raises(MalformedMessage, match="utf-8"):
-        decode(MetadataRequest, 0, bytes.fromhex("00000001 0001 ff"))
+def test_text_that_is_not_utf_8_gets_replacement_characters() -> None:
+    """As in Kafka: a program whose group has a name in Latin-1 was not served."""
+    for version, data in ((0, "00000001 0005 636166e921"), (9, "02 06 636166e921 00 00 00 00 00")):
+        topics = decode(MetadataRequest, version, bytes.fromhex(data)).topics
+        assert topics is not None and [one.name for one in topics] == ["caf\ufffd!"]

@@ -105,6 +105,8 @@ def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
     data = bytes.fromhex("0012 0003 00000001 0002 6869") + bytes.fromhex("02 05 03 616263 8101 00") + b"\2x\2y\0"
     header, request = decode_request(data)
     assert header.client_id == "hi"
+    not_utf_8, _ = decode_request(data.replace(b"hi", b"h\xe9"))
+    assert not_utf_8.client_id == "h\ufffd"
     assert request == ApiVersionsRequest(client_software_name="x", client_software_version="y")
     response = bytes.fromhex("00000001 01 07 02 0000") + encode(HeartbeatResponse(), 4)
     assert decode_response(12, 4, response) == (1, HeartbeatResponse())
@@ -118,7 +120,6 @@ def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
         "0003 0000 00000001",
         "0003 0000 00000001 00",
         "0003 0000 00000001 0005 6162",
-        "0003 0000 00000001 0001 ff",
         "0003 0009 00000001 0001 61",
         "0003 0009 00000001 0001 61 01",
         "0003 0009 00000001 0001 61 01 00 10 00",

@@ -109,6 +109,13 @@ def test_a_null_client_id_is_an_empty_one(client_id: bytes) -> None:
     assert [context.client_id for _, context in recorder.requests] == ["", ""]
 
 
+def test_a_client_id_that_is_not_utf_8_gets_replacement_characters() -> None:
+    """As in Kafka: a program that is called something in Latin-1 was not served."""
+    recorder = Recorder()
+    recorder.dispatch(struct.pack(">hhih", 18, 0, 1, 4) + b"caf\xe9")
+    assert recorder.requests[0][1].client_id == "caf\ufffd"
+
+
 def test_contexts_are_kept_for_one_client_id() -> None:
     recorder = Recorder()
     for client_id in (b"a", b"a", b"b", b"a"):
