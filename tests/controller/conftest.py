@@ -40,6 +40,9 @@ from odradek.zk_schema.znodes.configs import encode_config, topic_config_path
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH
 from odradek.zk_schema.znodes.topics import PartitionReplicas, PartitionState, TopicAssignment, state_path, topic_path
 
+Play = Callable[[Callable[[Any], Awaitable[None]]], None]
+"""Type of the fixture `play`."""
+
 SETTLE_MS = 400
 
 

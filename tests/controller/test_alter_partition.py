@@ -1,6 +1,5 @@
 """AlterPartition: what the controller accepts, and races."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ from odradek.protocol.messages.alter_partition import AlterPartitionRequest, Bro
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
-
-Play = Callable[[Callable[[Any], Awaitable[None]]], None]
+from tests.controller.conftest import Play
 
 
 def request(cluster: Any, isr: list[Any], version: int = 3, **changes: Any) -> AlterPartitionRequest:

@@ -10,8 +10,8 @@ from odradek.controller.cluster_state import PartitionPhase
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from odradek.zk_schema.znodes.topics import topic_path
+from tests.controller.conftest import Play
 
-Play = Callable[[Callable[[Any], Awaitable[None]]], None]
 Step = Callable[[Any], Awaitable[None]]
 
 

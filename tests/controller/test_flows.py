@@ -1,6 +1,6 @@
 """Partition increase, elections on request, balancing, notifications, producer ids."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,8 +29,8 @@ from odradek.zk_schema.znodes.topics import (
     state_path,
     topic_path,
 )
+from tests.controller.conftest import Play
 
-Play = Callable[[Callable[[Any], Awaitable[None]]], None]
 T0 = TopicPartition("t", 0)
 
 

@@ -1,7 +1,6 @@
 """The tables of legal transitions, and requests merged per broker."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -46,8 +45,8 @@ from odradek.world.clock import Clock
 from odradek.world.time_slices import TimeSlice
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 from odradek.zk_schema.znodes.topics import state_path
+from tests.controller.conftest import Play
 
-Play = Callable[[Callable[[Any], Awaitable[None]]], None]
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 

@@ -1,6 +1,5 @@
 """Moves of replicas: by request and by znode, resumed, cancelled, beside other writers of the same znodes."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from odradek.protocol.errors import ErrorCode
@@ -8,8 +7,8 @@ from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import SetData
 from odradek.zk_schema.znodes.admin import REASSIGN_PARTITIONS_PATH, encode_reassignment
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path
+from tests.controller.conftest import Play
 
-Play = Callable[[Callable[[Any], Awaitable[None]]], None]
 T0 = TopicPartition("t", 0)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from odradek.zk_schema.store import Create
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
 from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, state_path, topic_path
+from tests.controller.conftest import Play
 
-Play = Callable[[Callable[[Any], Awaitable[None]]], None]
 T0 = TopicPartition("t", 0)
 
 

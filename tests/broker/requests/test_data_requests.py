@@ -1,8 +1,7 @@
-"""What the requests for data, metadata and control answer, asked of a whole broker over its (virtual) network."""
+"""What the requests for data and control answer, asked of a whole broker over its (virtual) network."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -18,114 +17,19 @@ from odradek.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from odradek.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
-from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from odradek.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from odradek.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from odradek.protocol.messages.produce import (
-    PartitionProduceResponse,
-)
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
-from odradek.protocol.records import Columns, decode_records, encode_batch
-from odradek.testing.embedded import EmbeddedCluster
-from odradek.testing.usual_requests import produce_request
-from odradek.testing.virtual_clock import VirtualClock, run_virtual
-
-M = TypeVar("M", bound=Message)
-TOPIC = "t"
-T0 = 1_700_000_000_000
-
-
-class Client:
-    """Asks one broker; waits for what brokers do by themselves in virtual time."""
-
-    def __init__(self, cluster: EmbeddedCluster, broker: int = 0) -> None:
-        self.cluster = cluster
-        network = cluster.network.host("client")
-        self.peer = Peer(network, cluster.clock, f"broker-{broker}", cluster.port, "test")
-
-    async def ask(self, request: Message, version: int) -> Any:
-        return await self.peer.request(request, version, 60_000)
-
-    async def create(self, topic: str = TOPIC, partitions: int = 1, replicas: int = 1) -> None:
-        made = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
-        response = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
-        assert response.topics[0].error_code == 0, response
-
-    async def produce(self, *values: bytes, version: int = 9, acks: int = -1, **batch: Any) -> PartitionProduceResponse:
-        records = encode_batch(0, [T0 + n for n in range(len(values))], [None] * len(values), list(values), **batch)
-        return await self.produce_raw(records, version, acks)
-
-    async def produce_raw(
-        self, records: bytes | bytearray | None, version: int = 9, acks: int = -1, topic: str = TOPIC
-    ) -> PartitionProduceResponse:
-        response = await self.ask(produce_request(topic, records, acks=acks), version)
-        (answer,) = response.responses[0].partition_responses
-        assert isinstance(answer, PartitionProduceResponse)
-        return answer
-
-    async def fetch(self, offset: int, version: int = 12, **request: Any) -> FetchResponse:
-        asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=request.pop("limit", 1 << 20))
-        topic = FetchTopic(topic=TOPIC, topic_id=request.pop("topic_id", bytes(16)), partitions=[asked])
-        request = {"max_wait_ms": 100, "min_bytes": 1, "topics": [topic], **request}
-        response = await self.ask(FetchRequest(**request), version)
-        assert isinstance(response, FetchResponse)
-        return response
-
-    async def offsets(self, timestamp: int, version: int = 7, **asked: Any) -> ListOffsetsPartitionResponse:
-        partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, **asked)
-        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[partition])])
-        answer = (await self.ask(request, version)).topics[0].partitions[0]
-        assert isinstance(answer, ListOffsetsPartitionResponse)
-        return answer
-
-
-Scenario = Callable[[Client], Awaitable[None]]
-
-
-def with_broker(scenario: Scenario, brokers: int = 1, **overrides: str) -> None:
-    """Run it against a fresh cluster; settings with `_` for `.`."""
-
-    async def main(clock: VirtualClock) -> None:
-        settings = {name.replace("_", "."): value for name, value in overrides.items()}
-        async with EmbeddedCluster(clock, brokers, settings) as cluster:
-            controllers = [broker for broker in cluster.brokers if await is_controller(broker)]
-            await scenario(Client(cluster, controllers[0].broker_id))
-
-    async def is_controller(broker: Any) -> bool:
-        services = broker.server.services
-        while not services.metadata.brokers or services.metadata.controller_id < 0:
-            await asyncio.sleep(0.05)
-        return bool(services.metadata.controller_id == broker.broker_id)
-
-    run_virtual(main)
-
-
-def values(response: FetchResponse) -> list[bytes | None]:
-    (answer,) = response.responses[0].partitions
-    assert answer.error_code == 0, answer
-    found, at = [], 0
-    while at < len(answer.records):
-        columns = decode_records(answer.records, at)
-        found += columns.values
-        at += 12 + int.from_bytes(answer.records[at + 8 : at + 12], "big")
-    return found
+from odradek.protocol.records import Columns, encode_batch
+from tests.broker.requests.whole_broker import T0, TOPIC, Client, values, with_broker
 
 
 @pytest.mark.parametrize("version", range(3, 12))
@@ -406,80 +310,6 @@ def test_offset_for_leader_epoch() -> None:
     with_broker(scenario)
 
 
-def test_metadata() -> None:
-    async def scenario(client: Client) -> None:
-        await client.create(partitions=2)
-        none = await client.ask(MetadataRequest(topics=[]), 9)
-        assert none.topics == [] and [broker.node_id for broker in none.brokers] == [0] and none.cluster_id
-        for everything in (
-            await client.ask(MetadataRequest(topics=None), 9),
-            await client.ask(MetadataRequest(topics=[]), 0),
-        ):
-            assert [(topic.name, len(topic.partitions)) for topic in everything.topics] == [(TOPIC, 2)]
-        (topic,) = (await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)).topics
-        assert topic.partitions[0].leader_id == 0 and topic.topic_id != bytes(16)
-        (by_id,) = (
-            await client.ask(MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic.topic_id, name=None)]), 12)
-        ).topics
-        assert by_id.name == TOPIC
-        unknown = MetadataRequestTopic(topic_id=b"?" * 16, name=None)
-        (missing,) = (await client.ask(MetadataRequest(topics=[unknown]), 12)).topics
-        assert (missing.error_code, missing.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
-        nothing = MetadataRequestTopic(name=None)
-        (neither,) = (await client.ask(MetadataRequest(topics=[nothing]), 12)).topics
-        assert (neither.error_code, neither.name) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
-
-    with_broker(scenario)
-
-
-def test_everything_is_allowed_where_nobody_is_kept_from_anything() -> None:
-    """8096 and 3576 are what Apache Kafka 3.9.1 answers without an authorizer."""
-
-    async def scenario(client: Client) -> None:
-        await client.create()
-        names = [MetadataRequestTopic(name=TOPIC), MetadataRequestTopic(name="unknown")]
-        request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
-        assert (await client.ask(request, 10)).cluster_authorized_operations == -(2**31), "it was not asked for"
-        request.include_cluster_authorized_operations = request.include_topic_authorized_operations = True
-        answer = await client.ask(request, 10)
-        assert answer.cluster_authorized_operations == 8096
-        assert [topic.topic_authorized_operations for topic in answer.topics] == [3576, 3576]
-        cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
-        assert cluster.cluster_authorized_operations == 8096
-        assert (await client.ask(DescribeClusterRequest(), 1)).cluster_authorized_operations == -(2**31)
-
-    with_broker(scenario)
-
-
-def test_an_illegal_topic_name_is_called_so() -> None:
-    async def scenario(client: Client) -> None:
-        request = DescribeProducersRequest(topics=[TopicRequest(name="a b", partition_indexes=[0])])
-        (partition,) = (await client.ask(request, 0)).topics[0].partitions
-        assert partition.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-        resource = DescribeConfigsResource(resource_type=2, resource_name="a b", configuration_keys=None)
-        (result,) = (await client.ask(DescribeConfigsRequest(resources=[resource]), 4)).results
-        assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-        assert result.error_message.startswith("Topic name is invalid: 'a b' contains")
-
-    with_broker(scenario)
-
-
-def test_metadata_creates_topics() -> None:
-    async def scenario(client: Client) -> None:
-        async def error(name: str, *, allow: bool = True) -> int:
-            request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=allow)
-            return int((await client.ask(request, 9)).topics[0].error_code)
-
-        assert await error("new", allow=False) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await error("no/good", allow=False) == ErrorCode.INVALID_TOPIC_EXCEPTION
-        assert await error("new") == ErrorCode.LEADER_NOT_AVAILABLE
-        await asyncio.sleep(1)
-        assert await error("new") == ErrorCode.NONE
-        assert await error("no/good") == ErrorCode.INVALID_TOPIC_EXCEPTION
-
-    with_broker(scenario)
-
-
 def test_delete_records_moves_the_start_of_all_replicas() -> None:
     async def main(client: Client) -> None:
         await client.create(replicas=2)
@@ -502,21 +332,6 @@ def test_delete_records_moves_the_start_of_all_replicas() -> None:
         assert await delete(-1) == (0, 3)
 
     with_broker(main, brokers=2)
-
-
-def test_describe_log_dirs_and_cluster() -> None:
-    async def scenario(client: Client) -> None:
-        await client.create()
-        await client.produce(b"a")
-        (directory,) = (await client.ask(DescribeLogDirsRequest(topics=None), 4)).results
-        (topic,) = directory.topics
-        assert topic.name == TOPIC and topic.partitions[0].partition_size > 0 and directory.total_bytes > 0
-        cluster = await client.ask(DescribeClusterRequest(), 1)
-        assert cluster.controller_id == 0 and [broker.host for broker in cluster.brokers] == ["broker-0"]
-        assert (await client.ask(DescribeClusterRequest(endpoint_type=2), 1)).error_code == 114
-        assert (await client.ask(DescribeClusterRequest(endpoint_type=3), 1)).error_code == 115
-
-    with_broker(scenario)
 
 
 @pytest.mark.parametrize(

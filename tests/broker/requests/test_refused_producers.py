@@ -8,7 +8,7 @@ import pytest
 from odradek.broker.replication.isr import PartitionView
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode
-from tests.broker.requests.test_data_requests import TOPIC, Client, with_broker
+from tests.broker.requests.whole_broker import TOPIC, Client, with_broker
 
 PRODUCER = {"producer_id": 7, "producer_epoch": 0}
 NOT_LEADER, NOT_ENOUGH_REPLICAS = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS
