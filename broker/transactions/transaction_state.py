@@ -18,6 +18,8 @@ from odradek.protocol.topic_names import PartitionKey
 
 NO_TIME_MS = -1
 LARGEST_EPOCH = 2**15 - 1
+LATE_CONNECTIONS_MAX = 100
+"""So many earlier connections of a producer are told apart; by any further one it is heard, as by Kafka."""
 
 EMPTY, ONGOING = TransactionStatus.EMPTY, TransactionStatus.ONGOING
 PREPARE_COMMIT, PREPARE_ABORT = TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT
@@ -178,9 +180,10 @@ class TransactionMetadata:
         if producer != last_producer or connection >= latest:
             self.ended_by, self.told_late = (producer, connection), frozenset()
             return False
-        late = connection not in self.told_late
+        if connection in self.told_late or len(self.told_late) == LATE_CONNECTIONS_MAX:
+            return False
         self.told_late |= {connection}
-        return late
+        return True
 
     def end(self, producer: ProducerIdentity, *, commit: bool, now_ms: int) -> TxnState | ErrorCode:
         """Decide EndTxn by the producer: NONE when the transaction has ended that way already.

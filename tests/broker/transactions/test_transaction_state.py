@@ -10,6 +10,7 @@ from odradek.broker.transactions.transaction_state import (
     COMPLETE_COMMIT,
     EMPTY,
     LARGEST_EPOCH,
+    LATE_CONNECTIONS_MAX,
     NO_PRODUCER,
     ONGOING,
     PREPARE_ABORT,
@@ -207,6 +208,15 @@ def test_ends_by_several_connections_that_were_given_up_are_all_late() -> None:
     assert [one.is_ended_late(P, connection) for connection in (7, 5, 6, 5, 6, 7, 6)] == [
         False, True, True, False, False, False, True,
     ]  # fmt: skip
+
+
+def test_no_more_than_so_many_connections_that_were_given_up_are_remembered() -> None:
+    """By one more the producer is heard at once: what is not remembered would be told to come again for ever."""
+    one = transaction(ONGOING)
+    assert not one.is_ended_late(P, LATE_CONNECTIONS_MAX + 1)
+    assert all(one.is_ended_late(P, connection) for connection in range(LATE_CONNECTIONS_MAX))
+    assert not one.is_ended_late(P, LATE_CONNECTIONS_MAX)
+    assert one.told_late == frozenset(range(LATE_CONNECTIONS_MAX))
 
 
 def test_the_end_of_a_new_producer_is_not_late_by_what_its_predecessor_did() -> None:
