@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from odradek.broker.groups.group_metadata import Member
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
 from odradek.broker.groups.group_records import batch_of as commit_batch
 from odradek.broker.groups.group_records import offset_key, offset_value
@@ -28,6 +29,7 @@ from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.log_environments import make_batch
 from odradek.testing.simulation.clients import SimulatedConsumer
 from odradek.testing.simulation.coordinators import Coordinators
+from odradek.testing.simulation.departed_members import SESSION_SLACK_MS, DepartedMembers
 from odradek.testing.simulation.generations import Generations
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.transactional_positions import Outcome, Transaction, TransactionalPositions
@@ -210,3 +212,33 @@ def test_two_members_of_a_generation_that_have_the_same_partition(generation: in
     ]
     Generations(lambda: cast(list[SimulatedConsumer], members), stage.history).look()
     assert ("belongs to member-0 and member-1 in generation 4" in stage.seen) is bool(stage.seen) is seen
+
+
+def test_a_member_that_is_gone_and_stays_in_its_group() -> None:
+    """Who waits for an answer may wait for the others."""
+    stage = Stage(CONSUMER_OFFSETS)
+    gone = Member("gone", None, "client", "/host", 20_000, 8_000, "consumer", ())
+    there = replace(gone, member_id="there")
+
+    class Group:
+        metadata = SimpleNamespace(group_id="g", members={"gone": gone, "there": there})
+
+    stage.brokers[0].server.services.groups.groups.append(Group())
+    member = SimpleNamespace(
+        engine=SimpleNamespace(group=SimpleNamespace(membership=SimpleNamespace(identity=Identity("there", 1))))
+    )
+    departed = DepartedMembers(stage.cluster, lambda: cast(list[SimulatedConsumer], [member]), stage.history)
+    departed.look()
+    stage.clock.advance(8_000 + SESSION_SLACK_MS)
+    departed.look()
+    gone.join_callback = lambda *_: None
+    stage.clock.advance(1)
+    departed.look()
+    gone.join_callback = None
+    departed.look()
+    stage.clock.advance(8_000 + SESSION_SLACK_MS)
+    departed.look()
+    assert not stage.seen
+    stage.clock.advance(1)
+    departed.look()
+    assert "broker-0 keeps gone in g, which is gone for 12001 ms" in stage.seen

@@ -30,6 +30,9 @@ class Coordinators:
         self._blocks: dict[int, str] = {}
         """Givers of producer ids, by the end of their block."""
         self._asks = 0
+        self.unsure: set[str] = set()
+        """Groups of which a commit has failed that may be in the log, and was not repeated: whether it counts is open,
+        as in Kafka."""
         self.present_leader: Callable[[tuple[str, int]], Partition | None] = lambda where: None
         """Finds the leader of a partition that ZooKeeper names, while it runs and knows of it."""
 
@@ -111,9 +114,9 @@ class Coordinators:
                     name = read_key(key) or ""
                     state = transactions.get(name)
                     self._agree(name, state and replace(state, former=NO_PRODUCER), read_value(value))
-                elif isinstance(named := read_group_key(key), OffsetKey):
+                elif isinstance(named := read_group_key(key), OffsetKey) and named.group_id not in self.unsure:
                     group = groups.get(named.group_id)
-                    self._agree(named, group and group.get(named.partition), read_offset(value))
+                    self._agree(named, None if group is None else group.get(named.partition), read_offset(value))
 
     def _agree(self, name: object, told: object, written: object) -> None:
         if told != written:

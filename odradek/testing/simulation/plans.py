@@ -21,6 +21,7 @@ FAULT_KINDS = (
     "moved_decisions", "former_leaders", "invented_epochs", "late_answers", "refused_in_between",
     "rolling_restart", "live_settings", "death_within", "delete_records", "bit_rot",
     "lost_tail", "two_histories", "early_expiry", "producer_ids",
+    "late_batches", "mixed_commits",
 )  # fmt: skip
 AMONG_SEVERAL = (
     "power_failure", "lost_disk", "bit_rot", "isolate_from_brokers", "one_way", "reassign", "elect_leaders", "throttle",

@@ -24,6 +24,7 @@ from odradek.testing.simulation.client_faults import ClientFaults
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
 from odradek.testing.simulation.coordinators import Coordinators
 from odradek.testing.simulation.cut_moments import CutMoments
+from odradek.testing.simulation.departed_members import DepartedMembers
 from odradek.testing.simulation.derived_state import DerivedState
 from odradek.testing.simulation.disk_faults import DiskFaults
 from odradek.testing.simulation.faults import Faults
@@ -45,6 +46,7 @@ from odradek.testing.simulation.transaction_moments import TransactionMoments
 from odradek.testing.simulation.transactional_positions import TOPIC as TRANSACTIONAL_TOPIC
 from odradek.testing.simulation.transactions import PARTITIONS as TRANSACTIONAL_PARTITIONS
 from odradek.testing.simulation.transactions import CommittedReader, Transactions
+from odradek.testing.simulation.transactions_by_hand import ByHandMoments
 from odradek.testing.simulation.under_way_moments import UnderWayMoments
 from odradek.testing.simulation.verdict import Verdict
 from odradek.testing.simulation.waits import Waits
@@ -123,6 +125,7 @@ class Simulation:
         kinds |= BitRot(self.faults, self._read_again).kinds
         kinds |= CutMoments(self.faults, repeated, TOPIC, expires=expires).kinds
         kinds |= ProducerIdMoments(self.faults, self.coordinators).kinds
+        kinds |= ByHandMoments(self.faults, repeated, TOPIC, self.coordinators).kinds
         assert tuple(kinds) == FAULT_KINDS, list(kinds)
 
     def _make_watchers(self) -> None:
@@ -137,7 +140,8 @@ class Simulation:
             self.inspection, self.safety, self.fences, self.derived, self.coordinators,
             Work(cluster, history), Waits(cluster, history),
             Lagging(cluster, history, float(overrides["replica.lag.time.max.ms"])),
-            Generations(lambda: self.members, history), self.loose,
+            Generations(lambda: self.members, history),
+            DepartedMembers(cluster, lambda: self.members, history), self.loose,
         )  # fmt: skip
         self.safety.on_elected = self.fences.elected
         self.safety.on_leader = self.loose.elected

@@ -1,5 +1,5 @@
 """Requests by epochs and generations that are over, as those send who have not heard of something for a while: leaders
-and coordinators must refuse them."""
+and coordinators must refuse them. And where a partition ends for its readers is asked by the present epoch."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,7 +7,21 @@ from odradek.broker.groups.group_metadata import GroupMetadata, Member
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.fetch import (
+    CONSUMER_REPLICA_ID,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+)
+from odradek.protocol.messages.list_offsets import (
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -24,6 +38,7 @@ from odradek.testing.simulation.directing import Director
 from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.inspection import bytes_of
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
+from odradek.testing.simulation.transactions_by_hand import TransactionByHand
 
 
 class StaleRequests(Director):
@@ -40,8 +55,12 @@ class StaleRequests(Director):
     async def stale_requests(self) -> None:
         """Ask leaders by epochs that are over, as a client does that has heard of no election for a while."""
         for partition in self.led():
-            if partition.leader_epoch > 0 and self.cluster.brokers[partition.local_id].running:
-                await self._ask_by_former_epoch(partition)
+            if self.cluster.brokers[partition.local_id].running:
+                for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+                    for time_ms in (LATEST_TIMESTAMP, MAX_TIMESTAMP):
+                        await self._ask_for_end(partition, isolation, time_ms)
+                if partition.leader_epoch > 0:
+                    await self._ask_by_former_epoch(partition)
 
     async def _ask_by_former_epoch(self, partition: Partition) -> None:
         former, ask = partition.leader_epoch - 1, self.others.administrator.ask
@@ -66,6 +85,32 @@ class StaleRequests(Director):
         if answer is not None and answer.topics and partition.is_leader and partition.leader_epoch == former + 1:
             self._judge_end(partition, former, answer.topics[0].partitions[0].end_offset)
 
+    async def _ask_for_end(self, partition: Partition, isolation: int, time_ms: int) -> None:
+        """Ask for the end that a reader may see, or for the newest record before it."""
+        epoch, least = partition.leader_epoch, _readable_end(partition, isolation)
+        asked = ListOffsetsPartition(partition_index=partition.index, current_leader_epoch=epoch, timestamp=time_ms)
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER_REPLICA_ID,
+            isolation_level=isolation,
+            topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])],
+        )
+        answer = await self.others.administrator.ask(self.cluster.brokers[partition.local_id], request, 7)
+        if answer is None or not partition.is_leader or partition.leader_epoch != epoch:
+            return
+        told = answer.topics[0].partitions[0]
+        if told.error_code == ErrorCode.NONE:
+            self._judge_told(partition, isolation, time_ms, told.offset, least)
+
+    def _judge_told(self, partition: Partition, isolation: int, time_ms: int, told: int, least: int) -> None:
+        """Compare where a partition ends, or the offset of its newest record, with what its readers may see; `least`
+        was the end before it was asked for."""
+        end = _readable_end(partition, isolation)
+        if not least <= told <= end if time_ms == LATEST_TIMESTAMP else told >= end:
+            self.others.history.violated(
+                f"{partition} tells of offset {told} for time {time_ms} and isolation level {isolation}, "
+                f"readers had {least} and have {end}"
+            )
+
     def _judge(self, partition: Partition, epoch: int, what: str, error: int) -> None:
         if error == ErrorCode.NONE:
             self.others.history.violated(f"{partition} has served a {what} of epoch {epoch}")
@@ -85,7 +130,7 @@ class StaleRequests(Director):
 
     async def stale_commits(self) -> None:
         """Ask coordinators to take commits of members as they were: of the last generation, or before another process
-        has come in the place of a static one."""
+        has come in the place of a static one. Some of these are in a transaction (KIP-447)."""
         for broker in self.cluster.brokers:
             for group in broker.server.services.groups.groups if broker.running else []:
                 for member in list(group.metadata.members.values()):
@@ -107,7 +152,18 @@ class StaleRequests(Director):
             topics=[OffsetCommitRequestTopic(name=self._topic, partitions=[at])],
         )
         answer = await self.others.administrator.ask(broker, request, 8)
-        if answer is not None and answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+        taken = answer is not None and answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        if not taken and self.random.random() < 0.5:
+            one = TransactionByHand(self.others.administrator)
+            if await one.begin() and await one.add_group(group.group_id):
+                error = await one.commit(group.group_id, self._topic, 0, generation, member_id, member.instance_id)
+                taken = error is ErrorCode.NONE
+                await one.end(committed=False)
+        if taken:
             self.others.history.violated(
                 f"{broker.host}: a commit of {member_id} in generation {generation} is taken: {group}"
             )
+
+
+def _readable_end(partition: Partition, isolation: int) -> int:
+    return partition.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
