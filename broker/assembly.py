@@ -41,6 +41,7 @@ from odradek.broker.security.authorizer import AclAuthorizer
 from odradek.broker.security.delegation_tokens import DelegationTokens, TokenSettings
 from odradek.broker.security.principal import KafkaPrincipal
 from odradek.broker.services import Services
+from odradek.broker.transactions.marker_senders import MarkerSenders
 from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
 from odradek.broker.transactions.transaction_markers import TransactionMarkers
@@ -168,6 +169,7 @@ def assemble(
         transaction_verification=TransactionVerification(
             identity.broker_id, parts.metadata, parts.client, transactions, config.request_timeout_ms
         ),
+        marker_senders=MarkerSenders(),
         authorizer=authorizer,
         tokens=tokens,
         controller=_make_controller(parts, controller_requests),

@@ -16,6 +16,7 @@ from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.security.authorizer import AclAuthorizer
 from odradek.broker.security.delegation_tokens import DelegationTokens
+from odradek.broker.transactions.marker_senders import MarkerSenders
 from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
 from odradek.broker.transactions.transaction_verification import TransactionVerification
@@ -46,6 +47,7 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     transaction_verification: TransactionVerification
+    marker_senders: MarkerSenders
     controller: Controller
     authorizer: AclAuthorizer | None
     """The authorizer; None: everybody may do everything."""

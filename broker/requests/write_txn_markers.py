@@ -5,7 +5,8 @@ partition had data of the transaction or not, and as often as it is asked. An ep
 INVALID_PRODUCER_EPOCH, a coordinator epoch older than in its last marker TRANSACTION_COORDINATOR_FENCED;
 what is not led here NOT_LEADER_OR_FOLLOWER, and the coordinator asks elsewhere. A marker in `__consumer_offsets` makes
 the offsets of its transaction visible; while their groups are being loaded it is NOT_LEADER_OR_FOLLOWER too. Markers
-for very many partitions are appended in slices of time.
+for very many partitions are appended in slices of time. What comes by a connection that its sender may have given up is
+NOT_LEADER_OR_FOLLOWER once, whole: `marker_senders` says why.
 
 Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
 """
@@ -45,7 +46,23 @@ class Written(NamedTuple):
 
 
 def handle(broker: Services, request: WriteTxnMarkersRequest, context: RequestContext) -> Outcome:
+    if broker.marker_senders.is_late(context.client_id, context.connection):
+        return Reply(_refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER))
     return in_slices(broker.clock, _append(broker, request))
+
+
+def _refused(request: WriteTxnMarkersRequest, error: ErrorCode) -> WriteTxnMarkersResponse:
+    """Make the answer that nothing of a request is written."""
+    results: dict[int, WritableTxnMarkerResult] = {}
+    for marker in request.markers:
+        result = results.setdefault(marker.producer_id, WritableTxnMarkerResult(producer_id=marker.producer_id))
+        for topic in marker.topics:
+            answers = [
+                WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+                for index in topic.partition_indexes
+            ]
+            result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
+    return WriteTxnMarkersResponse(markers=list(results.values()))
 
 
 def _append(broker: Services, request: WriteTxnMarkersRequest) -> Steps[Reply | Wait]:

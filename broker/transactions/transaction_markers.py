@@ -99,7 +99,7 @@ class TransactionMarkers:
     ) -> None:
         """`request_timeout_ms` is how long a leader waits for its replicas (`request.timeout.ms`)."""
         self._metadata, self._clock, self._tasks = metadata, clock, tasks
-        self._clients = [clients(f"transaction-markers-{broker_id}") for _ in range(LANES)]
+        self._clients = [clients(f"transaction-markers-{broker_id}-{lane}") for lane in range(LANES)]
         self._timeout_ms = request_timeout_ms + ANSWER_GRACE_MS
         self._waiting: dict[_Lane, list[Marker]] = defaultdict(list)
         self._busy: set[_Lane] = set()

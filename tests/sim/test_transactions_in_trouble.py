@@ -2,6 +2,7 @@
 that comes late or hangs holds up those who read committed records."""
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
@@ -17,7 +18,10 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from odradek.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from odradek.testing.log_environments import make_batch
+from odradek.testing.simulation.history import History
+from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from tests.sim.transactional_client import (
     GROUP,
     GROUPS,
@@ -383,3 +387,47 @@ def test_two_batches_of_a_partition_and_two_producers_in_one_request() -> None:
         assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
     with_brokers(1, scenario)
+
+
+def test_a_marker_that_comes_late_ends_no_later_transaction() -> None:
+    """A coordinator gives up a connection on which nothing is answered, and sends its marker by another; what the
+    network still held of the first came in the midst of the next transaction, whose first record was aborted and the
+    rest committed."""
+
+    async def scenario(client: Client) -> None:
+        cluster = client.cluster
+        requests = RepeatedRequests(cluster, History(cluster.clock), random.Random(1), ())
+        producer = Producer(client, "id")
+        await producer.begin()
+        coordinator = await client.coordinator("id", TRANSACTIONS)
+        leader = cluster.brokers[1 - coordinator.broker_id]
+        await client.create([[leader.broker_id]])
+
+        async def end(*, commit: bool) -> None:
+            async def is_complete() -> bool:
+                return await producer.state() == ("CompleteCommit" if commit else "CompleteAbort")
+
+            await producer.end(commit=commit)
+            await until(60_000, client, is_complete)
+
+        await producer.add(0)
+        await end(commit=True)
+        given_up = requests.way(WriteTxnMarkersRequest.API_KEY, coordinator.host, leader.host)
+        assert given_up is not None
+        given_up.stall()
+        await producer.add(0)
+        await end(commit=False)
+        await producer.add(0)
+        await producer.send(0)
+        assert given_up.travelling, "the first copy of the marker that aborts"
+        given_up.go_on()
+
+        async def has_arrived() -> bool:
+            return not given_up.travelling
+
+        await until(1_000, client, has_arrived)
+        await producer.send(0)
+        await end(commit=True)
+        assert await client.committed_values(0) == (5, 5, [2, 3])  # behind the markers of two that were empty
+
+    with_brokers(2, scenario, request_timeout_ms="1000")
