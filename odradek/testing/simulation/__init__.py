@@ -9,7 +9,8 @@ Who uses the cluster: clients, old_clients, transactions, loose_topic (which may
 
 Faults, by what they befall: faults (brokers and the network), disk_faults, bit_rot, zookeeper_faults, client_faults;
 operations (what operators do), repeated_requests, stale_requests. Those that wait for their moment: awkward_moments,
-cut_moments, transaction_moments, under_way_moments, producer_id_moments. directing leads brokers there without chance.
+cut_moments, transaction_moments, under_way_moments, producer_id_moments, transactions_by_hand. directing leads brokers
+there without chance.
 
 Watchers, which look again and again at what must hold at every moment:
 
@@ -17,6 +18,7 @@ Watchers, which look again and again at what must hold at every moment:
     inspection              offsets and batches in the logs; committed_batches: those below the high watermark
     derived_state           what a replica knows of producers and epochs is what its batches say
     fences, generations     epochs never fall; members of one generation share nothing
+    departed_members        who is gone without a word is in no group any more
     coordinators            they tell nothing that is not replicated
     transactional_positions, newest_records, lookups    what is committed, compacted, and found by offset and time
     lagging, waits, work    nobody lags in the ISR, waits or asks for longer than there is a reason
