@@ -254,12 +254,27 @@ class MemoryStore(MemoryCalls):
 
     # The connection.
 
-    def cut(self, unnoticed_ms: float) -> None:
-        """Let nothing pass any more (the link or the server is down); the client notices after `unnoticed_ms`."""
+    def stand_still(self) -> None:
+        """Its process is suspended: from now on the server is not heard."""
+        self.suspended = True
+        self._fall_silent()
+
+    def go_on(self) -> None:
+        """Its process goes on. While the server is away the time that it stood still counts as silence."""
+        self.suspended = False
+        if self.reachable:
+            self._silent_since_ms = None
+            self.look_at_connection()
+
+    def _fall_silent(self) -> None:
         self.silences += 1
-        silence = self.silences
         if self._silent_since_ms is None:
             self._silent_since_ms = self._clock.monotonic_ms()
+
+    def cut(self, unnoticed_ms: float) -> None:
+        """Let nothing pass any more (the link or the server is down); the client notices after `unnoticed_ms`."""
+        self._fall_silent()
+        silence = self.silences
         if unnoticed_ms:
             self._clock.call_later(unnoticed_ms, lambda: self._notice(silence))
         else:
@@ -284,7 +299,8 @@ class MemoryStore(MemoryCalls):
         """Messages pass again."""
         if not self.reachable:
             return
-        self._silent_since_ms = None
+        if not self.suspended:
+            self._silent_since_ms = None
         if not self._connected:
             self._clock.call_soon(self._reconnect)
             return

@@ -70,8 +70,7 @@ class MemoryZooKeeper:
     def suspend(self, client: MemoryStore) -> None:
         """The client's process stands still (the clock of the client as well, which is the caller's affair): the server
         hears nothing of it and ends its session after the session timeout."""
-        client.suspended = True
-        client.silences += 1
+        client.stand_still()
         self._expire_unless_heard(client)
 
     def resume(self, client: MemoryStore) -> None:
@@ -79,8 +78,7 @@ class MemoryZooKeeper:
 
         It learns of the end behind the answers and events of before.
         """
-        client.suspended = False
-        client.look_at_connection()
+        client.go_on()
 
     def crash(self, client: MemoryStore) -> None:
         """The client's process dies: it does nothing any more, and its session ends after the session timeout."""

@@ -72,6 +72,22 @@ def test_a_session_counts_as_gone_when_the_server_was_heard_too_long_ago(record:
     play(record, scenario)
 
 
+def test_the_time_that_a_client_stood_still_counts_when_the_server_has_gone_meanwhile(record: Any) -> None:
+    """As in `kazoo_store`. A broker whose session was over long since went on as a coordinator, from the moment when it
+    was resumed, for as long as a session lasts: it counted from the end of the server."""
+
+    async def scenario(server: MemoryZooKeeper, one: Any, two: Any, seen: Any) -> None:
+        stood_ms = server.clock.monotonic_ms()
+        server.suspend(one)
+        await asyncio.sleep(0.030)
+        server.stop()
+        server.resume(one)
+        await seen.until(Suspended, Expired)
+        assert server.clock.monotonic_ms() - stood_ms == SESSION_TIMEOUT_MS
+
+    play(record, scenario)
+
+
 def test_calls_under_way_fail_when_the_connection_breaks(record: Any) -> None:
     async def scenario(server: MemoryZooKeeper, one: Any, two: Any, seen: Any) -> None:
         call = asyncio.ensure_future(one.create("/x"))
