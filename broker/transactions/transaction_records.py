@@ -102,7 +102,7 @@ class TransactionReplay:
 
     def results(self) -> Iterator[TransactionMetadata]:
         for transactional_id, state in self._states.items():
-            yield TransactionMetadata(transactional_id, state)
+            yield TransactionMetadata(transactional_id, state, is_replicated=False)
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
         """Take in one record. Raises MalformedMessage, and then nothing has changed."""

@@ -74,6 +74,8 @@ class TransactionMetadata:
     transactional_id: str
     state: TxnState
     pending: TransactionStatus | None = None
+    is_replicated: bool = True
+    """False when the state was found in the log of a former leader: not every in-sync replica may have it."""
     fence_failed: bool = False
     """True when the epoch was raised for an abort that could not be written: the next attempt takes the same epoch."""
     ended_by: tuple[ProducerIdentity, int] = (NO_PRODUCER, 0)
@@ -131,14 +133,18 @@ class TransactionMetadata:
         )
 
     def add(self, producer: ProducerIdentity, partitions: Iterable[PartitionKey], now_ms: int) -> TxnState | ErrorCode:
-        """Decide AddPartitionsToTxn: NONE when the transaction has all of the partitions already."""
+        """Decide AddPartitionsToTxn: NONE when the transaction has all of the partitions already.
+
+        What a former leader has written counts once it is written again. A replica that had never had it might come to
+        lead, and would take for over what is open in the partitions: nobody would end that. Kafka answers at once.
+        """
         error = self._check_producer(producer)
         if error is not ErrorCode.NONE:
             return error
         state, added = self.state, frozenset(partitions)
         if self.pending is not None or state.status in PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        if state.status is ONGOING and added <= state.partitions:
+        if state.status is ONGOING and added <= state.partitions and self.is_replicated:
             return ErrorCode.NONE
         started_ms = state.started_ms if state.status is ONGOING else now_ms
         return self._becomes(
@@ -242,7 +248,7 @@ class TransactionMetadata:
         """Make `next_state` the present one: it is in the log of every in-sync replica."""
         assert self.pending is next_state.status, (self.transactional_id, self.pending, next_state)
         self.pending, self.fence_failed = None, False
-        self.state = next_state
+        self.state, self.is_replicated = next_state, True
 
     def fail(self, next_state: TxnState) -> None:
         """Keep the present state: the next one was not written, or nobody knows.
