@@ -1,12 +1,15 @@
 """Coordinators of groups and transactions that do what they must not: each kind of damage is found, without a run."""
 
+import asyncio
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from odradek.broker.groups.group_metadata import Member
+from odradek.aio import Consumer
+from odradek.broker.groups.group_metadata import GroupState, Member
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
 from odradek.broker.groups.group_records import batch_of as commit_batch
 from odradek.broker.groups.group_records import offset_key, offset_value
@@ -25,6 +28,7 @@ from odradek.broker.transactions.transaction_state import (
 from odradek.client.consumer.group_protocol import Identity
 from odradek.client.consumer.member_states import MemberSettings, State
 from odradek.client.consumer.membership import Membership
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.log_environments import make_batch
 from odradek.testing.simulation.clients import SimulatedConsumer
@@ -34,7 +38,7 @@ from odradek.testing.simulation.generations import Generations
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.transactional_positions import Outcome, Transaction, TransactionalPositions
 from odradek.testing.simulation.waits import Waits
-from odradek.testing.virtual_clock import ManualClock
+from odradek.testing.virtual_clock import ManualClock, VirtualClock, run_virtual
 from tests.sim.stage import T0, WHERE, Stage
 
 
@@ -210,7 +214,7 @@ def test_two_members_of_a_generation_that_have_the_same_partition(generation: in
         )
         for name, number in (("member-0", 4), ("member-1", generation))
     ]
-    Generations(lambda: cast(list[SimulatedConsumer], members), stage.history).look()
+    Generations(stage.cluster, lambda: cast(list[SimulatedConsumer], members), stage.history).look()
     assert ("belongs to member-0 and member-1 in generation 4" in stage.seen) is bool(stage.seen) is seen
 
 
@@ -242,3 +246,41 @@ def test_a_member_that_is_gone_and_stays_in_its_group() -> None:
     stage.clock.advance(1)
     departed.look()
     assert "broker-0 keeps gone in g, which is gone for 12001 ms" in stage.seen
+
+
+@pytest.mark.parametrize("state", [GroupState.STABLE, GroupState.COMPLETING_REBALANCE])
+def test_a_static_member_whose_id_is_written_is_not_to_be_fenced(state: GroupState) -> None:
+    """One whose id was in no generation that could be written may be: the next coordinator knows its former id."""
+    stage = Stage()
+    group = SimpleNamespace(metadata=SimpleNamespace(state=GroupState.STABLE, members={"former": None}))
+    stage.brokers[0].server.services.groups.groups.append(group)
+    membership = Membership(cast(MemberSettings, None), identity=Identity("former", 1))
+    member = SimpleNamespace(name="member-0", engine=SimpleNamespace(group=SimpleNamespace(membership=membership)))
+    generations = Generations(stage.cluster, lambda: [cast(SimulatedConsumer, member)], stage.history)
+    assert not generations.may_be_fenced("member-0")
+    generations.look()
+    group.metadata = SimpleNamespace(state=state, members={"present": None})
+    membership.identity = Identity("present", 2)
+    generations.look()
+    membership.identity = Identity()  # as it is when it has been fenced
+    generations.look()
+    assert generations.may_be_fenced("member-0") is (state is not GroupState.STABLE)
+
+
+@pytest.mark.parametrize("may_be", [True, False])
+def test_a_member_that_is_fenced_without_a_reason(may_be: bool) -> None:
+    async def main(clock: VirtualClock) -> None:
+        async def getmany(max_records: int) -> None:
+            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, "group g")
+
+        history, asked = History(clock), []
+        member = SimulatedConsumer.__new__(SimulatedConsumer)
+        member.name, member.wanders, member.on_fenced = "member-0", False, lambda: bool(asked.append(1)) or may_be
+        member._history, member._random, member._grouped = history, random.Random(0), True
+        member._consumer = cast(Consumer, SimpleNamespace(getmany=getmany))
+        polling = asyncio.ensure_future(member._work())
+        await asyncio.wait([polling], timeout=5)
+        polling.cancel()
+        assert asked and (history.violation is None) is may_be is polling.done()
+
+    run_virtual(main)

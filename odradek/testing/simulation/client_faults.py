@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
 from odradek.testing.simulation.faults import Faults
-from odradek.testing.virtual_process import ProcessKilled, VirtualProcess
+from odradek.testing.virtual_process import ProcessKilled, VirtualProcess, in_own_context
 
 MakeProducer = Callable[[int, int], SimulatedProducer]
 MakeMember = Callable[[str, int], SimulatedConsumer]
@@ -36,6 +36,8 @@ class ClientFaults:
         self._random, self._note, self._network = others.random, others.history.note, others.network
         self.programs: list[Program] = []
         self.former_members: list[SimulatedConsumer] = []
+        self.may_be_fenced: Callable[[str], bool] = lambda name: False
+        """Tells of a member whether it may be told that another process has taken its place."""
         self.working: list[asyncio.Task[None]] = []
         self._until_ms = 0.0
         self._guests = 0
@@ -74,9 +76,35 @@ class ClientFaults:
             return self._make_producer(int(number), life) if kind == "producer" else self._make_member(host, life)
 
         process = VirtualProcess(host)
-        program = Program(host, life, process, await process.run(make()))
+        client = await process.run(make())
+        program = Program(host, life, process, client)
         self.programs.append(program)
+        if isinstance(client, SimulatedConsumer):
+            follow = in_own_context(self._follow_soon)
+            client.on_fenced = lambda: self._fenced(program, follow)
         return program
+
+    def _fenced(self, program: Program, follow: Callable[[Program], None]) -> bool:
+        """Tell whether a static member may be fenced; then its supervisor starts it again, unless it was to end."""
+        if not self.may_be_fenced(program.client.name):
+            return False
+        self._note(f"{program.client.name} is fenced by a coordinator that knows its former id alone")
+        if not program.busy:
+            follow(program)
+        return True
+
+    def _follow_soon(self, program: Program) -> None:
+        program.busy = True
+        self.working.append(asyncio.ensure_future(self._follow(program)))
+
+    async def _follow(self, program: Program) -> None:
+        self._end(program)
+        await self._start_in_place(program)
+
+    async def _start_in_place(self, former: Program) -> None:
+        following = await self._start(former.host, former.life + 1)
+        self._note(f"{following.client.name} is there")
+        self._work(following)
 
     def _work(self, program: Program) -> None:
         client = program.client
@@ -125,9 +153,7 @@ class ClientFaults:
         self._note(f"{program.client.name} is killed")
         self._end(program)
         await self._others.pass_time(0.05, 10.0)
-        following = await self._start(program.host, program.life + 1)
-        self._note(f"{following.client.name} is there")
-        self._work(following)
+        await self._start_in_place(program)
 
     async def join_group(self) -> None:
         """Have another member join the group for a while, and leave it with or without a word."""

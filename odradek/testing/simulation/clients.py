@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from odradek.aio import Consumer, Producer
 from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.subscription import RebalanceListener
 from odradek.client.records import ConsumerRecord, RecordMetadata, TopicPartition
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.history import History
 
@@ -137,6 +137,8 @@ class SimulatedConsumer(RebalanceListener):
         self._consumer.open(asyncio.get_running_loop())
         if group is not None:
             self._consumer.subscribe([topic], listener=self)
+        self.on_fenced: Callable[[], bool] = lambda: False
+        """Asked when it is told that another process has taken its place; whether it ends without a complaint."""
         self.wanders = False
         """It goes on, at each poll, from any offset that is known to be there."""
         self._polls = 0
@@ -165,6 +167,8 @@ class SimulatedConsumer(RebalanceListener):
             try:
                 taken = await self._consumer.getmany(max_records=POLL_RECORDS)
             except KafkaError as error:
+                if error.code == ErrorCode.FENCED_INSTANCE_ID and self.on_fenced():
+                    return
                 self._history.refused(self.name, error)
                 continue
             for topic_partition, records in taken.items():

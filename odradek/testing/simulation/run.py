@@ -136,13 +136,14 @@ class Simulation:
         self.safety = Safety(cluster, history, int(overrides["min.insync.replicas"]))
         self.derived = DerivedState(cluster, history)
         self.loose = LooseTopic(cluster, history, self.safety.present_leader)
+        generations = Generations(cluster, lambda: self.members, history)
         self._watchers = (
             self.inspection, self.safety, self.fences, self.derived, self.coordinators,
             Work(cluster, history), Waits(cluster, history),
             Lagging(cluster, history, float(overrides["replica.lag.time.max.ms"])),
-            Generations(lambda: self.members, history),
-            DepartedMembers(cluster, lambda: self.members, history), self.loose,
+            generations, DepartedMembers(cluster, lambda: self.members, history), self.loose,
         )  # fmt: skip
+        self.programs.may_be_fenced = generations.may_be_fenced
         self.safety.on_elected = self.fences.elected
         self.safety.on_leader = self.loose.elected
         self.safety.allows_unclean = loose_topic.TOPIC.__eq__
@@ -268,10 +269,9 @@ class Simulation:
             request = CreateTopicsRequest(topics=made, timeout_ms=10_000)
             if await self.administrator.ask_controller(request, 7) is not None:
                 self.administrator.partitions = PARTITIONS
-        seed = self.plan.seed * 100
+        seed, without = self.plan.seed * 100, self.plan.without
         cluster, history = self.cluster, self.history
         self.consumer = SimulatedConsumer(cluster, history, "consumer", seed + 10, TOPIC)
-        without = self.plan.without
         await self.programs.start(1 if "producer-1" in without else 2, 0 if "group" in without else 3)
         if "transactions" not in without:
             self.transactions = Transactions(cluster, history, seed + 40)
