@@ -149,3 +149,17 @@ def test_a_leader_epoch_that_is_known_otherwise_than_by_its_batches(begins: int,
     stage.replicas[1].log.history_changes += 1
     derived.look()
     assert "broker-1" in stage.seen and seen in stage.seen
+
+
+@pytest.mark.parametrize(("begin", "seen"), [(0, False), (1, True), (2, False)], ids=["batch", "within", "log start"])
+def test_a_leader_epoch_that_begins_before_the_log_does(begin: int, seen: bool) -> None:
+    """A new follower copies the batch in which its leader's log begins from its first record on."""
+    stage = Stage()
+    derived = DerivedState(stage.cluster, stage.history)
+    stage.write(make_batch([b"a", b"b", b"c"]), make_batch())
+    log = stage.replicas[1].log
+    log.log_start_offset = 2
+    log.epochs.clear()
+    log.epochs.assign(5, begin)
+    derived.look()
+    assert (f"no batch begins at {begin}, as leader epoch 5 does" in stage.seen) is bool(stage.seen) is seen

@@ -96,16 +96,18 @@ def _wrong_epochs(log: Log, headers: list[BatchHeader], *, expires: bool) -> Ite
     """Tell of batches that are of another epoch than is known, and of epochs that begin where no batch is.
 
     Where old records expire, a broker that dies may come back with a log that begins where it had begun before, and
-    has forgotten the epochs of what is there again, as Kafka's does.
+    has forgotten the epochs of what is there again, as Kafka's does. And an epoch may begin with the batch in which the
+    log begins: a new follower copies that whole (KAFKA-6975).
     """
     entries = log.epochs.entries()
     start = max(log.log_start_offset, entries[0][1] if entries and expires else 0)
-    headers = [header for header in headers if header.base_offset >= start]
+    begins = {header.base_offset for header in headers} | {start, log.log_end_offset}
     for header in headers:
+        if header.base_offset < start:
+            continue
         known = next((epoch for epoch, begin in reversed(entries) if begin <= header.base_offset), -1)
         if known != header.leader_epoch:
             yield f"offset {header.base_offset} is of leader epoch {header.leader_epoch}, {known} is known: {entries}"
-    begins = {header.base_offset for header in headers} | {start, log.log_end_offset}
     for epoch, begin in entries:
         if begin not in begins:
             yield f"no batch begins at {begin}, as leader epoch {epoch} does"
