@@ -97,6 +97,19 @@ def test_a_watermark_above_the_end_of_its_log() -> None:
     assert "ends at 1 on broker-2, its high watermark is 2" in stage.seen
 
 
+@pytest.mark.parametrize("offline", [True, False])
+def test_a_log_as_a_failed_disk_has_left_it(offline: bool) -> None:
+    """Not one that is offline, perhaps without a segment: nobody is given any of it, and a start reads it anew."""
+    stage = Stage()
+    stage.write(make_batch(), to=(0, 1, 2))
+    left = stage.replicas[2]
+    left.high_watermark, left.offline = 2, offline
+    if offline:
+        left.log.remove_segments(left.log.segments)
+    Inspection(stage.cluster, stage.history, "t", "transactions").look()
+    assert ("ends at 1 on broker-2, its high watermark is 2" in stage.seen) is bool(stage.seen) is not offline
+
+
 @pytest.mark.parametrize(("begin", "seen"), [(1, False), (2, True)])
 def test_a_leader_epoch_beyond_the_end_of_its_log(begin: int, seen: bool) -> None:
     stage = Stage("other")

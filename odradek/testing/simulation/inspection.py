@@ -85,6 +85,8 @@ class Inspection:
                 self._look_at_controller(broker)
                 self._look_at_checkpoints(broker)
                 for partition in list(broker.server.services.replicas.partitions.values()):
+                    if partition.offline:  # its log is as the failure has left it, perhaps without a segment
+                        continue
                     self._look_at_bounds(broker, partition)
                     if partition.is_leader:
                         self._look_at_leader(broker, partition)
