@@ -25,8 +25,8 @@ from odradek.testing.log_environments import DIRECTORY, close_log, make_batch, m
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.bit_rot import _are_others
-from odradek.testing.simulation.clients import SimulatedProducer, bootstrap
-from odradek.testing.simulation.history import History
+from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer, bootstrap
+from odradek.testing.simulation.history import LATE_MS, History
 from odradek.testing.simulation.inspection import bytes_of
 from odradek.testing.simulation.lookups import misled
 from odradek.testing.usual_requests import create_topic_request
@@ -101,6 +101,31 @@ def test_readers_and_followers_refuse_what_has_rotted_at_the_leader() -> None:
             await asyncio.sleep(20)
             copied = stage.follower.server.services.replicas.partitions[T0].log.log_end_offset
             assert copied <= 2 and stage.isr() == {0}
+
+    run_virtual(main)
+
+
+def test_simulated_readers_go_on_when_the_disk_has_been_replaced() -> None:
+    """A consumer, like Java's, holds what is damaged until it is told to seek; so they do."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 2) as cluster:
+            stage = Stage(cluster)
+            await stage.prepare()
+            stage.rot(stage.leader, 2)
+            history = stage.administrator.history
+            history.rotten.add(stage.leader.broker_id)
+            reader = SimulatedConsumer(cluster, history, "reader", 1, "t")
+            reader.assign([0])
+            await asyncio.sleep(5)
+            assert history.violation is None and reader.read[T0] == {0, 1}
+            stage.leader.power_failure()
+            stage.leader.files.erase()
+            await stage.leader.start()
+            history.mended(stage.leader.broker_id)
+            await asyncio.sleep(LATE_MS / 1000 + 1)
+            assert history.violation is None and reader.read[T0] == set(range(RECORDS))
+            await reader.close()
 
     run_virtual(main)
 

@@ -9,6 +9,7 @@ from functools import partial
 from odradek.aio import Consumer, Producer
 from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.subscription import RebalanceListener
+from odradek.client.errors import CorruptRecords
 from odradek.client.records import ConsumerRecord, RecordMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.embedded import EmbeddedCluster
@@ -21,6 +22,14 @@ POLL_RECORDS = 200
 
 def bootstrap(cluster: EmbeddedCluster) -> list[str]:
     return [f"{broker.host}:{cluster.port}" for broker in cluster.brokers]
+
+
+def fetch_again(consumer: Consumer, error: KafkaError) -> None:
+    """Have damaged records be fetched once more: a consumer, like Java's, raises what it holds until one seeks."""
+    if isinstance(error, CorruptRecords):
+        for partition, state in consumer.engine.shared.positions.partitions.items():
+            if partition == (error.topic, error.partition) and state.located:
+                consumer.seek(partition, state.position)
 
 
 class SimulatedProducer:
@@ -170,6 +179,7 @@ class SimulatedConsumer(RebalanceListener):
                 if error.code == ErrorCode.FENCED_INSTANCE_ID and self.on_fenced():
                     return
                 self._history.refused(self.name, error)
+                fetch_again(self._consumer, error)
                 continue
             for topic_partition, records in taken.items():
                 for record in records:

@@ -20,7 +20,7 @@ from odradek.protocol.errors import KafkaError
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import decode_records
 from odradek.testing.embedded import EmbeddedCluster
-from odradek.testing.simulation.clients import bootstrap
+from odradek.testing.simulation.clients import bootstrap, fetch_again
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.transactional_positions import (
     POSITION_OF,
@@ -247,6 +247,7 @@ class CommittedReader:
                 taken = await self._consumer.getmany(max_records=200)
             except KafkaError as error:
                 self._history.refused(self._name, error)
+                fetch_again(self._consumer, error)
                 continue
             for partition, records in taken.items():
                 for record in records:
