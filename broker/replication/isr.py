@@ -51,6 +51,9 @@ class IsrCriteria(NamedTuple):
     """`replica.lag.time.max.ms`."""
     is_alive: Callable[[int], bool] = lambda broker_id: True
     """Tells whether the cluster's metadata has a broker of that id."""
+    refused_pause_ms: float = 500.0
+    """So long a follower whom the controller has refused is not proposed again. Else it is with each of its fetches
+    while it is shutting down, or has registered and was not answered; 500 ms are `replica.fetch.wait.max.ms`."""
 
 
 class FollowerSession(Protocol):

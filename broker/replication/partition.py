@@ -30,7 +30,7 @@ class FollowerProgress:
 
     __slots__ = (
         "broker_epoch", "broker_id", "last_caught_up_ms", "last_fetch_leader_end", "last_fetch_ms",
-        "log_end", "log_start", "session",
+        "log_end", "log_start", "refused_ms", "session",
     )  # fmt: skip
 
     def __init__(self, broker_id: int, last_caught_up_ms: float = -math.inf) -> None:
@@ -41,7 +41,7 @@ class FollowerProgress:
         that has restarted does not enter the ISR by what it had fetched before."""
         self.log_end = self.log_start = -1
         self.last_fetch_leader_end = 0
-        self.last_fetch_ms = -math.inf
+        self.last_fetch_ms = self.refused_ms = -math.inf
         self.session: FollowerSession | None = None
         """Session of the follower; its empty fetches at the leader's end are noted in its `last_used_ms` alone."""
 
@@ -312,7 +312,7 @@ class Partition:
         return True
 
     def _is_about_to_join(self, follower: FollowerProgress, log_end: int) -> bool:
-        lag_time_ms_max, is_alive = self.criteria
+        lag_time_ms_max, is_alive, _ = self.criteria
         now_ms = self.log.environment.clock.monotonic_ms()
         return follower.is_caught_up(log_end, now_ms, lag_time_ms_max) and is_alive(follower.broker_id)
 
@@ -352,6 +352,8 @@ class Partition:
         """Propose a follower for the ISR when it has everything that may have been acknowledged: up to the high
         watermark, and up to the start of this leader's epoch, as the watermark may still be too low (KAFKA-7128)."""
         if self.pending_isr is not None or not self.criteria.is_alive(follower.broker_id):
+            return None
+        if follower.last_fetch_ms < follower.refused_ms + self.criteria.refused_pause_ms:
             return None
         if follower.log_end < max(self.high_watermark, self.leader_epoch_start_offset):
             return None
@@ -396,4 +398,6 @@ class Partition:
         """Keep the committed ISR: the controller has not written the change and will not."""
         if self.pending_isr is pending:
             self.pending_isr = None
+            for broker in pending.broker_ids & (self.followers.keys() - self.committed_isr):
+                self.followers[broker].refused_ms = self.followers[broker].last_fetch_ms
             self.advance_high_watermark()

@@ -69,6 +69,23 @@ def test_it_does_not_wait_for_one_that_does_not_come(reason: str) -> None:
     assert world.partition.advance_high_watermark() and world.partition.high_watermark == 2
 
 
+def test_a_follower_whom_the_controller_has_refused_is_proposed_again_after_a_pause() -> None:
+    """Each of its fetches proposed it: a broker whose registration was not answered cost a processor."""
+    world = World()
+    proposed = 0
+    for _ in range(1_200):
+        world.clock.advance(1.0)
+        if world.fetch(0):
+            proposed += 1
+            assert world.partition.pending_isr is not None
+            world.partition.isr_refused(world.partition.pending_isr)
+    assert proposed == 3, "at once, after 500 ms and after 1000 ms"
+    world.clock.advance(500.0)
+    assert world.fetch(0) and world.partition.pending_isr is not None
+    world.partition.isr_accepted(world.partition.pending_isr, [LEADER, FOLLOWER], 1)
+    assert world.partition.committed_isr == {LEADER, FOLLOWER}
+
+
 def test_a_follower_that_the_metadata_does_not_know_may_not_join() -> None:
     world = World()
     world.alive.remove(FOLLOWER)
