@@ -75,7 +75,8 @@ class MetadataCache:
         self._is_complete = False
         """Under these epochs it has been told of all partitions."""
         self._deleted_topics: dict[str, bytes] = {}
-        """Id by name, in the order of their deletion."""
+        """Id by name, in the order of their deletion. It stays when there is a topic of that name again: a LeaderAndIsr
+        that comes late must not give it the former one's id."""
         self._lists: dict[tuple[int, ...], list[int]] = {}
 
     def subscribe(self, look: Callable[[], object]) -> None:
@@ -118,7 +119,6 @@ class MetadataCache:
                 self._name(topic, topic_id)
                 deleted.append((topic, state.partition_index))
             else:
-                self._deleted_topics.pop(topic, None)
                 self._name(topic, topic_id)
                 self.topics.setdefault(topic, {})[state.partition_index] = state
         if complete:
@@ -144,7 +144,8 @@ class MetadataCache:
         """
         if self.partition(topic, index) is not None:
             return False
-        return self._is_complete or topic in self._deleted_topics
+        is_back = topic in self.topics or topic in self.names.ids_by_name
+        return self._is_complete or (topic in self._deleted_topics and not is_back)
 
     def _holds_everything(self, request: UpdateMetadataRequest) -> bool:
         """Tell whether an UpdateMetadata names all partitions of the cluster.

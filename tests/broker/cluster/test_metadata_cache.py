@@ -127,8 +127,13 @@ def test_the_id_of_a_topic_is_known_as_soon_as_somebody_leads_it() -> None:
     cache.update(deletes("t"))
     cache.learn_ids(leader_and_isr("t", ID))
     assert not cache.names.names_by_id, "a request that comes late does not bring it back"
+    assert cache.is_deleted("t", 0)
     cache.learn_ids(leader_and_isr("t", OTHER_ID))
     assert cache.topic_id("t") == OTHER_ID
+    assert not cache.is_deleted("t", 0), "what is known of the new topic is only that it is there"
+    cache.update(told("t", topic_id=OTHER_ID))
+    cache.learn_ids(leader_and_isr("t", ID))
+    assert cache.topic_id("t") == OTHER_ID and "t" in cache.topics, "one that comes later still takes nothing from it"
 
 
 def test_another_id_is_another_topic_and_has_none_of_the_partitions_of_before() -> None:
