@@ -55,14 +55,20 @@ class SendWaits:
 
     async def until_queued(self, queue: Callable[[], Queued | None], place: TopicPartition, wait_ms: float) -> Queued:
         """Return what `queue` gives as soon as there is memory for it. Raises BufferExhausted, and what it raises."""
-        clock, woken = self._engine.cluster.clock, asyncio.Event()
-        deadline_ms = clock.monotonic_ms() + wait_ms
-        timer = clock.call_later(wait_ms, woken.set)
+        woken, is_over = asyncio.Event(), wait_ms <= 0
+
+        def end() -> None:  # not by a look at the clock: by that, a timer may come a moment too early
+            nonlocal is_over
+            is_over = True
+            woken.set()
+
+        timer = self._engine.cluster.clock.call_later(wait_ms, end)
         with self._wanting_memory(woken.set):
             self._engine.wake()
             try:
                 while (queued := queue()) is None:
-                    self._check_patience(place, deadline_ms)
+                    if is_over:
+                        raise self._full(place)
                     await woken.wait()
                     woken.clear()
             finally:
@@ -86,7 +92,8 @@ class SendWaits:
         with self._wanting_memory(partial(woken.put, None)):
             wake_sender()
             while (queued := queue()) is None:
-                self._check_patience(place, deadline_ms)
+                if clock.monotonic_ms() >= deadline_ms:
+                    raise self._full(place)
                 with suppress(Empty):
                     woken.get(timeout=max(0.0, deadline_ms - clock.monotonic_ms()) / 1000)
         return queued
@@ -104,13 +111,12 @@ class SendWaits:
             with lock:
                 accumulator.memory_wanted -= 1
 
-    def _check_patience(self, place: TopicPartition, deadline_ms: float) -> None:
+    def _full(self, place: TopicPartition) -> BufferExhausted:
         config = self._engine.config
-        if self._engine.cluster.clock.monotonic_ms() >= deadline_ms:
-            raise BufferExhausted(
-                f"{place}: buffer.memory={config.buffer_memory} was full for max.block.ms={config.max_block_ms}: "
-                "the brokers take records slower than they are sent"
-            )
+        return BufferExhausted(
+            f"{place}: buffer.memory={config.buffer_memory} was full for max.block.ms={config.max_block_ms}: "
+            "the brokers take records slower than they are sent"
+        )
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.client.cluster import Cluster
 from odradek.client.config import load
-from odradek.client.errors import BrokerUnreachable, ClientClosed, ClientTimeout
+from odradek.client.errors import BrokerUnreachable, BufferExhausted, ClientClosed, ClientTimeout
 from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.partitioners import RoundRobinPartitioner
@@ -223,3 +223,18 @@ def test_a_node_that_takes_no_second_connection_is_not_connected_to_without_end(
         assert not connections
 
     run(scripted_broker, work)
+
+
+def test_a_send_waits_for_memory_until_its_time_is_over_whenever_it_begins(scripted_broker: Any) -> None:
+    """In one of eight waits the timer came before the clock said so, and no other one was set: it waited for ever."""
+
+    async def main(clock: VirtualClock) -> None:
+        bench = Bench(clock, scripted_broker)
+        for _ in range(100):
+            began_s = asyncio.get_running_loop().time()
+            with pytest.raises(BufferExhausted):
+                await asyncio.wait_for(bench.engine.waits.until_queued(lambda: None, T0, 100.0), 10)
+            assert asyncio.get_running_loop().time() - began_s == pytest.approx(0.1)
+        await bench.close()
+
+    run_virtual(main)
