@@ -94,8 +94,9 @@ class SendWaits:
             while (queued := queue()) is None:
                 if clock.monotonic_ms() >= deadline_ms:
                     raise self._full(place)
+                left_s = max(0.0, deadline_ms - clock.monotonic_ms()) / 1000
                 with suppress(Empty):
-                    woken.get(timeout=max(0.0, deadline_ms - clock.monotonic_ms()) / 1000)
+                    woken.get(timeout=min(left_s, threading.TIMEOUT_MAX))  # max.block.ms may be 2^63-1
         return queued
 
     @contextmanager

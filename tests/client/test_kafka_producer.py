@@ -295,11 +295,11 @@ def test_what_a_transaction_block_does(broker: Any) -> None:
 class FullBuffer:
     """A producer whose memory is full, of a broker that answers when it is told to, and a thread that sends more."""
 
-    def __init__(self, broker: Any) -> None:
+    def __init__(self, broker: Any, **settings: Any) -> None:
         self._may_answer, self._waits = threading.Event(), threading.Event()
         answer = broker.handlers[ProduceRequest]
         broker.handlers[ProduceRequest] = lambda request: self._answered(answer(request))
-        self.producer = producer(broker, buffer_memory=2_000, linger_ms=30_000)
+        self.producer = producer(broker, buffer_memory=2_000, linger_ms=30_000, **settings)
         self.first = self.producer.send("t", bytes(1_500))
         self.second: list[Any] = []
         self._thread = threading.Thread(target=self._send)
@@ -326,8 +326,9 @@ class FullBuffer:
         return self.second[0]
 
 
-def test_a_send_waits_until_there_is_memory(broker: Any) -> None:
-    full = FullBuffer(broker)
+@pytest.mark.parametrize("longest_ms", [60_000, 2**63 - 1])
+def test_a_send_waits_until_there_is_memory(broker: Any, longest_ms: int) -> None:
+    full = FullBuffer(broker, max_block_ms=longest_ms)
     full.answer()
     assert full.first.result(PATIENCE_S).offset == 0
     second = full.outcome()
