@@ -12,7 +12,8 @@ from odradek.testing.simulation.inspection import Inspection
 from odradek.testing.simulation.lagging import SLACK_MS, Lagging
 from odradek.testing.simulation.safety import Safety
 from odradek.testing.simulation.state_changes import broken_rule
-from odradek.zk_schema.znodes.topics import LEADER_RECOVERING, PartitionState
+from odradek.zk_schema.store import SetData
+from odradek.zk_schema.znodes.topics import LEADER_RECOVERING, PartitionReplicas, PartitionState, TopicAssignment
 from tests.sim.stage import STATE, T0, WHERE, Stage
 
 
@@ -45,6 +46,19 @@ def test_an_isr_of_others(state: PartitionState, seen: str) -> None:
     Safety(stage.cluster, stage.history, 2)
     stage.in_zookeeper(state)
     assert seen in stage.seen
+
+
+def test_who_is_no_replica_any_more_leaves_the_isr_and_does_not_come_into_it() -> None:
+    stage = Stage()
+    stage.safety()
+    assignment = TopicAssignment({0: PartitionReplicas((0,))}, b"i" * 16).encode()
+    stage.zookeeper.commit([SetData("/brokers/topics/t", assignment, -1)], 0)
+    stage.in_zookeeper(replace(STATE, isr=(0, 2), leader_epoch=6))
+    assert not stage.seen, "1 has left before 2"
+    stage.in_zookeeper(replace(STATE, isr=(0,), leader_epoch=7))
+    assert not stage.seen
+    stage.in_zookeeper(replace(STATE, isr=(0, 2), leader_epoch=8))
+    assert "ISR (0, 2) is not among the replicas (0,)" in stage.seen
 
 
 def test_a_watermark_that_moves_with_too_few_in_sync() -> None:

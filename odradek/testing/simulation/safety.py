@@ -154,10 +154,11 @@ class Safety:
         state = self._states[where] = PartitionState.decode(topic, index, node.data)
         if state.leader >= 0 and state.leader not in state.isr:
             self._history.violated(f"{topic}-{index}: the leader is not in the ISR: {state}")
-        if not set(state.isr) <= set(self._replicas[where]):
-            replicas = self._replicas[where]
+        replicas = self._replicas[where]
+        came = set(state.isr) - (set(before.isr) if before is not None else set())
+        if not came <= set(replicas):  # those that are no replicas any more leave one by one
             self._history.violated(f"{topic}-{index}: ISR {state.isr} is not among the replicas {replicas}")
-        self._doubtful -= {(broker, where) for broker in self._replicas[where] if broker not in state.isr}
+        self._doubtful -= {(broker, where) for broker in replicas if broker not in state.isr}
         if before is not None:
             self._look_at_change(where, before, state)
             if before.leader != state.leader >= 0:

@@ -98,8 +98,9 @@ class TransactionByHand:
 
     async def write(self, leader: Partition) -> None:
         """Write one batch, the producer's first, whatever its leader says."""
+        now_ms = self._administrator.cluster.clock.now_ms()
         batch = encode_batch(
-            0, [0], [None], [b"late"],
+            0, [now_ms], [None], [b"late"],
             producer_id=self.producer.id, producer_epoch=self.producer.epoch, base_sequence=0, transactional=True,
         )  # fmt: skip
         data = TopicProduceData(
