@@ -1,6 +1,7 @@
 """The load of bench/chaos_network.py: transactions, readers and a group, and what each of them was told."""
 
 import itertools
+import faulthandler
 import random
 import threading
 import time
@@ -42,7 +43,9 @@ class Worker(threading.Thread):
         self.join(PATIENCE_SECONDS)
         if self.error is not None:
             raise self.error
-        assert not self.is_alive(), f"{self} does not end"
+        if self.is_alive():
+            faulthandler.dump_traceback()  # in which call of librdkafka
+            raise AssertionError(f"{self} does not end")
 
 
 def reader(bootstrap: str, isolation: str, places: list[TopicPartition]) -> Consumer:
