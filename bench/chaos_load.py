@@ -1,7 +1,7 @@
 """The load of bench/chaos_network.py: transactions, readers and a group, and what each of them was told."""
 
-import itertools
 import faulthandler
+import itertools
 import random
 import threading
 import time
