@@ -147,6 +147,8 @@ class CoordinatedGroup:
         if not fitting:
             answer(errors)
             return
+        group_id, made = self.metadata.group_id, request.records  # before anything is noted: text may be too long
+        records = [made.get(at) or offset_record(group_id, at, committed) for at, committed in fitting.items()]
         ended = self._stage(fitting, transaction)
 
         def done(append_error: ErrorCode) -> None:
@@ -154,9 +156,6 @@ class CoordinatedGroup:
                 ended(append_error)
             answer(errors | dict.fromkeys(fitting, commit_error(append_error)))
 
-        group_id = self.metadata.group_id
-        made = request.records
-        records = [made.get(at) or offset_record(group_id, at, committed) for at, committed in fitting.items()]
         self._append(records, done, transaction)
 
     def remove_expired_offsets(self) -> None:

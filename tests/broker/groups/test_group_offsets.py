@@ -1,6 +1,7 @@
 """OffsetCommit, OffsetFetch, OffsetDelete, DeleteGroups through a whole coordinator."""
 
 from dataclasses import replace
+from struct import error as StructError  # noqa: N812
 
 import pytest
 
@@ -94,6 +95,16 @@ def test_too_large_metadata_is_refused_by_itself(world):
     assert world.only(world.commit({T0: 5}, metadata="x" * 4096)) == {T0: ErrorCode.NONE}
     assert world.only(world.commit({T0: 6}, metadata="x" * 4097)) == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert world.offsets() == {T0: 5}
+
+
+def test_metadata_that_no_record_takes_leaves_the_offsets_as_they_were(make_world):
+    """Of a limit far above Kafka's usual one: a commit seemed to be on its way for ever, and no reader was answered."""
+    world = make_world(offset_metadata_max_bytes=100_000)
+    world.commit({T0: 5})
+    with pytest.raises(StructError):
+        world.commit({T0: 6}, metadata="\u20ac" * 20_000)
+    _, fetched = world.coordinator.fetch_offsets("g", [T0], require_stable=True)
+    assert (fetched[T0].offset, fetched[T0].error) == (5, ErrorCode.NONE)
 
 
 def test_who_may_commit(world):
