@@ -66,7 +66,7 @@ def _stop_together(pid_files: list[Path]) -> int:
         with suppress(ProcessLookupError):  # it has ended just now
             os.kill(pid, signal.SIGTERM)
     give_up_at = time.monotonic() + TIMEOUT_SECONDS
-    while any(read_pid(path) == pid for path, pid in pids.items()):
+    while any(read_pid(path) in (pid, ELSEWHERE) for path, pid in pids.items()):  # one that is ending has no files
         if time.monotonic() > give_up_at:
             names = ", ".join(path.stem for path in pids if read_pid(path) is not None)
             print(f"odradek stop: still running after {TIMEOUT_SECONDS:.0f} s: {names}", file=sys.stderr)

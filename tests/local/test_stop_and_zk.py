@@ -9,14 +9,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from odradek.cli import stop
 from odradek.cli.main import run
 from odradek.cli.zk import decoded
+from odradek.local import processes
 from odradek.local.ports import free_ports
 from odradek.local.processes import locked
 from odradek.local.zookeeper import EmbeddedZooKeeper
@@ -142,6 +145,26 @@ def test_a_stranger_is_not_stopped_for_a_process_of_another_container(
     finally:
         stranger.kill()
         reap([stranger])
+
+
+def test_stop_waits_until_the_pid_file_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is ending shows no files any more before the last one is closed: it was taken for gone."""
+    (tmp_path / "run").mkdir()
+    with locked(tmp_path / "run" / "broker-0.pid") as pid_file:
+        child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+        still_open = [os.dup(pid_file.fileno())]
+        pid_file.write(f"{child.pid}\n")
+    monkeypatch.setattr(processes, "_has_open", lambda pid, _: pid == child.pid and child.returncode is None)
+
+    def sleep(seconds: float) -> None:
+        if child.returncode is None:
+            reap([child])
+        else:
+            os.close(still_open.pop())
+
+    monkeypatch.setattr(stop, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    assert run(["stop", "0", "--data", str(tmp_path)]) == 0
+    assert not still_open
 
 
 def test_a_file_system_without_locks_is_named(
