@@ -288,16 +288,21 @@ class TransactionCoordinator:
             pending.done()
 
     def _markers_written(self, transaction: TransactionMetadata) -> None:
-        """Complete a transaction whose partitions have their markers; a failed write is repeated while it is here."""
-        if not self._is_here(transaction):
+        """Complete a transaction whose partitions have their markers."""
+        if self._is_here(transaction):
+            self._pending_markers.pop(transaction.transactional_id, None)
+            self._store_at_last(transaction, transaction.markers_written)
+
+    def _store_at_last(self, transaction: TransactionMetadata, next_state: Callable[[int], TxnState]) -> None:
+        """Write the next state as of now; a failed write is repeated while the transaction is here."""
+        if not self._active or not self._is_here(transaction):
             return
-        self._pending_markers.pop(transaction.transactional_id, None)
 
         def stored(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE and self._is_here(transaction):
-                self._clock.call_later(RETRY_BACKOFF_MS, partial(self._markers_written, transaction))
+                self._clock.call_later(RETRY_BACKOFF_MS, partial(self._store_at_last, transaction, next_state))
 
-        self._store(transaction, transaction.markers_written(self._clock.now_ms()), stored)
+        self._store(transaction, next_state(self._clock.now_ms()), stored)
 
     def _fence_and_abort(self, transaction: TransactionMetadata) -> None:
         decided = transaction.fence_and_abort(self._clock.now_ms())
@@ -311,7 +316,7 @@ class TransactionCoordinator:
     def _install(self, partition: int, transaction: TransactionMetadata) -> None:
         self._add(partition, transaction)
         if transaction.state.status in PREPARED:
-            self._send_markers(transaction)
+            self._store_at_last(transaction, transaction.decide_again)
 
     def _unload(self, transactional_id: str) -> None:
         del self._transactions[transactional_id]

@@ -217,6 +217,16 @@ class TransactionMetadata:
             replace(self.state, producer=producer, former=NO_PRODUCER, status=PREPARE_ABORT, updated_ms=now_ms)
         )
 
+    def decide_again(self, now_ms: int) -> TxnState:
+        """Take over the end that a former leader has decided: markers of it are sent once it is written again.
+
+        A replica that had never had it might come to lead before all are there, and abort what then is open for too
+        long: a part would be committed, a part aborted. Kafka sends them at once.
+        """
+        assert self.pending is None and self.state.status in PREPARED, (self.state.status, self.pending)
+        self.pending = self.state.status
+        return replace(self.state, updated_ms=now_ms)
+
     def markers_written(self, now_ms: int) -> TxnState:
         """Complete the transaction: all partitions know the decision, and nothing is left to do."""
         state = self.state

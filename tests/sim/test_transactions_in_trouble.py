@@ -19,9 +19,11 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from odradek.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from odradek.protocol.topic_names import TRANSACTION_STATE
 from odradek.testing.log_environments import make_batch
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
+from odradek.testing.usual_requests import create_topic_request
 from tests.sim.transactional_client import (
     GROUP,
     GROUPS,
@@ -29,6 +31,7 @@ from tests.sim.transactional_client import (
     TRANSACTIONS,
     Client,
     Producer,
+    controls,
     until,
     with_brokers,
 )
@@ -62,6 +65,57 @@ def test_a_committed_transaction_gets_its_markers_when_all_brokers_were_killed_b
             assert await client.committed_values(index) == (2, 2, [0])
 
     with_brokers(brokers, scenario)
+
+
+def test_a_decision_that_the_next_coordinator_may_not_have_is_not_carried_out() -> None:
+    """The second coordinator had found it in its log, and committed one partition; the third, in sync too, had never
+    had it, and aborted the other one for the producer's successor."""
+
+    async def scenario(client: Client) -> None:
+        cluster = client.cluster
+        first, second, third = cluster.brokers[1:]
+        controller = await client.find(controls)
+        assert controller is cluster.brokers[0], "it is cut off from nobody"
+        request = create_topic_request(TRANSACTION_STATE, [1, 2, 3])
+        assert (await client.ask(controller, request, 7)).topics[0].error_code == 0
+        await client.create([[0], [1]])
+        producer = Producer(client, "id")
+        await producer.begin()
+        await producer.add(0, 1)
+        for index in (0, 1):
+            await producer.send(index)
+        logs = [one.server.services.replicas.partitions[(TRANSACTION_STATE, 0)].log for one in (first, second, third)]
+        for other in (first, second):
+            cluster.network.cut(third.host, other.host)
+        asked, end_offset = asyncio.ensure_future(producer.end()), logs[0].log_end_offset
+
+        async def has_it() -> bool:
+            return logs[1].log_end_offset > end_offset
+
+        await until(10_000, client, has_it)
+        asked.cancel()
+        first.kill()
+
+        async def is_loaded() -> bool:
+            return not isinstance(second.server.services.transactions.describe("id"), ErrorCode)
+
+        await until(60_000, client, is_loaded)
+        await asyncio.sleep(2)
+        second.kill()
+        assert logs[2].log_end_offset == end_offset
+        cluster.network.heal()
+        await asyncio.gather(*(broker.start() for broker in (first, second)))
+        await producer.begin()
+        logs = [cluster.brokers[index].server.services.replicas.partitions[(TOPIC, index)].log for index in (0, 1)]
+        assert [len(one.aborted_transactions(0, 10)) for one in logs] == [1, 1]
+
+    with_brokers(
+        4,
+        scenario,
+        transaction_state_log_num_partitions="1",
+        transaction_state_log_replication_factor="3",
+        replica_lag_time_max_ms="600000",
+    )
 
 
 def test_offsets_that_come_after_their_transaction_has_ended_are_refused() -> None:

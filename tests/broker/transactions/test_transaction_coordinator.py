@@ -258,28 +258,6 @@ def test_another_broker_goes_on_where_this_one_was() -> None:
     in_world(scenario)
 
 
-def test_partitions_of_a_loaded_transaction_are_answered_when_every_replica_has_them() -> None:
-    """The former coordinator had written them, and not all replicas in sync had them: the next one found them in its
-    log and answered. A third was elected who had never had them, and to which the transaction was over: what was
-    written in it stayed open for ever, and its commit was confirmed."""
-
-    async def scenario(world: World) -> None:
-        _, producer = world.begin()
-        world.log.held = True
-        assert world.add(producer, T0) == []
-        later = World(world.clock, world.log)
-        await later.elect(EPOCH + 1)
-        assert later.state.status is ONGOING
-        answers = later.add(producer, T0)
-        assert answers == []
-        world.log.settle()
-        assert answers == [NONE]
-        assert later.add(producer, T0) == [NONE]
-        later.coordinator.stop()
-
-    in_world(scenario)
-
-
 def test_decisions_of_a_batch_whose_checksum_is_wrong_are_not_believed() -> None:
     async def scenario(world: World) -> None:
         _, producer = world.begin()
