@@ -5,6 +5,7 @@ import concurrent.futures
 import queue
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -80,9 +81,10 @@ class LoopThread:
         return self.run(work())
 
     def soon(self, function: Callable[[], object]) -> None:
-        """Run a plain function on the loop, without waiting."""
-        if not self._forked and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(function)
+        """Run a plain function on the loop, without waiting; not at all when it is closed."""
+        if self.running:
+            with suppress(RuntimeError):  # it was closed just now
+                self.loop.call_soon_threadsafe(function)
 
     @property
     def is_current(self) -> bool:
@@ -98,7 +100,7 @@ class LoopThread:
         """End the thread; harmless twice, and from the thread itself."""
         if not self.running:
             return
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.soon(self.loop.stop)
         if not self.is_current:
             self._thread.join(STOP_TIMEOUT_SECONDS)
 

@@ -168,3 +168,12 @@ def test_who_was_interrupted_is_not_waited_for_by_what_cleans_up_behind_it() -> 
         assert ended.wait(PATIENCE_SECONDS)
     finally:
         thread.stop()
+
+
+def test_what_is_asked_of_a_loop_that_is_closed_just_now_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A send that waited for memory while another thread closed the producer raised RuntimeError, not ClientClosed."""
+    thread = LoopThread("test")
+    thread.stop()
+    monkeypatch.setattr(thread.loop, "is_closed", lambda: False)  # as it was when the thread looked
+    thread.soon(lambda: pytest.fail("the loop is closed"))
+    thread.stop()
