@@ -176,9 +176,12 @@ def _caught_up(active: ActiveController, partition: TopicPartition, assignment: 
 
 
 async def _advance(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> bool:
-    """Take a reassignment as far as it can go now; False when the partition is gone."""
+    """Take a reassignment as far as it can go now; False when the partition is gone, or going.
+
+    Brokers that have deleted it already would make it anew, to be told nothing of it any more.
+    """
     state = active.state
-    if partition not in state.leader_and_isr:
+    if partition not in state.leader_and_isr or partition.topic in state.deletion_begun:
         return False
     if partition.topic in state.topics_to_delete:
         state.deletion_halted.add(partition.topic)

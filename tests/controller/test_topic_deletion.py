@@ -96,6 +96,26 @@ def test_deletion_waits_for_a_dead_broker(play: Play) -> None:
     play(scenario)
 
 
+def test_a_move_does_not_go_on_when_its_topic_is_being_deleted(play: Play) -> None:
+    """A broker that came back in the midst had it told to all others: they made anew what they had just deleted."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        await cluster.active.alter_reassignments({T0: [3, 2]})
+        cluster.kill(2)
+        cluster.kill(3)
+        await cluster.settle()
+        await cluster.delete_topic("t")
+        for broker in (3, 2):
+            await cluster.add_broker(broker)
+            await cluster.settle()
+        assert not cluster.exists(topic_path("t"))
+        assert not any(T0 in cluster.brokers[broker].replicas for broker in (1, 2, 3))
+
+    play(scenario)
+
+
 def test_deletion_halts_at_a_broken_disk(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
