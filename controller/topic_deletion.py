@@ -11,7 +11,7 @@ from odradek.controller import partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase
 from odradek.controller.controller_store import ControllerStore, decode_topic
-from odradek.controller.events import StopReplicaAnswered
+from odradek.controller.events import ReassignmentAsked, StopReplicaAnswered
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import ANY_VERSION, Check, ConnectionLost, Create, Delete, MultiFailed
@@ -88,8 +88,11 @@ async def _finish(active: ActiveController, topic: str) -> None:
         log.error("the znodes of topic %s cannot be deleted", topic)
         active.state.deletion_halted.add(topic)
         return
+    moving = _reassigning(active, topic)
     active.state.remove_topic(topic)
     log.info("topic %s is deleted", topic)
+    if moving:  # an order by znode would stay there for ever, and tools give no other one meanwhile
+        active.soon(ReassignmentAsked())
 
 
 async def _delete_znodes(store: ControllerStore, topic: str, topic_id: bytes | None) -> bool:

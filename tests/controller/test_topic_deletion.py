@@ -10,7 +10,12 @@ from odradek.controller.cluster_state import ClusterState, Replica
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import Create
-from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
+from odradek.zk_schema.znodes.admin import (
+    DELETE_TOPICS_PATH,
+    REASSIGN_PARTITIONS_PATH,
+    delete_topic_path,
+    encode_reassignment,
+)
 from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, state_path, topic_path
 from tests.controller.conftest import Play
@@ -102,7 +107,8 @@ def test_a_move_does_not_go_on_when_its_topic_is_being_deleted(play: Play) -> No
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, 3, controllers=[0])
         await cluster.create_topic("t", [1, 2])
-        await cluster.active.alter_reassignments({T0: [3, 2]})
+        await cluster.admin.create(REASSIGN_PARTITIONS_PATH, encode_reassignment({("t", 0): [3, 2]}))
+        await cluster.settle()
         cluster.kill(2)
         cluster.kill(3)
         await cluster.settle()
@@ -112,6 +118,7 @@ def test_a_move_does_not_go_on_when_its_topic_is_being_deleted(play: Play) -> No
             await cluster.settle()
         assert not cluster.exists(topic_path("t"))
         assert not any(T0 in cluster.brokers[broker].replicas for broker in (1, 2, 3))
+        assert not cluster.exists(REASSIGN_PARTITIONS_PATH)
 
     play(scenario)
 
