@@ -16,6 +16,7 @@ from odradek.protocol.control_records import decode_end_txn_marker
 from odradek.protocol.conversion import records_of
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import (
+    BATCH_LENGTH_AT,
     CODEC_MASK,
     CONTROL_BIT,
     HEADER,
@@ -43,7 +44,9 @@ OLD_TIMESTAMP_AT = 18
 OLD_CRC_FROM = 16
 
 SCAN_CHUNK_BYTES = 16 * 1024
-LENGTH, LENGTH_AT = struct.Struct(">i"), 8
+LENGTH = struct.Struct(">i")
+OFFSET_AND_LENGTH = struct.Struct(">qi")
+"""First fields of every batch and message."""
 NEGATIVE = 0x80
 """The first byte of a producer id that is not one."""
 HEADERS_CHUNK_BYTES = 64 * 1024
@@ -169,13 +172,23 @@ def position_of(offset: int, file: File, position: int, end: int) -> int:
     return end
 
 
+def begins_batch(file: File, position: int, end: int, first_offset: int, last_offset: int) -> bool:
+    """Tell whether a batch begins at `position` that ends by `end` and whose base offset is one of these offsets."""
+    head = file.pread(MAGIC_AT + 1, position)
+    if len(head) <= MAGIC_AT:
+        return False
+    base_offset, length = OFFSET_AND_LENGTH.unpack_from(head)
+    least = LEAST_LENGTH.get(head[MAGIC_AT], end)
+    return least <= length <= end - position - LOG_OVERHEAD and bool(first_offset <= base_offset <= last_offset)
+
+
 def iterate_of_producers(file: File, position: int, end: int) -> Iterator[Batch]:
     """Yield the batches that carry a producer id, as `iterate_headers` yields all, but quicker."""
     while position < end:
         data = file.pread(min(HEADERS_CHUNK_BYTES, end - position), position)
         at, size = 0, len(data)
         while at + HEADER_BYTES <= size and data[at + MAGIC_AT] == 2:
-            (length,) = LENGTH.unpack_from(data, at + LENGTH_AT)
+            (length,) = LENGTH.unpack_from(data, at + BATCH_LENGTH_AT)
             if length < MIN_BATCH_LENGTH or position + at + length + LOG_OVERHEAD > end:
                 break
             if data[at + PRODUCER_ID_AT] < NEGATIVE:
@@ -303,7 +316,8 @@ def checked_batches(view: memoryview, leader_epoch: int = LARGEST_EPOCH) -> list
     at, end, last_offset = 0, len(view), -1
     try:
         while end - at >= LOG_OVERHEAD:
-            size = int.from_bytes(view[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
+            (length,) = LENGTH.unpack_from(view, at + BATCH_LENGTH_AT)
+            size = length + LOG_OVERHEAD
             if size > end - at:
                 break
             if size < LOG_OVERHEAD + MIN_LEGACY_LENGTH:

@@ -5,10 +5,9 @@ Source for what is written when: org.apache.kafka.storage.internals.log.LogSegme
 
 import errno
 import logging
-import struct
 from collections.abc import Iterator
 
-from odradek.broker.log.batches import Batch, first_offset_of, iterate_headers, position_of
+from odradek.broker.log.batches import Batch, begins_batch, first_offset_of, iterate_headers, position_of
 from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.index import (
     LARGEST_RELATIVE_OFFSET,
@@ -21,7 +20,7 @@ from odradek.broker.log.index import (
 )
 from odradek.broker.log.transaction_index import TransactionIndex
 from odradek.broker.settings.topic_settings import LogConfig
-from odradek.protocol.record_batch import BATCH_LENGTH_AT, LEAST_LENGTH, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
+from odradek.protocol.record_batch import BATCH_LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, CorruptBatch
 from odradek.world.clock import Clock
 from odradek.world.files import Buffer, File, Files
 
@@ -35,7 +34,6 @@ DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 
 FALSE_ENTRIES_MAX = 64
 """False entries of an index in a row after which a scan begins at the beginning."""
-HEAD = struct.Struct(">qi")
 
 
 class Segment:
@@ -205,17 +203,6 @@ class Segment:
             raise
         self.size_bytes = size + len(data)
 
-    def load_first_timestamp(self) -> int:
-        """Return the largest timestamp of the first batch: -1 when it has none, or is damaged, which is told to those
-        who read there."""
-        try:
-            first_timestamp_ms = next(iterate_headers(self.file, 0, self.size_bytes)).max_timestamp_ms
-        except CorruptBatch as bad:
-            logger.error("%s is damaged %s", self, bad)
-            first_timestamp_ms = -1
-        self.first_timestamp_ms = first_timestamp_ms
-        return first_timestamp_ms
-
     def become_inactive(self) -> None:
         """Write the last time entry and the index files, since a newer segment takes the appends.
 
@@ -240,9 +227,7 @@ class Segment:
             return False
         if size > config.segment_bytes - size_bytes:
             return True
-        first = self.first_timestamp_ms
-        if first is None:
-            first = self.load_first_timestamp()
+        first = self._load_first_timestamp() if self.first_timestamp_ms is None else self.first_timestamp_ms
         waited = max_timestamp_ms - first if first >= 0 else clock.now_ms() - self.created_ms
         if waited > config.segment_ms - self.roll_jitter_ms:
             return True
@@ -250,6 +235,15 @@ class Segment:
         return len(self.offset_index.positions) >= limit // OFFSET_ENTRY_BYTES or (
             len(self.time_index.timestamps) >= limit // TIME_ENTRY_BYTES - 1
         )
+
+    def _load_first_timestamp(self) -> int:
+        """Return the largest timestamp of the first batch; -1 when it has none or is damaged: its readers are told."""
+        try:
+            self.first_timestamp_ms = next(iterate_headers(self.file, 0, self.size_bytes)).max_timestamp_ms
+        except CorruptBatch as bad:
+            logger.error("%s is damaged %s", self, bad)
+            self.first_timestamp_ms = -1
+        return self.first_timestamp_ms
 
     # looking up
 
@@ -270,19 +264,10 @@ class Segment:
         slot = index.slot_before(offset)
         for number in range(slot, max(slot - FALSE_ENTRIES_MAX, -1), -1):
             last_offset, position = index.entry(number)
-            if self._begins_a_batch(position, last_offset):
+            if begins_batch(self.file, position, self.size_bytes, self.base_offset, last_offset):
                 return position
             logger.warning("%s: offset %d is not at byte %d, as its index says", self, last_offset, position)
         return 0
-
-    def _begins_a_batch(self, position: int, last_offset: int) -> bool:
-        """Return whether one begins there that is whole and may have that offset."""
-        head = self.file.pread(MAGIC_AT + 1, position)
-        if len(head) <= MAGIC_AT:
-            return False
-        base_offset, length = HEAD.unpack_from(head)
-        least, left = LEAST_LENGTH.get(head[MAGIC_AT], self.size_bytes), self.size_bytes - position - LOG_OVERHEAD
-        return least <= length <= left and bool(self.base_offset <= base_offset <= last_offset)
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """Yield the headers of batches, from the one that holds `offset` on."""

@@ -185,11 +185,7 @@ class Partition:
     # ---- writing and reading
 
     def append_as_leader(
-        self,
-        records: Buffer,
-        acks: int,
-        origin: Origin = Origin.CLIENT,
-        guard: VerificationGuard | None = UNGUARDED,
+        self, records: Buffer, acks: int, origin: Origin = Origin.CLIENT, guard: VerificationGuard | None = UNGUARDED
     ) -> tuple[Appended, bool]:
         """Append a client's or a coordinator's batches; also tell whether the high watermark moved. Leaders only.
 
