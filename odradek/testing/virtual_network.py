@@ -12,7 +12,6 @@ import os
 import random
 from collections import Counter, deque
 from collections.abc import Callable
-from functools import partial
 
 from odradek.testing.cuts import Cuts
 from odradek.testing.virtual_process import OutsideClock, in_own_context
@@ -389,17 +388,12 @@ class VirtualNetwork(Cuts):
         del self._pipes[incoming]
 
     async def _pass(self, delay_ms: float) -> None:
-        passed = asyncio.get_running_loop().create_future()
-        self.clock.call_later(delay_ms, partial(_resolve, passed))
-        await passed
+        passed = asyncio.Event()
+        self.clock.call_later(delay_ms, passed.set)
+        await passed.wait()
 
     async def _wait_for_healing(self, left_ms: float, address: str) -> None:
         try:
             await asyncio.wait_for(self._healed.wait(), max(left_ms, 0.0) / 1000.0)
         except TimeoutError as error:
             raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), address) from error
-
-
-def _resolve(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)

@@ -3,9 +3,12 @@
 Values are unique: `producer-number`. A violation is a sentence; the first one ends the run.
 """
 
+import logging
 import math
+import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -118,3 +121,31 @@ class History:
         self.at(partition, offset, value, producer)
         self.on_acknowledged(partition, offset)
         self.acknowledged.setdefault(partition, {})[offset] = value
+
+
+class _TranscriptHandler(logging.Handler):
+    """Handler that makes log records lines of the transcript. What other threads log is no part of the run."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self._history, self._thread = history, threading.get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self._thread:
+            self._history.note(f"  {record.name.removeprefix('odradek.')}: {record.getMessage()}")
+
+
+@contextmanager
+def logs_noted(history: History) -> Iterator[None]:
+    """Note what brokers and clients log, from INFO on, in the transcript of a run."""
+    handler = _TranscriptHandler(history)
+    levels = {name: logging.getLogger(name).level for name in ("odradek", "state.change.logger")}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.INFO)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

@@ -7,10 +7,8 @@ Everything is decided by the seed. The faults end at `faults_s`; after that all 
 """
 
 import asyncio
-import logging
 import math
 import random
-import threading
 
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -30,7 +28,7 @@ from odradek.testing.simulation.disk_faults import DiskFaults
 from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.fences import Fences
 from odradek.testing.simulation.generations import Generations
-from odradek.testing.simulation.history import History
+from odradek.testing.simulation.history import History, logs_noted
 from odradek.testing.simulation.inspection import Inspection
 from odradek.testing.simulation.lagging import Lagging
 from odradek.testing.simulation.loose_topic import LooseTopic
@@ -64,19 +62,6 @@ LONGEST_FAULT_S = 120.0
 LASTING = (TOPIC, TRANSACTIONAL_TOPIC, loose_topic.TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE)
 LIFE, GUEST = 10, 50
 """Apart by so much are the seeds of the lives of a client, and those of guests."""
-
-
-class _Lines(logging.Handler):
-    """Log records as lines of the transcript. What other threads log is no part of the run."""
-
-    def __init__(self, history: History) -> None:
-        super().__init__()
-        self._history, self._thread = history, threading.get_ident()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.thread != self._thread:
-            return
-        self._history.note(f"  {record.name.removeprefix('odradek.')}: {record.getMessage()}")
 
 
 class Simulation:
@@ -389,15 +374,5 @@ def simulate(plan: Plan) -> Report:
 
 async def _logged(clock: VirtualClock, plan: Plan) -> Report:
     simulation = Simulation(clock, plan)
-    handler = _Lines(simulation.history)
-    root = logging.getLogger()
-    levels = {name: logging.getLogger(name).level for name in ("odradek", "state.change.logger")}
-    for name in levels:
-        logging.getLogger(name).setLevel(logging.INFO)
-    root.addHandler(handler)
-    try:
+    with logs_noted(simulation.history):
         return await simulation.run()
-    finally:
-        root.removeHandler(handler)
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
