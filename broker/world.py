@@ -21,7 +21,7 @@ async def itself(host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything a broker touches outside of itself."""
+    """Clock, files, network, processes and ZooKeeper that a broker is given: all that it touches outside of itself."""
 
     clock: Clock
     files: Files

@@ -19,13 +19,13 @@ class Core(Protocol):
     """An asyncio client, as far as all have it."""
 
     def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
-        """Begin on the running loop."""
+        """Start on the running loop."""
 
     async def abandon(self) -> None:
-        """End in a way that needs nothing of the application."""
+        """Close without calling back into the application."""
 
     async def close(self) -> None:
-        """End."""
+        """Close the client."""
 
     @property
     def undelivered(self) -> int:

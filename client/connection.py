@@ -52,7 +52,7 @@ class Connection:
 
     @property
     def idle(self) -> bool:
-        """Nothing is asked, or still to be sent."""
+        """True when no request waits for its answer and nothing is left to send."""
         return not self._waiting and not self._unsent
 
     @property

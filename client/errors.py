@@ -13,15 +13,15 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 
 
 def in_words(code: ErrorCode) -> str:
-    """`not leader or follower`: for messages."""
+    """Return an error code as words for messages: `not leader or follower`."""
     return KafkaError(code).message
 
 
 class ClientError(KafkaError):
-    """Something went wrong in a client.
+    """Error on the client's own side.
 
-    What is known of the place is in `topic`, `partition`, `offset` and `setting`. `retriable`: the same call may
-    succeed later; `fatal`: the client cannot go on; `requires_abort`: the open transaction is to be aborted first.
+    `topic`, `partition`, `offset` and `setting` say where, as far as that is known. `retriable`: the same call may
+    succeed later; `fatal`: the client cannot go on; `requires_abort`: the open transaction must be aborted first.
     """
 
     code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -58,7 +58,7 @@ class ClientBroken(ClientError):
 
 
 class BrokerUnreachable(ClientError, OSError):
-    """No connection to a broker, or it broke. `address` is `host:port`."""
+    """Failure to connect to a broker, or loss of the connection. `address` is `host:port`."""
 
     code = ErrorCode.NETWORK_EXCEPTION
 

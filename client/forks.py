@@ -12,7 +12,7 @@ SAID = "it was made in another process, before a fork: make a client in this pro
 
 
 class Forkable(Protocol):
-    """Something with threads or locks."""
+    """Interface of what has threads or locks, which do not survive a fork."""
 
     def forked(self) -> None:
         """Fail whatever waits and refuse whatever comes: this is the child of a fork."""

@@ -193,7 +193,7 @@ class MetadataNeeds:
             self.want(topic, now_ms)
 
     def stale(self) -> None:
-        """Something that was answered shows that the view is out of date."""
+        """Ask for metadata soon: an answer has shown that the view is out of date."""
         self._stale = True
 
     def next_at_ms(self) -> float:
@@ -223,6 +223,6 @@ class MetadataNeeds:
                 self._sorted = None
 
     def failed(self) -> None:
-        """No answer, or none that could be read: ask again after the backoff."""
+        """Ask again after the backoff: there was no answer, or none that could be read."""
         self._stale = True
         self._in_vain += 1

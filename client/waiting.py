@@ -7,7 +7,7 @@ from odradek.world.clock import Clock
 
 
 def backoff_ms(first_ms: float, most_ms: float, failures: int, random_source: random.Random) -> float:
-    """After `failures` failed attempts: doubled each time up to `most_ms`, then 20 % more or less (KIP-580)."""
+    """Return the pause after `failures` failed attempts: doubled each time up to `most_ms`, ±20 % (KIP-580)."""
     if failures <= 0:
         return 0.0
     planned = min(most_ms, first_ms * (1 << min(failures - 1, 30)))
@@ -18,14 +18,14 @@ NEVER = float("inf")
 
 
 class WakeUp:
-    """`clear` before looking, then `wait_until`: a `set` in between is not lost."""
+    """Wake-up of one loop: `clear` before looking, then `wait_until`, so that a `set` in between is not lost."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._event = asyncio.Event()
 
     def set(self) -> None:
-        """Something has changed: look now."""
+        """Wake whoever waits, since something has changed."""
         self._event.set()
 
     def clear(self) -> None:
@@ -37,7 +37,7 @@ class WakeUp:
         return self._event.is_set()
 
     async def wait_until(self, at_ms: float) -> None:
-        """Until `set`, or until a monotonic time; NEVER for no time."""
+        """Wait until `set` is called, or until a monotonic time in ms; NEVER for no limit."""
         if at_ms == NEVER:
             await self._event.wait()
             return

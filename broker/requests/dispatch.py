@@ -40,7 +40,7 @@ ROUTES_MAX = 1 << 12
 
 @dataclass(slots=True, eq=False)
 class Route:
-    """Everything that is looked up once for one version of one API."""
+    """Decoder, handler, encoder and metrics of one version of one API, looked up once."""
 
     version: int
     decode: Any
@@ -66,7 +66,7 @@ class Route:
         return self._headed(correlation_id, parts)
 
     def answer_in_steps(self, correlation_id: int, response: Message) -> Steps[list[Part]]:
-        """Do the same in steps, for an answer that may be about thousands of partitions."""
+        """Encode the whole frame of a response as `answer` does, in steps: it may be about thousands of partitions."""
         if not self.tells_errors:
             return self.answer(correlation_id, response)
         for _ in self.api.count_errors(response):
@@ -178,7 +178,7 @@ class Dispatcher:
         return RoutedOutcome(outcome, route, correlation_id, self._clock)
 
     def forget_routes(self) -> None:
-        """Have `guarded` asked again, for each API with its next request."""
+        """Drop all routes, so that the next request of each API asks `guarded` again."""
         self._routes.clear()
 
     def _find_route(self, api: int) -> Route | None:

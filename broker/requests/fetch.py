@@ -87,7 +87,7 @@ class _Fetch:
         return Reply(self._response(read))
 
     async def _read_many(self, partitions: Sequence[CachedPartition]) -> Reply | Wait:
-        """Do as `answer` does with a few partitions."""
+        """Read very many partitions in slices of time, then answer as `answer` does for a few."""
         turn = TimeSlice(self.broker.clock)
         read = await turn.result(read_in_steps(self.broker.replicas, self.opened, self.parameters, partitions))
         if not self._is_enough(read):

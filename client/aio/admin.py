@@ -33,18 +33,18 @@ from odradek.protocol.errors import KafkaError
 
 
 class Admin(GroupsAdmin, SecurityAdmin):
-    """Asks for and changes topics, configurations, groups, leaders and access.
+    """Client for administration: topics, configurations, groups, leaders, access.
 
     Every method waits for at most default.api.timeout.ms, or its `timeout_ms`, then raises ClientTimeout; it raises
-    KafkaError for what the cluster refuses or cannot be asked. A method that is given several things tries all of them,
-    then raises the first one's error with the reasons of all, or, with `raise_errors=False`, nothing. Use it as `async
+    KafkaError when the cluster refuses. A method that is given several items tries all of them, then raises the first
+    item's error with the reasons of all, or nothing with `raise_errors=False`. Use it as `async
     with Admin(...) as admin`, or `await start()` and `close()`.
     """
 
     # -- cluster -------------------------------------------------------------------------------------------------------
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Return brokers, controller and cluster id."""
+        """Return the brokers, the controller and the cluster id."""
         view, _ = await self._run("describing the cluster", lambda cluster, _: cluster.describe([]))
         nodes = [view.nodes[node_id] for node_id in sorted(view.nodes)]
         return ClusterDescription(view.cluster_id, view.controller_id, nodes)
@@ -67,7 +67,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
     async def update_features(
         self, feature_updates: Mapping[str, int], validate_only: bool = False, timeout_ms: float | None = None
     ) -> None:
-        """Finalize features at these levels. Raises KafkaError (INVALID_REQUEST) for those that are unknown."""
+        """Finalize features at these version levels. Raises KafkaError (INVALID_REQUEST) for an unknown one."""
         wanted = arguments.mapping(feature_updates, "features")
         await self._run(
             "updating features",
@@ -78,12 +78,12 @@ class Admin(GroupsAdmin, SecurityAdmin):
     # -- topics --------------------------------------------------------------------------------------------------------
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
-        """Return names, sorted; with those of Kafka itself when `internal`."""
+        """Return the names of all topics, sorted; Kafka's internal ones only with `internal`."""
         view, _ = await self._run("listing topics", lambda cluster, _: cluster.describe(None))
         return sorted(name for name, info in view.topics.items() if internal or not info.internal)
 
     async def describe_topics(self, topics: Iterable[str] | None = None) -> list[TopicInfo]:
-        """Return some or all topics, sorted. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) for a missing one."""
+        """Return topics (None: all) with their partitions, sorted. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
         asked = None if topics is None else arguments.topic_names(topics)
         view, errors = await self._run("describing topics", lambda cluster, _: cluster.describe(asked))
         for name in asked or []:
@@ -92,7 +92,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
         return [view.topics[name] for name in sorted(view.topics)]
 
     async def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10_000) -> None:
-        """Wait until topics are known and all their partitions have leaders. Raises ClientTimeout."""
+        """Wait until these topics exist and all their partitions have leaders. Raises ClientTimeout."""
         names = arguments.topic_names(topic_names)
         await self._run(
             f"waiting for {', '.join(names)}",
@@ -108,10 +108,10 @@ class Admin(GroupsAdmin, SecurityAdmin):
         raise_errors: bool = True,
         wait_for_metadata: bool = False,
     ) -> list[CreatedTopic]:
-        """Create topics, and return those that were created; with `wait_for_metadata` when they have leaders.
+        """Create topics and return those that were created; `wait_for_metadata` waits for their leaders, too.
 
-        A name stands for a topic whose numbers are the broker's. Of a mapping, name → `num_partitions`,
-        `replication_factor`, `assignments` and `configs`, as far as they are given.
+        A plain name gets the brokers' defaults. A mapping has, by name, any of `num_partitions`, `replication_factor`,
+        `assignments` and `configs`.
         """
         wanted = topic_requests.topics_of(new_topics)
         created = await self._run(
@@ -128,7 +128,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
     async def delete_topics(
         self, topics: Iterable[str], timeout_ms: float | None = None, raise_errors: bool = True
     ) -> None:
-        """Delete topics with everything in them."""
+        """Delete topics and all their records."""
         wanted = arguments.topic_names(topics)
         await self._run(
             f"deleting {', '.join(wanted)}",
@@ -145,7 +145,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> None:
-        """Raise the partition counts of topics to these; NewPartitions has the replicas of the new ones too."""
+        """Add partitions to topics: topic → total count, or NewPartitions, which can place their replicas."""
         given = arguments.mapping(topic_partitions, "counts")
         counts = {arguments.topic_name(name): count for name, count in given.items()}
         await self._run(
@@ -162,7 +162,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
         timeout_ms: float | None = None,
         partition_leader_id: int | None = None,
     ) -> dict[TopicPartition, int]:
-        """Delete the records before these offsets (-1: all there are); return where each log begins now."""
+        """Delete the records before these offsets (-1: the high watermark); return the new log start offsets."""
         wanted = {
             tp: arguments.whole_number(offset, "an offset", lowest=-1)
             for tp, offset in arguments.by_partition(records_to_delete, "offsets").items()
@@ -178,7 +178,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
     async def describe_configs(
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False, config_filter: str = "all"
     ) -> dict[ConfigResource, list[ConfigEntry]]:
-        """Return the settings of topics and brokers: `all`, or those that are `modified`."""
+        """Return the settings of topics and brokers: `all` of them, or those that were `modified`."""
         asked = configs.resources(config_resources)
         return await self._run(
             "describing configurations",
@@ -194,10 +194,10 @@ class Admin(GroupsAdmin, SecurityAdmin):
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
     ) -> None:
-        """Change single settings, all others stay: changes by resource, or resources with the settings to set.
+        """Change single settings, keep all others: resource → changes, or resources with settings to set.
 
-        With `incremental=False` all that is not named goes back to its default, as before Kafka 2.3. Raises ConfigError
-        for a setting that a resource does not have, unless `raise_on_unknown` leaves that to the broker.
+        With `incremental=False` settings that are not named are reset to their defaults, as before Kafka 2.3. Raises
+        ConfigError for a setting that the resource does not have; with `raise_on_unknown=False` the broker decides.
         """
         changes = configs.changes_of(config_resources, configs.Operation.SET)
         await self._alter_configs(changes, validate_only, raise_on_unknown, incremental)
@@ -209,7 +209,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
     ) -> None:
-        """Take the settings that `configs` of each resource names back to their defaults. See `alter_configs`."""
+        """Reset the settings that each resource names in `configs` to their defaults. See `alter_configs`."""
         changes = configs.changes_of(config_resources, configs.Operation.DELETE)
         if incremental is False:
             raise ConfigError("single settings are reset incrementally alone")
@@ -238,7 +238,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
         timeout_ms: float | None = None,
         raise_errors: bool = True,
     ) -> list[TopicPartition]:
-        """Give partitions (None: all) their PREFERRED leader, or (UNCLEAN) any live replica; return who changed."""
+        """Elect leaders, PREFERRED or UNCLEAN, of partitions (None: all); return those that have a new one."""
         kind = leaders.election_type(election_type)
         asked = None if topic_partitions is None else arguments.topic_partitions(topic_partitions)
         return await self._run(
@@ -250,7 +250,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
     async def alter_partition_reassignments(
         self, reassignments: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: float | None = None
     ) -> None:
-        """Start moving partitions to other replicas, or (None) cancel that."""
+        """Start to move partitions to these replicas (broker ids); None cancels a move."""
         wanted = arguments.by_partition(reassignments, "reassignments")
         await self._run(
             "reassigning partitions",
@@ -261,7 +261,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
     async def list_partition_reassignments(
         self, topic_partitions: Iterable[TopicPartition] | None = None, timeout_ms: float | None = None
     ) -> list[Reassignment]:
-        """Return what is being moved, of all or some partitions."""
+        """Return the reassignments in progress, of these partitions (None: all)."""
         asked = None if topic_partitions is None else set(arguments.topic_partitions(topic_partitions))
         found = await self._run("listing reassignments", leaders.list_reassignments, timeout_ms)
         return [one for one in found if asked is None or one.topic_partition in asked]
@@ -269,7 +269,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
     async def describe_log_dirs(
         self, topic_partitions: Iterable[TopicPartition] | None = None, brokers: Iterable[int] | None = None
     ) -> dict[int, list[LogDirectory]]:
-        """Return the log directories of brokers (None: all), with their replicas of some or all (None) partitions."""
+        """Return the log directories of brokers (None: all), with their replicas of these partitions (None: all)."""
         asked = None if topic_partitions is None else set(arguments.topic_partitions(topic_partitions))
         wanted = [node.node_id for node in (await self.describe_cluster()).nodes] if brokers is None else list(brokers)
         return {broker: [one.only(asked) for one in await self.describe_log_directories(broker)] for broker in wanted}
@@ -279,7 +279,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
         return await self._run("describing log directories", lambda cluster, _: brokers.describe(cluster, broker))
 
     async def alter_replica_log_dirs(self, replica_assignments: Mapping[TopicPartitionReplica, str]) -> None:
-        """Start moving replicas to these directories of their brokers."""
+        """Start to move replicas to these log directories of their brokers."""
         by_broker: dict[int, dict[TopicPartition, str]] = {}
         for (topic, partition, broker), path in arguments.mapping(replica_assignments, "directories").items():
             by_broker.setdefault(broker, {})[arguments.topic_partition((topic, partition))] = path
@@ -287,7 +287,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
             await self.alter_replica_log_directories(broker, targets)
 
     async def alter_replica_log_directories(self, broker: int, targets: Mapping[TopicPartition, str]) -> None:
-        """Start moving replicas to these directories of the broker that has them."""
+        """Start to move replicas to these log directories of the broker that holds them."""
         wanted = arguments.by_partition(targets, "directories")
         await self._run("moving replicas", lambda cluster, _: brokers.alter(cluster, broker, wanted))
 
@@ -299,25 +299,25 @@ class Admin(GroupsAdmin, SecurityAdmin):
         await self._run("creating ACLs", lambda cluster, deadline: access.create_acls(cluster, wanted, deadline))
 
     async def describe_acls(self, acl_filter: ACL) -> list[ACL]:
-        """Return the access control entries that a filter matches."""
+        """Return the access control entries that match a filter."""
         (asked,) = arguments.instances([acl_filter], ACL)
         return await self._run("describing ACLs", lambda cluster, _: access.describe_acls(cluster, asked))
 
     async def delete_acls(self, acl_filters: Iterable[ACL]) -> list[ACL]:
-        """Delete the access control entries that any of the filters matches, and return them."""
+        """Delete the access control entries that match any of the filters, and return them."""
         wanted = arguments.instances(acl_filters, ACL)
         return await self._run("deleting ACLs", lambda cluster, deadline: access.delete_acls(cluster, wanted, deadline))
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> dict[str, dict[ScramMechanism, int]]:
-        """Return the mechanisms of users (None: of all who have some), each with its iterations."""
+        """Return the SCRAM mechanisms of users (None: all users that have any), each with its iterations."""
         asked = None if users is None else arguments.texts(users, "user")
         return await self._run("describing credentials", lambda cluster, _: access.describe_scram(cluster, asked))
 
     async def alter_user_scram_credentials(
         self, alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion]
     ) -> None:
-        """Set and delete SCRAM credentials; passwords are salted here and stay here."""
+        """Set and delete SCRAM credentials; passwords are salted here and never sent."""
         wanted = list(alterations)
         await self._run("altering credentials", lambda cluster, deadline: access.alter_scram(cluster, wanted, deadline))

@@ -32,7 +32,7 @@ class AdminBase(QuestionsClient):
         random: Any = None,
         **settings: Any,
     ) -> None:
-        """Take settings (Kafka's admin client configs), and the world they are for. Raises ConfigError."""
+        """Take settings: Kafka's admin client configs. The other arguments are for tests. Raises ConfigError."""
         super().__init__(world_of(network, clock, random))
         self.config = named(load(AdminConfig, config, settings), "adminclient")
         addresses(self.config.bootstrap_servers)
@@ -58,6 +58,6 @@ class AdminBase(QuestionsClient):
         return Deadline(self._started(), limit_ms, what, "default.api.timeout.ms")
 
     def metrics(self, raw: bool = False) -> Any:
-        """Return what is measured, by Kafka's names of groups and sensors: group → name → figure."""
+        """Return the metrics under Kafka's names: group → name → value."""
         figures = self._started().figures("admin-client-metrics")
         return metrics.raw(figures) if raw else figures

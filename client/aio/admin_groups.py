@@ -38,7 +38,7 @@ class GroupsAdmin(AdminBase):
         states_filter: Sequence[str] | None = None,
         types_filter: Sequence[str] | None = None,
     ) -> list[GroupListing]:
-        """Return all groups, or those of some brokers, states (Stable, Empty, …) and types (classic, …)."""
+        """Return all groups, or those of these brokers, states (Stable, Empty, …) and types (classic, …)."""
         states, types = arguments.texts(states_filter or (), "state"), arguments.texts(types_filter or (), "type")
         return await self._run(
             "listing groups", lambda cluster, _: groups.list_groups(cluster, states, types, broker_ids)
@@ -50,7 +50,7 @@ class GroupsAdmin(AdminBase):
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> list[GroupDescription]:
-        """Return groups with their members. `group_coordinator_id` saves looking for the coordinator."""
+        """Return groups with their members. `group_coordinator_id` saves the lookup of the coordinator."""
         return [
             await self._describe_group(group_id, group_coordinator_id, include_authorized_operations)
             for group_id in arguments.texts(group_ids, "group id")
@@ -65,12 +65,12 @@ class GroupsAdmin(AdminBase):
         )
 
     async def group_lag(self, group_id: str) -> list[PartitionLag]:
-        """Return how far behind a group is, by partition."""
+        """Return the lag of a group in records, by partition."""
         what = f"reading the lag of group {group_id}"
         return await self._run(what, lambda cluster, _: groups.group_lag(cluster, group_id, self._again(what)))
 
     async def delete_groups(self, group_ids: Iterable[str], group_coordinator_id: int | None = None) -> None:
-        """Delete groups without members."""
+        """Delete groups, which must have no members."""
         asked = arguments.texts(group_ids, "group id")
         what = f"deleting group {', '.join(asked)}"
         await self._run(
@@ -80,7 +80,7 @@ class GroupsAdmin(AdminBase):
     async def remove_group_members(
         self, group_id: str, members: Iterable[MemberToRemove], group_coordinator_id: int | None = None
     ) -> None:
-        """Take members out of their group, static ones too; each has a member_id or a group_instance_id."""
+        """Remove members from a group; each is named by a member_id or, a static one, by its group_instance_id."""
         wanted = arguments.instances(members, MemberToRemove)
         await self._run(
             f"removing members of group {group_id}",
@@ -97,10 +97,10 @@ class GroupsAdmin(AdminBase):
         group_specs: str | list[str] | Mapping[str, Iterable[TopicPartition] | None],
         partitions: Iterable[TopicPartition] | None = None,
     ) -> Any:
-        """Return the committed offsets of a group, of some or all (None) partitions, by partition.
+        """Return the committed offsets of a group, by partition, of these partitions (None: all).
 
-        Those that an open transaction is going to commit are not in them. Of a mapping, group → partitions or None, or
-        of a list of groups, the same by group.
+        Offsets that an open transaction will commit are not among them. For a list of groups, or a mapping group →
+        partitions (None: all), the result is a dict by group.
         """
         if isinstance(group_specs, list):
             group_specs = dict.fromkeys(arguments.texts(group_specs, "group id"))
@@ -121,7 +121,7 @@ class GroupsAdmin(AdminBase):
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, Any], group_coordinator_id: int | None = None
     ) -> None:
-        """Set the committed offsets of a group that has no members."""
+        """Set the committed offsets of a group, which must have no members."""
         wanted = arguments.offsets_to_commit(offsets)
         await self._run(
             f"setting offsets of group {group_id}",
@@ -131,9 +131,9 @@ class GroupsAdmin(AdminBase):
     async def reset_group_offsets(
         self, group_id: str, offset_specs: Mapping[TopicPartition, int], group_coordinator_id: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Set the offsets of a group that has no members, each within its log, and return them.
+        """Set the committed offsets of a group without members, clipped to the logs, and return them.
 
-        A value is an OffsetSpec, an OffsetTimestamp (past the last record: the end), or an offset.
+        A value is an OffsetSpec, an OffsetTimestamp (the log end if it is after the last record), or an offset.
         """
         targets = arguments.by_partition(offset_specs, "offsets")
         what = f"resetting offsets of group {group_id}"
@@ -147,7 +147,7 @@ class GroupsAdmin(AdminBase):
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], group_coordinator_id: int | None = None
     ) -> None:
-        """Forget a group's offsets of partitions whose topics none of its members reads."""
+        """Delete a group's offsets of partitions whose topics no member subscribes to."""
         wanted = arguments.topic_partitions(partitions)
         await self._run(
             f"deleting offsets of group {group_id}",
@@ -159,7 +159,7 @@ class GroupsAdmin(AdminBase):
     async def list_offsets(
         self, times: Mapping[TopicPartition, int], isolation_level: int = 0, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first offset at or after a time (ms since 1970; or an OffsetSpec); None where there is none."""
+        """Return, by partition, the first offset at or after a time (ms since 1970, or an OffsetSpec), else None."""
         asked = {
             tp: arguments.whole_number(time, "a time, or an OffsetSpec,", lowest=LOWEST_SPEC)
             for tp, time in arguments.by_partition(times, "times").items()
@@ -176,7 +176,7 @@ class GroupsAdmin(AdminBase):
         isolation_level: int = 0,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return offsets by OffsetSpec or OffsetTimestamp: `list_offsets` by kafka-python's name."""
+        """Return offsets by OffsetSpec or OffsetTimestamp: `list_offsets` under kafka-python's name."""
         return await self.list_offsets(topic_partition_specs, isolation_level, timeout_ms)
 
     # -- transactions --------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class GroupsAdmin(AdminBase):
         duration_filter_ms: int | None = None,
         transactional_id_pattern: str | None = None,
     ) -> dict[int, list[TransactionListing]]:
-        """Return transactions by the broker that coordinates them; of all, or of those that match all filters."""
+        """Return transactions by the id of their coordinator: all, or those that match every filter."""
         producers, states = list(producer_id_filters or ()), arguments.texts(state_filters or (), "state")
         return await self._run(
             "listing transactions",
@@ -199,7 +199,7 @@ class GroupsAdmin(AdminBase):
         )
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """Return the state of transactional ids. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND, …)."""
+        """Return the transaction state of transactional ids. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND, …)."""
         asked = arguments.texts(transactional_ids, "transactional id")
         return {name: await self._describe_transaction(name) for name in asked}
 
@@ -212,7 +212,7 @@ class GroupsAdmin(AdminBase):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], broker_id: int | None = None
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """Return the producers that the leader of each partition, or the replica on a broker, knows."""
+        """Return the active producers of partitions, from their leaders or from the replicas on one broker."""
         wanted = arguments.topic_partitions(partitions)
         return await self._run(
             "describing producers",
@@ -222,7 +222,7 @@ class GroupsAdmin(AdminBase):
     async def find_hanging_transactions(
         self, broker_ids: Collection[int] | None = None, max_transaction_timeout_ms: int = LONGEST_TRANSACTION_MS
     ) -> list[HangingTransaction]:
-        """Return the transactions that have been open for longer than that and five minutes."""
+        """Return the transactions that are open for five minutes longer than `max_transaction_timeout_ms`."""
         listed = await self.list_transactions(broker_ids)
         described = await self.describe_transactions(
             sorted(one.transactional_id for some in listed.values() for one in some)
@@ -230,7 +230,7 @@ class GroupsAdmin(AdminBase):
         return transactions.hanging(described, self._started().clock.now_ms(), max_transaction_timeout_ms)
 
     async def abort_transaction(self, spec: AbortTransactionSpec) -> None:
-        """End a transaction that hangs, in one partition: its producer is known from `describe_producers`."""
+        """Abort a hanging transaction in one partition; `describe_producers` tells its producer."""
         (asked,) = arguments.instances([spec], AbortTransactionSpec)
         await self._run(
             f"aborting a transaction in {asked.topic_partition}",

@@ -14,7 +14,7 @@ class SecurityAdmin(AdminBase):
     async def create_delegation_token(
         self, renewers: Iterable[str] = (), owner: str | None = None, max_lifetime_ms: int = -1
     ) -> DelegationToken:
-        """Have a token made that speaks for its owner (None: for oneself), and that `renewers` may renew as well.
+        """Create a delegation token for an owner (None: oneself), which `renewers` may renew, too.
 
         Principals are written `User:alice`. Raises KafkaError (DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, …).
         """
@@ -24,28 +24,28 @@ class SecurityAdmin(AdminBase):
         )
 
     async def renew_delegation_token(self, hmac: bytes, renew_period_ms: int = -1) -> int:
-        """Let a token live on for so long (-1: as long as brokers say); return when it expires."""
+        """Renew a token for `renew_period_ms` (-1: the brokers' default); return when it expires, in ms since 1970."""
         secret = arguments.octets(hmac, "the hmac of a token")
         return await self._run("renewing a token", lambda cluster, _: tokens.renew(cluster, secret, renew_period_ms))
 
     async def expire_delegation_token(self, hmac: bytes, expiry_time_period_ms: int = -1) -> int:
-        """Let a token expire after so long, or (-1) remove it now; return when it expires."""
+        """Set a token to expire after `expiry_time_period_ms` (-1: delete it now); return when, in ms since 1970."""
         secret = arguments.octets(hmac, "the hmac of a token")
         return await self._run(
             "expiring a token", lambda cluster, _: tokens.expire(cluster, secret, expiry_time_period_ms)
         )
 
     async def describe_delegation_token(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
-        """Return the tokens of some owners or (None) all, as far as one may see them."""
+        """Return the tokens of these owners (None: all) that the caller may see."""
         asked = None if owners is None else arguments.texts(owners, "principal")
         return await self._run("describing tokens", lambda cluster, _: tokens.describe(cluster, asked))
 
     async def describe_client_quotas(
         self, entity_filter: Mapping[str, str | QuotaMatch | None] | None = None, strict: bool = False
     ) -> list[ClientQuota]:
-        """Return the quotas of entities: by kind (`user`, `client-id`, `ip`) a name, None for the default, or ANY.
+        """Return quotas. The filter: entity type (`user`, `client-id`, `ip`) → a name, None (the default) or ANY.
 
-        Entities with other kinds beside those are taken in too, unless `strict`.
+        Entities that have other types as well match, too, unless `strict`.
         """
         wanted = dict(arguments.mapping(entity_filter or {}, "entities"))
         return await self._run("describing quotas", lambda cluster, _: quotas.describe(cluster, wanted, strict=strict))
@@ -53,7 +53,7 @@ class SecurityAdmin(AdminBase):
     async def alter_client_quotas(
         self, alterations: Iterable[ClientQuotaAlteration], validate_only: bool = False
     ) -> None:
-        """Set quotas of entities, or (None) take them away."""
+        """Set the quotas of entities; None removes one."""
         wanted = arguments.instances(alterations, ClientQuotaAlteration)
         await self._run(
             "altering quotas",

@@ -29,9 +29,9 @@ LONGEST_WAIT_MS = 1_000.0
 class Consumer(ConsumerBase):
     """Reads records of a cluster's topics.
 
-    `subscribe` to topics (or name them in the constructor) to share them with the other members of group.id, and
-    without one to read all of them; or `assign` partitions. Use it as `async with Consumer(...) as consumer`, or `await
-    start()` and `await close()`. It is for one task at a time, on the loop on which it was started.
+    `subscribe` to topics (or name them in the constructor) to share their partitions with the other members of
+    group.id, or without group.id to read all of them; or `assign` partitions. Use it as `async with Consumer(...) as
+    consumer`, or call `await start()` and `await close()`. One task at a time, on the loop on which it was started.
     """
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -39,10 +39,11 @@ class Consumer(ConsumerBase):
     async def getmany(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
     ) -> Records:
-        """Return records by partition, as soon as there are some, or none after `timeout_ms`.
+        """Return records by partition as soon as there are any; an empty dict after `timeout_ms` without one.
 
-        Without `update_offsets` the positions stay, and the next call brings the same records again. Raises KafkaError
-        for what cannot be read; a rebalance's callbacks are called in here.
+        At most `max_records` in all (None: max.poll.records). With `update_offsets=False` the positions stay, and the
+        next call returns the same records. Rebalance callbacks are called in here. Raises KafkaError when a partition
+        cannot be read, ConfigError without a subscription or an assignment.
         """
         records = await self._getmany(timeout_ms, max_records)
         if not update_offsets:
@@ -50,7 +51,7 @@ class Consumer(ConsumerBase):
         return records
 
     def stay(self, records: Records) -> None:
-        """Go back to before these records."""
+        """Seek back to the first of these records in each partition."""
         for partition, some in records.items():
             self.seek(partition, some[0].offset)
 
@@ -67,7 +68,7 @@ class Consumer(ConsumerBase):
     async def getone(self, timeout_ms: float = float("inf")) -> ConsumerRecord | None:
         """Return the next record, or None after `timeout_ms`. Raises as `getmany`.
 
-        The position is behind the record handed out last, so that a commit says what is done.
+        The position then is the offset after this record, so a commit covers only records that were returned.
         """
         self._check_loop()
         end_ms = self._now_ms + arguments.duration(timeout_ms)
@@ -81,7 +82,7 @@ class Consumer(ConsumerBase):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record; ends after consumer_timeout_ms without one. Raises as `getmany`."""
+        """Return the next record; the iteration ends after consumer_timeout_ms without one. Raises as `getmany`."""
         record = self.take_one_now()
         if record is None:
             record = await self.getone(self.config.consumer_timeout_ms)
@@ -91,19 +92,21 @@ class Consumer(ConsumerBase):
 
     @property
     def reads(self) -> bool:
-        """Tell whether there is something to read: it has subscribed, or was assigned partitions."""
+        """True when the consumer has subscribed to topics or was assigned partitions."""
         return self.engine.subscription is not NOTHING
 
     def limit(self, max_records: int | None) -> int:
-        """Return how many records a poll gives at most. Raises TypeError, ConfigError."""
+        """Return the most records that a poll returns: `max_records`, or max.poll.records. Raises TypeError,
+        ConfigError."""
         if max_records is None:
             return self.config.max_poll_records
         return arguments.whole_number(max_records, "max_records", lowest=1)
 
     def take_now(self, limit: int) -> Records:
-        """Return what can be handed out at once; nothing also when the application has something else to do first.
+        """Return at most `limit` fetched records without waiting; not for applications, which call `getmany`.
 
-        Then, and when there is nothing, `until_ready` is to be awaited. Decodes: on the thread that calls it.
+        Empty when none is fetched, and when `until_ready` has to run first (a rebalance, an error). Records are decoded
+        here, on the calling thread.
         """
         if not self.calm():
             return {}
@@ -126,7 +129,7 @@ class Consumer(ConsumerBase):
             raise
 
     def take_one_now(self) -> ConsumerRecord | None:
-        """Return one record, as `take_now`."""
+        """Return one fetched record without waiting, or None, under the conditions of `take_now`."""
         while self.calm():
             record = self._buffer.next_record()
             if record is None or self._buffer.room:
@@ -141,16 +144,17 @@ class Consumer(ConsumerBase):
         return None
 
     def calm(self) -> bool:
-        """Note that the application is alive; tell whether there is nothing to do for it but to take records."""
+        """Note that the application has polled; tell whether it can take records at once, as no rebalance, error or
+        wake-up has to be handled first."""
         shared = self._shared
         if shared.failure is not None or shared.ended is not None or self._woken:
             return False
         return self._group is None or self._group.calm(self._now_ms)
 
     async def until_ready(self, timeout_ms: float) -> bool:
-        """Do the application's part in its group, and wait until there is something to take: False after `timeout_ms`.
+        """Take part in the group's rebalance, then wait for records; return False when there are none by `timeout_ms`.
 
-        Raises KafkaError for what went wrong meanwhile, and what callbacks raise.
+        Raises KafkaError for an error since the last poll, and what callbacks raise.
         """
         self._check_loop()
         if not self.reads:
@@ -194,7 +198,7 @@ class Consumer(ConsumerBase):
             timer.cancel()
 
     def wakeup(self) -> None:
-        """Let the poll that waits, or the next one, return at once, with nothing. May be called from any thread."""
+        """Make the poll that is waiting, or else the next one, return at once without records. Thread-safe."""
         self._woken = True
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._shared.arrived.set)
@@ -206,7 +210,10 @@ class Consumer(ConsumerBase):
     # -- positions -----------------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on with the record at `offset` of an assigned partition. Raises ConfigError, TypeError."""
+        """Set the position of an assigned partition: the next record returned is the one at `offset`.
+
+        Raises ConfigError when the partition is not assigned, TypeError.
+        """
         where, offset = arguments.topic_partition(partition), arguments.offset(offset)
         with self._shared.lock:
             self._assigned(where)
@@ -214,17 +221,17 @@ class Consumer(ConsumerBase):
         self._wake_engine()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first record there is; without arguments in all assigned partitions."""
+        """Seek to the first record of these partitions; without arguments, of all assigned ones."""
         self._seek_to(EARLIEST_TIMESTAMP, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go behind the last record there is; without arguments in all assigned partitions."""
+        """Seek past the last record of these partitions; without arguments, of all assigned ones."""
         self._seek_to(LATEST_TIMESTAMP, partitions)
 
     def seek_to_committed(self, *partitions: TopicPartition) -> None:
-        """Go back to what the group has committed, as after a transaction that was aborted; without arguments in all.
+        """Seek to the offsets that the group has committed, as after an aborted transaction.
 
-        Where nothing is committed, auto.offset.reset says where to go on.
+        Without arguments, in all assigned partitions. auto.offset.reset decides where nothing is committed.
         """
         wanted = arguments.topic_partitions(partitions)
         self._needed_group()
@@ -250,9 +257,10 @@ class Consumer(ConsumerBase):
         return self._shared.positions.partitions[partition]
 
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record; waits until it is found.
+        """Return the offset of the next record to be returned from a partition, looking it up if need be.
 
-        Raises ClientTimeout after `timeout_ms` (None: default.api.timeout.ms), ConfigError, KafkaError.
+        Raises ClientTimeout after `timeout_ms` (None: default.api.timeout.ms), ConfigError when the partition is not
+        assigned, KafkaError.
         """
         where = arguments.topic_partition(partition)
         wait_ms = self.config.default_api_timeout_ms if timeout_ms is None else arguments.duration(timeout_ms)
@@ -273,17 +281,17 @@ class Consumer(ConsumerBase):
             await self._until_arrived(min(left_ms, LONGEST_WAIT_MS))
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return where the log of an assigned partition ended, as the last fetch said; None before there was one."""
+        """Return the high watermark of an assigned partition as of the last fetch; None before the first one."""
         with self._shared.lock:
             found = self._assigned(arguments.topic_partition(partition)).high_watermark
         return found if found >= 0 else None
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; they stay assigned."""
+        """Return no records of these partitions until `resume`; they stay assigned."""
         self._set_paused(partitions, True)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Undo `pause`."""
+        """Return records of these partitions again, after `pause`."""
         self._set_paused(partitions, False)
         self._wake_engine()
 
@@ -294,17 +302,18 @@ class Consumer(ConsumerBase):
                 state.paused = paused
 
     def paused(self) -> set[TopicPartition]:
-        """Return the paused ones."""
+        """Return the partitions that are paused."""
         with self._shared.lock:
             return {tp for tp, state in self._shared.positions.partitions.items() if state.paused}
 
     # -- commits -------------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[Any, Any] | None = None, timeout_ms: float | None = None) -> None:
-        """Commit these offsets, or the positions of everything handed out; returns when the group has them.
+        """Commit these offsets (None: the current positions), and return when the coordinator has written them.
 
-        Raises CommitFailed when the partitions belong to others now; RebalanceInProgress when it may be asked for again
-        after some polls; KafkaError; ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
+        `offsets`: partition → offset of the next record to read, as an int or an OffsetAndMetadata. Raises CommitFailed
+        when other members own the partitions by now; RebalanceInProgress when the commit can be repeated after the next
+        polls; KafkaError; ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
         """
         group = self._needed_group()
         wanted = None if offsets is None else arguments.offsets_to_commit(offsets)
@@ -312,7 +321,8 @@ class Consumer(ConsumerBase):
         await group.commit(wanted, limit_ms)
 
     def commit_later(self, offsets: Mapping[Any, Any] | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting; `callback(offsets, error)` is called inside a later poll, commit or close."""
+        """Commit without waiting, offsets as for `commit`; a later poll, commit or close calls
+        `callback(offsets, error)`."""
         group = self._needed_group()
         if callback is not None and not callable(callback):
             raise TypeError(f"the callback of a commit is a function, not {type(callback).__name__}")
@@ -321,7 +331,8 @@ class Consumer(ConsumerBase):
     async def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
     ) -> Any:
-        """Return the group's offset of a partition, with `metadata` as OffsetAndMetadata, None when it has none.
+        """Return the group's committed offset of a partition, None when there is none; with `metadata` as an
+        OffsetAndMetadata.
 
         Raises KafkaError, ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
         """
@@ -332,7 +343,10 @@ class Consumer(ConsumerBase):
     async def committed_offsets(
         self, *partitions: TopicPartition, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the group's offsets of these partitions; those without one are left out."""
+        """Return the group's committed offsets of these partitions; those without one are left out.
+
+        Raises KafkaError, ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
+        """
         self._needed_group()
         group_id, wanted = self.config.group_id, arguments.topic_partitions(partitions)
         assert group_id is not None
@@ -340,8 +354,9 @@ class Consumer(ConsumerBase):
         return await deadline.bound(committed_offsets(self.engine.cluster, group_id, wanted, deadline))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return who it is in its group, for `Producer.send_offsets_to_transaction`, of what was handed out last.
+        """Return its group, generation and member id, as of the records returned last, for
+        `Producer.send_offsets_to_transaction`.
 
-        Raises CommitFailed when its partitions belong to others by now, ConfigError without group.id.
+        Raises CommitFailed when other members own its partitions by now, ConfigError without group.id.
         """
         return self._needed_group().metadata()

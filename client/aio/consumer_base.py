@@ -59,7 +59,11 @@ class ConsumerBase(AsyncClient):
         random: Any = None,
         **settings: Any,
     ) -> None:
-        """Take topics, settings (Kafka's consumer configs), and the world they are for. Raises ConfigError."""
+        """Take topics to subscribe to, and settings: Kafka's consumer configs, as one mapping with Kafka's names or as
+        snake_case keywords.
+
+        `network`, `clock` and `random` replace those of this process, for tests. Raises ConfigError.
+        """
         super().__init__(world_of(network, clock, random))
         given = [one for one in topics if isinstance(one, Mapping)]
         self._names = [arguments.topic_name(one) for one in topics if not isinstance(one, Mapping)]
@@ -97,7 +101,8 @@ class ConsumerBase(AsyncClient):
 
     @property
     def engine(self) -> ConsumerEngine:
-        """The machinery below. Raises ClientError before `start`, ClientClosed and ClientBroken after the end."""
+        """Return the engine, which is not for applications. Raises ClientError before `start`, ClientClosed or
+        ClientBroken once it has ended."""
         if self._engine is None:
             raise ClientError("the consumer is not started: use `async with`, or `await consumer.start()`")
         self._engine.shared.check_open()
@@ -107,14 +112,14 @@ class ConsumerBase(AsyncClient):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close; after an exception without a commit, for the record whose processing has failed is to come again."""
+        """Close; after an exception without a commit, so that the record whose processing failed is read again."""
         await self.close(autocommit=kind is None)
 
     async def close(self, *, autocommit: bool = True, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
-        """Commit (with enable.auto.commit), leave the group, close connections. Harmless twice.
+        """Commit the positions (with enable.auto.commit), leave the group and close all connections.
 
-        All takes `timeout_ms` at most, and leaving no more than two seconds of it; it is tried also when the commits
-        have taken all the time, for a quarter of a second. Ending the fetch sessions takes half a second at most.
+        Takes `timeout_ms` at most: leaving the group up to two seconds of it, and a quarter of a second even if the
+        commits took all of it; ending the fetch sessions up to half a second. Calling it again does nothing.
         """
         engine, timeout_ms = self._engine, arguments.duration(timeout_ms)
         if engine is None or self._closing:
@@ -136,7 +141,7 @@ class ConsumerBase(AsyncClient):
             self.stop()
 
     async def abandon(self) -> None:
-        """Leave the group and end, without a commit and without a word to the application."""
+        """Leave the group and close, without a commit and without callbacks."""
         self._closing = True
         try:
             if self._group is not None:
@@ -145,7 +150,7 @@ class ConsumerBase(AsyncClient):
             self.stop()
 
     def stop(self) -> None:
-        """End at once; the group hears of it when the session times out."""
+        """Close at once, without leaving the group: the coordinator removes the member after session.timeout.ms."""
         assert self._engine is not None
         self._closing = True
         self._engine.shared.end(ClientClosed("the consumer is closed"))
@@ -180,10 +185,11 @@ class ConsumerBase(AsyncClient):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or all whose whole name matches a pattern; with group.id, shared with the group.
+        """Subscribe to topics, or to all whose whole name matches `pattern`, new ones included; with group.id the
+        group shares their partitions.
 
-        Replaces what was before. Methods of `listener` may be coroutine functions. Raises ConfigError, also when
-        partitions are assigned.
+        Replaces the previous subscription. Methods of `listener` may be coroutine functions. Raises ConfigError, also
+        after `assign`.
         """
         engine = self.engine
         names = frozenset(arguments.topic_name(one) for one in ([topics] if isinstance(topics, str) else topics))
@@ -196,7 +202,10 @@ class ConsumerBase(AsyncClient):
             engine.subscribe(wanted)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, whatever the group says. Replaces what was before. Raises ConfigError, TypeError."""
+        """Read exactly these partitions, without the group's assignment; replaces the previous ones.
+
+        Raises ConfigError, also after `subscribe`; TypeError.
+        """
         engine = self.engine
         wanted = arguments.topic_partitions(partitions)
         subscription = engine.subscription.followed_by(to_partitions({tp.topic for tp in wanted}))
@@ -205,7 +214,7 @@ class ConsumerBase(AsyncClient):
         engine.subscribe(subscription)
 
     async def unsubscribe(self) -> None:
-        """Read nothing, and leave the group."""
+        """Drop the subscription or the assigned partitions, and leave the group."""
         engine = self.engine
         if self._group is not None and engine.subscription.shared:
             await self._group.unsubscribe()
@@ -215,12 +224,12 @@ class ConsumerBase(AsyncClient):
         engine.subscribe(NOTHING)
 
     def assignment(self) -> set[TopicPartition]:
-        """Return what it reads now."""
+        """Return the partitions that are assigned now."""
         with self._shared.lock:
             return set(self._shared.positions.partitions)
 
     def subscription(self) -> set[str]:
-        """Return the topics it has subscribed to; of a pattern those that match."""
+        """Return the topics that it has subscribed to; with a pattern, those that match it now."""
         if self._group is not None:
             return self._group.topics
         return set(self.engine.subscription.topics) if self.engine.subscription.shared else set()
@@ -244,13 +253,19 @@ class ConsumerBase(AsyncClient):
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the first offsets there are. Raises ClientTimeout after `timeout_ms` (default.api.timeout.ms)."""
+        """Return the log start offset of each partition.
+
+        Raises KafkaError, ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
+        """
         return await self._limits(partitions, EARLIEST_TIMESTAMP, timeout_ms)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offsets of the next records to come, as far as the isolation level lets read."""
+        """Return the end offset of each partition: the high watermark, with read_committed the last stable offset.
+
+        Raises KafkaError, ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
+        """
         return await self._limits(partitions, LATEST_TIMESTAMP, timeout_ms)
 
     async def _limits(
@@ -262,7 +277,11 @@ class ConsumerBase(AsyncClient):
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first offsets at or after these times (milliseconds since 1970); None where there is none."""
+        """Return, for each partition, the first offset whose timestamp is at or after the one given, in ms since 1970;
+        None where there is none.
+
+        Raises KafkaError, ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
+        """
         times = arguments.by_partition(timestamps, "times")
         wanted = {tp: arguments.timestamp_ms(time) for tp, time in times.items()}
         return await self._offsets_at(wanted, timeout_ms)
@@ -292,12 +311,14 @@ class ConsumerBase(AsyncClient):
         return list(info.partitions) if info is not None else []
 
     async def topics(self) -> set[str]:
-        """Return all topics of the cluster but Kafka's own. Raises ClientTimeout after default.api.timeout.ms."""
+        """Return the names of all topics but Kafka's internal ones. Raises ClientTimeout after
+        default.api.timeout.ms."""
         view, _ = await self.engine.deadline("listing topics").bound(self.engine.cluster.describe(None))
         return {name for name, info in view.topics.items() if not info.internal}
 
     async def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
-        """Wait until the cluster's brokers are known, with `refresh` asked for again. Nothing needs it.
+        """Wait until the cluster's brokers are known; with `refresh`, ask for them again. Other methods do this
+        themselves.
 
         Raises ClientTimeout after `timeout_ms` (None: default.api.timeout.ms).
         """
@@ -315,9 +336,9 @@ class ConsumerBase(AsyncClient):
         return self.engine.cluster.any_connected
 
     def metrics(self, raw: bool = False) -> Any:
-        """Return what is measured, by Kafka's names of groups and sensors: group → name → figure.
+        """Return the metrics under Kafka's names: group → name → value.
 
-        With `raw` by MetricName, each with `value()`. Rates, averages and maxima are of metrics.num.samples windows.
+        With `raw`, MetricName → an object with `value()`. Rates, averages and maxima cover metrics.num.samples windows.
         """
         with self._shared.lock:
             states = list(self._shared.positions.partitions.values())

@@ -24,12 +24,13 @@ class AsyncClient:
         self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
 
     async def start(self) -> Self:
-        """Begin; the brokers are asked when there is something to ask. Harmless twice."""
+        """Start the client on the running loop; connections are opened when needed. Calling it again does nothing."""
         self.open(running_loop(type(self).__name__))
         return self
 
     def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
-        """Begin on the running loop. With `from_other_threads` what needs no waiting may be called from any thread."""
+        """Start on the running loop, as `start` does. With `from_other_threads`, methods that are not coroutines may be
+        called from any thread: for the blocking clients."""
         if self._loop is not None:
             return
         self._loop = loop
@@ -58,16 +59,16 @@ class AsyncClient:
         )
 
     async def close(self) -> None:
-        """End. Harmless twice."""
+        """Close the client. Calling it again does nothing."""
         raise NotImplementedError
 
     async def abandon(self) -> None:
-        """End in the time of a few requests, and without a word to the application: nobody has closed it."""
+        """Close within the time of a few requests and without callbacks: the application dropped it unclosed."""
         await self.close()
 
     @property
     def undelivered(self) -> int:
-        """Records that were sent and are not acknowledged."""
+        """Number of records that were sent and are not acknowledged yet."""
         return 0
 
     async def __aenter__(self) -> Self:

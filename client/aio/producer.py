@@ -50,7 +50,10 @@ class Producer(AsyncClient):
         random: Any = None,
         **settings: Any,
     ) -> None:
-        """Take settings (Kafka's producer configs), and the world they are for. Raises ConfigError."""
+        """Take settings: Kafka's producer configs, as a mapping with Kafka's names or as snake_case keywords.
+
+        `network`, `clock` and `random` replace those of this process, for tests. Raises ConfigError.
+        """
         super().__init__(world_of(network, clock, random))
         self.config = named(check(load(ProducerConfig, config, settings)), "producer")
         addresses(self.config.bootstrap_servers)
@@ -76,7 +79,7 @@ class Producer(AsyncClient):
 
     @property
     def engine(self) -> ProducerEngine:
-        """The machinery below. Raises ClientError before `start`."""
+        """Return the engine, which is not for applications. Raises ClientError before `start`."""
         if self._engine is None:
             raise ClientError(NOT_STARTED)
         self._check_loop()
@@ -84,16 +87,16 @@ class Producer(AsyncClient):
 
     @property
     def intake(self) -> RecordIntake:
-        """Return what takes records without waiting. Raises ClientError before `start`."""
+        """Return the intake of KafkaProducer's `send`, which does not wait. Raises ClientError before `start`."""
         if self._intake is None:
             raise ClientError(NOT_STARTED)
         return self._intake
 
     async def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
-        """Deliver what is queued, for at most `timeout` seconds (None: however long), then end. Harmless twice.
+        """Deliver what is queued, then close; records left after `timeout` seconds (None: no limit) fail.
 
-        A transaction that is open then is aborted. When this is cancelled, the producer ends at once. With
-        `null_logger` nothing is logged of what is not delivered.
+        An open transaction is aborted. When this is cancelled, the producer closes at once. With `null_logger` no
+        warning is logged about undelivered records. Calling it again does nothing.
         """
         engine, timeout = self._engine, None if timeout is None else arguments.duration(timeout)
         if engine is None or self._closing:
@@ -119,7 +122,7 @@ class Producer(AsyncClient):
             self.stop()
 
     def stop(self) -> None:
-        """End at once: what is not acknowledged fails with ClientClosed."""
+        """Close at once, without waiting: records that are not acknowledged fail with ClientClosed."""
         self._closing = True
         if self._engine is None:
             return
@@ -127,12 +130,12 @@ class Producer(AsyncClient):
         self.engine.cluster.close()
 
     async def abandon(self) -> None:
-        """Close in the time of a few requests: nobody has waited for it."""
+        """Close within ABANDON_SECONDS: the application dropped the producer without closing it."""
         await self.close(ABANDON_SECONDS)
 
     @property
     def undelivered(self) -> int:
-        """Records that were sent and are not acknowledged."""
+        """Number of records that were sent and are not acknowledged yet."""
         return 0 if self._engine is None else sum(len(batch) for batch in list(self._engine.accumulator.unfinished))
 
     async def _within(self, work: Any, timeout: float | None) -> None:
@@ -165,13 +168,16 @@ class Producer(AsyncClient):
         timestamp_ms: int | None = None,
         callback: Callback | None = None,
     ) -> RecordFuture:
-        """Queue a record, and return what to await for its delivery: a RecordMetadata, or what it failed with.
+        """Queue a record and return a future; awaiting it gives the RecordMetadata, or raises why delivery failed.
 
-        `callback(metadata, error)` is called on the loop when its fate is known. Waits at most max.block.ms, for
-        metadata and for memory together. Raises ClientTimeout (unknown topic or partition), BufferExhausted,
-        RecordTooLarge, KafkaError (TOPIC_AUTHORIZATION_FAILED …), ClientClosed, ClientBroken; ConfigError for what is
-        out of its range, TypeError for what is no bytes, text or number. With transactional.id also AbortRequired, and
-        ClientError outside of a transaction.
+        Keys and values are bytes, or whatever key.serializer and value.serializer take; `headers` are (name, bytes or
+        None) pairs; `timestamp_ms` counts from 1970 (None: now). Without `partition` the partitioner chooses one.
+        `callback(metadata, error)` is called on the loop once the outcome is known. Waits at most max.block.ms, for
+        metadata and for memory together.
+
+        Raises ClientTimeout (topic or partition unknown), BufferExhausted, RecordTooLarge, KafkaError
+        (TOPIC_AUTHORIZATION_FAILED …), ClientClosed, ClientBroken; ConfigError for a value out of range, TypeError for
+        one of the wrong type. With transactional.id also AbortRequired, and ClientError outside of a transaction.
         """
         self._check_loop()
         if self.intercepts:
@@ -189,9 +195,9 @@ class Producer(AsyncClient):
             raise
 
     async def until_known(self, topic: str, partition: int | None, wait_ms: float) -> float:
-        """Wait until a topic, and a partition of it where one is given, is known. Returns what is left of `wait_ms`.
+        """Wait until a topic, and the partition if one is given, is known; return what is left of `wait_ms`.
 
-        Raises as `send`.
+        Not for applications: `send` does this. Raises as `send`.
         """
         engine, clock = self.engine, self.engine.cluster.clock
         began_ms = clock.monotonic_ms()
@@ -199,11 +205,15 @@ class Producer(AsyncClient):
         return max(0.0, wait_ms - (clock.monotonic_ms() - began_ms))
 
     async def until_queued(self, record: Encoded, wait_ms: float) -> RecordFuture:
-        """Wait until there is memory for a record. Raises BufferExhausted after `wait_ms`."""
+        """Wait until there is memory for a record, then queue it. Raises BufferExhausted after `wait_ms`.
+
+        Not for applications: `send` does this.
+        """
         return await self.engine.waits.until_queued(partial(self.intake.append, *record), record.place, wait_ms)
 
     def wait_until_queued(self, record: Encoded, wait_ms: float) -> RecordFuture:
-        """Do the same on another thread, which it blocks."""
+        """Block the calling thread until there is memory for a record, then queue it: `until_queued` for
+        KafkaProducer. Raises BufferExhausted after `wait_ms`."""
         intake = self.intake
         return self.engine.waits.wait_until_queued(
             partial(intake.append, *record), record.place, wait_ms, intake.wake_sender
@@ -212,7 +222,10 @@ class Producer(AsyncClient):
     # -- the rest ------------------------------------------------------------------------------------------------------
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Send everything now and wait until it is delivered or failed. Raises ClientTimeout after `timeout` s."""
+        """Send all queued records now, without linger.ms, and wait until each is delivered or has failed.
+
+        Raises ClientTimeout after `timeout` seconds (None: no limit); the records are still sent then.
+        """
         limit = None if timeout is None else arguments.duration(timeout)
         await self._within(self.engine.flush(), limit)
 
@@ -232,9 +245,9 @@ class Producer(AsyncClient):
         return self.engine.cluster.any_connected
 
     def metrics(self, raw: bool = False) -> Any:
-        """Return what is measured, by Kafka's names of groups and sensors: group → name → figure.
+        """Return the metrics under Kafka's names: group → name → value.
 
-        With `raw` by MetricName, each with `value()`. Rates, averages and maxima are of metrics.num.samples windows.
+        With `raw`, MetricName → an object with `value()`. Rates, averages and maxima cover metrics.num.samples windows.
         """
         figures = self.engine.metrics()
         return metrics.raw(figures) if raw else figures
@@ -242,50 +255,52 @@ class Producer(AsyncClient):
     # -- transactions --------------------------------------------------------------------------------------------------
 
     async def init_transactions(self, timeout: float | None = None) -> None:
-        """Once, before all else: fence every other producer of this id, and abort what it left open.
+        """Fence every other producer with this transactional.id and abort its open transaction. Call it once, first.
 
-        Like all methods of transactions it waits at most `timeout` seconds (None: max.block.ms), then ClientTimeout is
-        raised; it goes on, and the same method, called again, waits for it. All need transactional.id; without it, and
-        in the wrong order, they raise ClientError. When the producer has been fenced (PRODUCER_FENCED) or may not use
-        its id, each of them and `send` raise that KafkaError from then on: close it.
-        Raises also KafkaError (INVALID_TRANSACTION_TIMEOUT, TRANSACTIONAL_ID_AUTHORIZATION_FAILED …).
+        Like all transaction methods it raises ClientTimeout after `timeout` seconds (None: max.block.ms); the request
+        continues, and calling the same method again waits for it. All of them need transactional.id, and raise
+        ClientError without it or when called in the wrong order. Once the producer is fenced (PRODUCER_FENCED), or may
+        not use its id, they and `send` raise that KafkaError every time: close the producer.
+        Raises KafkaError (INVALID_TRANSACTION_TIMEOUT, TRANSACTIONAL_ID_AUTHORIZATION_FAILED …).
         """
         await self._transactions("init_transactions").initialise(self._timeout_ms(timeout))
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction, to which every `send` belongs from here on. Brokers hear of it with the first record."""
+        """Begin a transaction; each `send` until its end is part of it. Brokers learn of it with the first record."""
         self._transactions("begin_transaction").begin()
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[Any, Any], group_metadata: ConsumerGroupMetadata, timeout: float | None = None
     ) -> None:
-        """Commit these offsets of a consumer's group with the transaction, or not at all (KIP-447).
+        """Commit offsets of a consumer group as part of the transaction (KIP-447): they are lost if it is aborted.
 
-        Each is the offset of the next record to read; `group_metadata` is `consumer.group_metadata()`, and the consumer
-        has enable.auto.commit=false. Raises AbortRequired, also when the member's generation is over; ClientTimeout.
+        `offsets`: partition → offset of the next record to read, as an int or an OffsetAndMetadata. `group_metadata` is
+        `consumer.group_metadata()`; the consumer needs enable.auto.commit=false. Raises AbortRequired, also when the
+        group has begun another generation; ClientTimeout.
         """
         driver = self._transactions("send_offsets_to_transaction")
         wanted, group = arguments.offsets_to_commit(offsets), arguments.group_metadata(group_metadata)
         await driver.send_offsets(wanted, group, self._timeout_ms(timeout))
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Deliver everything that was sent, then commit: it is in the log of its coordinator when this returns.
+        """Deliver all records of the transaction, then commit it; on return its coordinator has logged the commit.
 
-        Raises AbortRequired when a record failed: then nothing is committed, and `abort_transaction()` is to be called.
-        After ClientTimeout the transaction may be committed or not: call this again to know.
+        Raises AbortRequired when a record failed: nothing is committed, and `abort_transaction()` must be called.
+        After ClientTimeout the outcome is unknown: call this again to learn it.
         """
         await self._transactions("commit_transaction").commit(self._timeout_ms(timeout))
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Give up everything that was sent in the transaction: records still queued fail with TransactionAborted."""
+        """Abort the transaction: none of its records reaches read_committed consumers. Queued ones fail with
+        TransactionAborted."""
         await self._transactions("abort_transaction").abort(self._timeout_ms(timeout))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """Begin a transaction; commit it at the end of the block, or abort it when the block raises.
+        """Begin a transaction for an `async with` block; commit it at the end, or abort it when the block raises.
 
-        When the block before ended by ClientTimeout, this first waits for its commit or abort: after a timeout of the
-        commit the records may be there, so read where the group stands (`seek_to_committed`) before sending again.
+        If the previous block ended with ClientTimeout, this first waits for its commit or abort. A commit that timed
+        out may have succeeded, so go back to the group's offsets (`seek_to_committed`) before sending again.
         """
         await self.begin_block()
         try:
@@ -305,12 +320,12 @@ class Producer(AsyncClient):
             raise
 
     async def begin_block(self) -> None:
-        """Begin as `transaction` does."""
+        """Begin a transaction, after the end of a previous block that timed out. `transaction` does this."""
         await self._transactions("begin_transaction").begin_after_the_last(self.config.max_block_ms)
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Return the producer id and epoch under which it sends; both -1 before it has any."""
+        """Producer id and epoch that its batches carry (KIP-98); both -1 while it has none."""
         sequences = self.engine.sequences
         return (-1, -1) if sequences is None else (sequences.producer_id, sequences.producer_epoch)
 

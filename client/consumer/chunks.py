@@ -108,7 +108,7 @@ class Chunk:
 
     @property
     def empty(self) -> bool:
-        """No whole batch is in it."""
+        """True when the chunk holds no whole batch."""
         return not self._positions
 
     def batches(self, check_crcs: bool) -> Iterator[tuple[BatchHeader, Columns]]:

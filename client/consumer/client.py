@@ -30,16 +30,17 @@ from odradek.client.records import (
 class KafkaConsumer(Blocking[Consumer]):
     """Reads records. For one thread; only `wakeup` may be called from others.
 
-    `subscribe` to topics to share them with the other members of group.id, and without one to read all of them; or
-    `assign` partitions. Callbacks are called on the thread that polls, commits or closes. Methods and settings are
-    those of kafka-python's class of this name; what each does, and raises, is said in `odradek.aio.Consumer`.
+    `subscribe` to topics to share their partitions with the other members of group.id, or without group.id to read
+    all of them; or `assign` partitions. Callbacks are called on the thread that polls, commits or closes. Methods and
+    settings are those of kafka-python's class of this name; `odradek.aio.Consumer` says what each does and raises.
     """
 
     DEFAULT_CONFIG: ClassVar[dict[str, Any]] = defaults(ConsumerSettings)
     """Settings and their defaults."""
 
     def __init__(self, *topics: str | Mapping[str, Any], **settings: Any) -> None:
-        """Take topics and settings (Kafka's consumer configs). Raises ConfigError."""
+        """Take topics to subscribe to, and settings: Kafka's consumer configs, as one mapping with Kafka's names or as
+        snake_case keywords. Raises ConfigError."""
         core = Consumer(*topics, **settings)
         core.call_back = on_callers_thread
         self.config = core.config
@@ -48,11 +49,14 @@ class KafkaConsumer(Blocking[Consumer]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close; after an exception without a commit, for the record whose processing has failed is to come again."""
+        """Close; after an exception without a commit, so that the record whose processing failed is read again."""
         self.close(autocommit=kind is None)
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Commit (with enable.auto.commit), leave the group, close connections. Harmless twice."""
+        """Commit the positions (with enable.auto.commit), leave the group, close all connections.
+
+        Takes `timeout_ms` at most (None: 30 s). Calling it again does nothing.
+        """
         wait_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else arguments.duration(timeout_ms)
         self._finish(lambda: self._core.close(autocommit=autocommit, timeout_ms=wait_ms))
 
@@ -70,32 +74,33 @@ class KafkaConsumer(Blocking[Consumer]):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or all whose whole name matches a pattern. See `aio.Consumer.subscribe`."""
+        """Subscribe to topics, or to all whose whole name matches `pattern`. See `aio.Consumer.subscribe`."""
         self._thread.call(partial(self._opened().subscribe, topics, pattern, listener))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, whatever the group says. Replaces what was before."""
+        """Read exactly these partitions, without the group's assignment; replaces the previous ones."""
         self._thread.call(partial(self._opened().assign, partitions))
 
     def unsubscribe(self) -> None:
-        """Read nothing, and leave the group."""
+        """Drop the subscription or the assigned partitions, and leave the group."""
         self._run(self._opened().unsubscribe())
 
     def assignment(self) -> set[TopicPartition]:
-        """Return what it reads now."""
+        """Return the partitions that are assigned now."""
         return self._core.assignment()
 
     def subscription(self) -> set[str]:
-        """Return the topics it has subscribed to; of a pattern those that match."""
+        """Return the topics that it has subscribed to; with a pattern, those that match it now."""
         return self._opened().subscription()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True) -> Records:
-        """Return records by partition, as soon as there are some, or none after `timeout_ms`.
+        """Return records by partition as soon as there are any; an empty dict after `timeout_ms` without one.
 
-        Without `update_offsets` the positions stay, and the next poll brings the same records again. Raises KafkaError
-        for what cannot be read; a rebalance's callbacks are called in here.
+        At most `max_records` in all (None: max.poll.records). With `update_offsets=False` the positions stay, and the
+        next poll returns the same records. Rebalance callbacks are called in here. Raises KafkaError when a partition
+        cannot be read, ConfigError without a subscription or an assignment.
         """
         records = self._poll(timeout_ms, max_records)
         if not update_offsets:
@@ -117,9 +122,9 @@ class KafkaConsumer(Blocking[Consumer]):
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """Return the next record; StopIteration after consumer_timeout_ms without one. Raises like `poll`.
+        """Return the next record; the iteration ends after consumer_timeout_ms without one. Raises as `poll`.
 
-        The position is behind the record handed out last, so that a commit says what is done.
+        The position then is the offset after this record, so a commit covers only records that were returned.
         """
         core = self._core if not self._closed else self._opened()
         record = core.take_one_now()
@@ -133,69 +138,72 @@ class KafkaConsumer(Blocking[Consumer]):
         raise StopIteration
 
     def wakeup(self) -> None:
-        """Let the poll that waits, or the next one, return at once, with nothing. May be called from any thread."""
+        """Make the poll that is waiting, or else the next one, return at once without records. Thread-safe."""
         self._core.wakeup()
 
     # -- positions -----------------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on with the record at `offset` of an assigned partition."""
+        """Set the position of an assigned partition: the next record returned is the one at `offset`."""
         self._opened().seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first record there is; without arguments in all assigned partitions."""
+        """Seek to the first record of these partitions; without arguments, of all assigned ones."""
         self._opened().seek_to_beginning(*partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go behind the last record there is; without arguments in all assigned partitions."""
+        """Seek past the last record of these partitions; without arguments, of all assigned ones."""
         self._opened().seek_to_end(*partitions)
 
     def seek_to_committed(self, *partitions: TopicPartition) -> None:
-        """Go back to what the group has committed; without arguments in all assigned partitions."""
+        """Seek to the offsets that the group has committed; without arguments, in all assigned partitions."""
         self._opened().seek_to_committed(*partitions)
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record; waits until it is found. Raises ClientTimeout."""
+        """Return the offset of the next record to be returned from a partition. Raises ClientTimeout."""
         return self._run(self._opened().position(partition, timeout_ms))
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return where the log of an assigned partition ended, as the last fetch said; None before there was one."""
+        """Return the high watermark of an assigned partition as of the last fetch; None before the first one."""
         return self._opened().highwater(partition)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; they stay assigned."""
+        """Return no records of these partitions until `resume`; they stay assigned."""
         self._opened().pause(*partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Undo `pause`."""
+        """Return records of these partitions again, after `pause`."""
         self._opened().resume(*partitions)
 
     def paused(self) -> set[TopicPartition]:
-        """Return the paused ones."""
+        """Return the partitions that are paused."""
         return self._opened().paused()
 
     # -- commits -------------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[Any, Any] | None = None, timeout_ms: float | None = None) -> None:
-        """Commit these offsets, or the positions of everything handed out. Raises as `aio.Consumer.commit`."""
+        """Commit these offsets (None: the current positions) and wait for the answer. See `aio.Consumer.commit`."""
         self._run(self._opened().commit(offsets, timeout_ms))
 
     def commit_async(self, offsets: Mapping[Any, Any] | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting; `callback(offsets, error)` is called inside a later poll, commit or close."""
+        """Commit without waiting; a later poll, commit or close calls `callback(offsets, error)`."""
         self._thread.call(partial(self._opened().commit_later, offsets, callback))
 
     def committed(self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None) -> Any:
-        """Return the group's offset of a partition, with `metadata` as OffsetAndMetadata, None when it has none."""
+        """Return the group's committed offset, None when there is none; with `metadata` as an OffsetAndMetadata."""
         return self._run(self._opened().committed(partition, metadata, timeout_ms))
 
     def committed_offsets(
         self, *partitions: TopicPartition, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the group's offsets of these partitions; those without one are left out."""
+        """Return the group's committed offsets of these partitions; those without one are left out."""
         return self._run(self._opened().committed_offsets(*partitions, timeout_ms=timeout_ms))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return who it is in its group, for `KafkaProducer.send_offsets_to_transaction`. Raises CommitFailed."""
+        """Return its group, generation and member id, for `KafkaProducer.send_offsets_to_transaction`.
+
+        Raises CommitFailed when other members own its partitions by now, ConfigError without group.id.
+        """
         return self._opened().group_metadata()
 
     # -- questions -----------------------------------------------------------------------------------------------------
@@ -203,19 +211,19 @@ class KafkaConsumer(Blocking[Consumer]):
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the first offsets there are. Raises ClientTimeout."""
+        """Return the log start offset of each partition. Raises ClientTimeout."""
         return self._run(self._opened().beginning_offsets(partitions, timeout_ms))
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offsets of the next records to come, as far as the isolation level lets read."""
+        """Return the end offset of each partition: the high watermark, with read_committed the last stable offset."""
         return self._run(self._opened().end_offsets(partitions, timeout_ms))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first offsets at or after these times (milliseconds since 1970); None where there is none."""
+        """Return, by partition, the first offset at or after a time in ms since 1970; None where there is none."""
         return self._run(self._opened().offsets_for_times(timestamps, timeout_ms))
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
@@ -227,7 +235,7 @@ class KafkaConsumer(Blocking[Consumer]):
         return self._run(self._opened().describe_partitions(topic))
 
     def topics(self) -> set[str]:
-        """Return all topics of the cluster but Kafka's own."""
+        """Return the names of all topics but Kafka's internal ones."""
         return self._run(self._opened().topics())
 
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
@@ -239,5 +247,5 @@ class KafkaConsumer(Blocking[Consumer]):
         return self._opened().bootstrap_connected()
 
     def metrics(self, raw: bool = False) -> Any:
-        """Return what is measured, by Kafka's names of groups and sensors. See `aio.Consumer.metrics`."""
+        """Return the metrics under Kafka's names: group → name → value. See `aio.Consumer.metrics`."""
         return self._opened().metrics(raw)

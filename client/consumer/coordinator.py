@@ -147,7 +147,7 @@ class GroupDriver:
         return {topic: view.partition_count(topic) for topic in sorted(topics) if view.partition_count(topic)}
 
     async def coordinator(self) -> int:
-        """Its node id, looked up when it is not known. Raises KafkaError, BrokerUnreachable."""
+        """Return the node id of the group's coordinator, looked up if need be. Raises KafkaError, BrokerUnreachable."""
         if self._coordinator is None or not self.membership.coordinator_known:
             self._coordinator = await self.cluster.find_coordinator(self.membership.settings.group_id)
         return self._coordinator
@@ -211,7 +211,7 @@ class Commits:
         task.add_done_callback(self._unanswered.discard)
 
     async def settle(self, timeout_ms: float) -> None:
-        """Until all commits that nobody waits for have come to their end, or the time is over."""
+        """Wait for the asynchronous commits that are not answered yet, for at most `timeout_ms`."""
         if self._unanswered:
             await asyncio.wait(self._unanswered, timeout=timeout_ms / 1000)
 

@@ -54,7 +54,7 @@ class ConsumerEngine:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Something has changed. On the loop's thread."""
+        """Look again soon at what is due, since something has changed. On the loop's thread."""
         self._woken.set()
 
     def start(self) -> None:
@@ -198,7 +198,7 @@ class ConsumerEngine:
         self.wake()
 
     def _assign_all(self) -> None:
-        """Without a group, a consumer that has subscribed reads all partitions that its topics have."""
+        """Assign all partitions of the subscribed topics, to a consumer without a group."""
         if not self.subscription.shared:
             return
         view, topics = self.cluster.view, self.subscription.topics

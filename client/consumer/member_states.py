@@ -122,7 +122,7 @@ def member_settings(config: ConsumerSettings) -> MemberSettings:
 
 @dataclass(frozen=True, slots=True)
 class WaitUntil:
-    """Nothing to do before that monotonic time, or something is reported."""
+    """Step: wait until a monotonic time, or until something is reported."""
 
     at_ms: float
 

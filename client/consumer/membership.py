@@ -93,7 +93,8 @@ class Membership:
 
     @property
     def may_commit(self) -> bool:
-        """Between generations a commit would be refused: it would carry the one that is going (as Java's client)."""
+        """True when a commit would carry a generation that lasts: during a rebalance it would be refused (as in Java's
+        client)."""
         return self._holds or not self.topics
 
     @property
@@ -295,24 +296,24 @@ class Membership:
             self._follow(ErrorCode.NETWORK_EXCEPTION, now_ms)
 
     def broke(self, error: Exception) -> None:
-        """Something came back that makes no sense, or that nothing can be done about."""
+        """Fail the membership: an answer made no sense, or the error cannot be recovered from."""
         if self._ended():
             self._fail(error)
 
     def refused(self, error: ErrorCode, now_ms: float) -> None:
-        """A commit of the present identity was refused with an error that says something about the membership."""
+        """Act on an error of a commit that tells of the membership: the commit carried the present identity."""
         self._follow(error, now_ms)
 
     # -- how it goes on ------------------------------------------------------------------------------------------------
 
     def _ended(self) -> bool:
-        """The open step has; whether its outcome counts."""
+        """End the open step; tell whether its outcome still counts."""
         counts = not self._void
         self._busy = self._void = False
         return counts
 
     def _follow(self, error: ErrorCode, now_ms: float) -> bool:
-        """Do what an error means; whether there was none."""
+        """Change the state as an error code demands; tell whether it was NONE."""
         outcome = outcome_of(error)
         match outcome:
             case Outcome.GOOD:

@@ -37,7 +37,7 @@ VALID_PREVIOUS: Mapping[Kind, frozenset[Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Never changed, only replaced: any thread may read it."""
+    """Topics, pattern or partitions that a consumer reads. Immutable, so that any thread may read it."""
 
     kind: Kind = Kind.NOTHING
     topics: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class Subscription:
     pattern: re.Pattern[str] | None = None
 
     def followed_by(self, following: "Subscription") -> "Subscription":
-        """The new one. Raises ConfigError where the application must unsubscribe first."""
+        """Return the subscription that follows. Raises ConfigError where the application must unsubscribe first."""
         if self.kind not in VALID_PREVIOUS[following.kind]:
             raise ConfigError(f"the consumer is {self.kind.value}: unsubscribe before it can be {following.kind.value}")
         return following
@@ -56,7 +56,7 @@ class Subscription:
         return self.kind in (Kind.TOPICS, Kind.PATTERN)
 
     def matching(self, view: ClusterView, *, exclude_internal: bool) -> list[str]:
-        """The topics that a pattern means, sorted: those whose whole name matches."""
+        """Return the topics whose whole name matches the pattern, sorted."""
         assert self.pattern is not None, self.kind
         return sorted(
             name
@@ -74,7 +74,7 @@ def to_topics(topics: Collection[str]) -> Subscription:
 
 
 def to_pattern(pattern: str | re.Pattern[str]) -> Subscription:
-    """All whose whole name matches, also those that come later. Raises ConfigError for what is no pattern."""
+    """Subscribe to all topics whose whole name matches, future ones included. Raises ConfigError for a bad pattern."""
     try:
         return Subscription(Kind.PATTERN, pattern=re.compile(pattern))
     except re.error as error:
@@ -87,16 +87,18 @@ def to_partitions(topics: Collection[str]) -> Subscription:
 
 
 class RebalanceListener:
-    """Override what you need. Called inside `poll` or `close`, with `odradek.aio` also as coroutines."""
+    """Callbacks of a rebalance: override what you need. They are called inside `poll` or `close`; with `odradek.aio`
+    they may be coroutine functions."""
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Any:
-        """Called when these partitions are given up: the last moment to commit what was processed."""
+        """React to partitions that are about to be revoked: the last moment to commit what was processed."""
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Any:
-        """Called with the partitions that are new. `seek` here overrides the committed offset."""
+        """React to newly assigned partitions. A `seek` in here overrides the committed offset."""
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> Any:
-        """Called when these partitions belong to others already (too slow, or fenced): a commit would be refused."""
+        """React to partitions that other members own already, as this one was too slow or fenced: a commit would be
+        refused. Calls `on_partitions_revoked` unless it is overridden."""
         return self.on_partitions_revoked(lost)
 
 

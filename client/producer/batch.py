@@ -228,7 +228,7 @@ class ProducerBatch:
         return len(self.values)
 
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
-        """Two batches with the same records in the same order, for one that a broker found too large.
+        """Split a batch that a broker found too large into two with the same records in the same order.
 
         The sequences go with the records. Futures and callbacks follow by `halves`.
         """

@@ -24,7 +24,7 @@ class KafkaProducer(Blocking[Producer]):
 
     `send` returns at once with a future; records of one partition are delivered in the order of their sends. Callbacks
     and interceptors are called on the producer's own thread, and must not block. Methods and settings are those of
-    kafka-python's class of this name; what each does, and raises, is said in `odradek.aio.Producer`.
+    kafka-python's class of this name; `odradek.aio.Producer` says what each does and raises.
     """
 
     DEFAULT_CONFIG: ClassVar[dict[str, Any]] = defaults(ProducerConfig)
@@ -38,7 +38,10 @@ class KafkaProducer(Blocking[Producer]):
         return 2 if api_version >= (0, 11) else int(api_version >= (0, 10))
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        """Take settings (Kafka's producer configs). Raises ConfigError."""
+        """Take settings: Kafka's producer configs, as a mapping with Kafka's names or as snake_case keywords.
+
+        Raises ConfigError.
+        """
         core = Producer(config, **settings)
         self.config = core.config
         self._begin(core, self.config.client_id)
@@ -54,7 +57,11 @@ class KafkaProducer(Blocking[Producer]):
         timestamp_ms: int | None = None,
         callback: Callback | None = None,
     ) -> RecordFuture:
-        """Queue a record; the future tells its fate. Blocks at most max.block.ms. Raises as `aio.Producer.send`."""
+        """Queue a record and return a future, whose `result(timeout)` gives its RecordMetadata or raises its failure.
+
+        `timestamp_ms` counts from 1970 (None: now). `callback(metadata, error)` is called on the producer's thread.
+        Blocks at most max.block.ms, for metadata and for memory. Raises as `aio.Producer.send`.
+        """
         core = self._core
         if core.intercepts:
             record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
@@ -80,18 +87,20 @@ class KafkaProducer(Blocking[Producer]):
         return self._core.wait_until_queued(record, left_ms)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything now and wait until it is delivered or failed. Raises ClientTimeout after `timeout` s.
+        """Send all queued records now, without linger.ms, and wait until each is delivered or has failed.
 
-        Not for callbacks: they run on the thread that it waits for. Raises ClientError there.
+        Raises ClientTimeout after `timeout` seconds (None: no limit); the records are still sent then. Raises
+        ClientError in a callback, which runs on the thread that would have to deliver them.
         """
         if self._thread.is_current:
             raise ClientError("a callback may not flush: it would wait for itself")
         self._run(self._core.flush(timeout))
 
     def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
-        """Deliver what is queued, for at most `timeout` seconds (None: however long), then end. Harmless twice.
+        """Deliver what is queued, then close; records left after `timeout` seconds (None: no limit) fail.
 
-        A transaction that is open then is aborted. With `null_logger` nothing is logged of what is not delivered.
+        An open transaction is aborted. With `null_logger` no warning is logged about undelivered records. In a
+        callback it closes at once. Calling it again does nothing.
         """
         if self._thread.is_current:  # in a callback, which may not wait
             self._core.stop()
@@ -111,17 +120,18 @@ class KafkaProducer(Blocking[Producer]):
         return self._core.bootstrap_connected()
 
     def metrics(self, raw: bool = False) -> Any:
-        """Return what is measured, by Kafka's names of groups and sensors. See `aio.Producer.metrics`."""
+        """Return the metrics under Kafka's names: group → name → value. See `aio.Producer.metrics`."""
         return self._core.metrics(raw)
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Once, before all else: fence every other producer of this id. See `aio.Producer.init_transactions`."""
+        """Fence every other producer with this transactional.id; call it once, first. See
+        `aio.Producer.init_transactions`."""
         self._run(self._core.init_transactions(timeout))
 
     def begin_transaction(self) -> None:
-        """Begin a transaction, to which every `send` belongs from here on. Brokers hear of it with the first record."""
+        """Begin a transaction; each `send` until its end is part of it. Brokers learn of it with the first record."""
         self._run(self._core.begin_transaction())
 
     def send_offsets_to_transaction(
@@ -131,11 +141,12 @@ class KafkaProducer(Blocking[Producer]):
         self._run(self._core.send_offsets_to_transaction(offsets, group_metadata, timeout))
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """Deliver everything that was sent, then commit. See `aio.Producer.commit_transaction`."""
+        """Deliver all records of the transaction, then commit it. See `aio.Producer.commit_transaction`."""
         self._run(self._core.commit_transaction(timeout))
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Give up everything that was sent in the transaction: records still queued fail with TransactionAborted."""
+        """Abort the transaction: none of its records reaches read_committed consumers. Queued ones fail with
+        TransactionAborted."""
         self._run(self._core.abort_transaction(timeout))
 
     @contextmanager

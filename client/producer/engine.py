@@ -85,7 +85,7 @@ class ProducerEngine:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Something has changed: plan again soon. On the loop's thread."""
+        """Plan again soon, since something has changed. On the loop's thread."""
         self._woken.set()
 
     def start(self) -> None:
@@ -103,7 +103,7 @@ class ProducerEngine:
             raise
 
     def broke(self, fault: Exception) -> None:
-        """Something that should not happen has: fail every record that waits, and each later call, with the cause."""
+        """Fail every record that waits, and each later call, after a fault that should not happen."""
         error = ClientBroken(f"producer {self.config.client_id} is broken: {type(fault).__name__}: {fault}")
         error.__cause__ = fault
         with self.lock:
@@ -120,7 +120,7 @@ class ProducerEngine:
         self._stop()
 
     def check_open(self) -> None:
-        """Raise ClientClosed or ClientBroken when it has ended."""
+        """Raise ClientClosed or ClientBroken if the producer has ended."""
         ended = self.ended
         if ended is not None:
             raise type(ended)(*ended.args) from ended.__cause__
@@ -138,7 +138,7 @@ class ProducerEngine:
         return merged([self.cluster.figures("producer-metrics"), counted])
 
     def stop(self, error: ClientClosed) -> None:
-        """Everything that is not acknowledged fails with `error`; `run` ends."""
+        """Fail everything that is not acknowledged with `error`, and end `run`."""
         with self.lock:
             if self.ended is None:
                 self.ended = error
@@ -310,7 +310,7 @@ class ProducerEngine:
             self.hurry(-1)
 
     def hurry(self, more: int) -> None:
-        """Batches do not linger: from now on (1), or no longer for this reason (-1)."""
+        """Send batches without linger.ms while at least one caller wants that: 1 to begin, -1 to end."""
         with self.lock:
             self.accumulator.flushing += more
         self.wake()

@@ -82,10 +82,10 @@ class SendWaits:
         wait_ms: float,
         wake_sender: Callable[[], object],
     ) -> Queued:
-        """Do the same on another thread than the loop's, which it blocks. `wake_sender` may be called from there.
+        """Block the calling thread, which is not the loop's, until there is memory; as `until_queued` does on the loop.
 
-        An application that sends faster than brokers take records waits once for each request: a coroutine that
-        another thread waits for costs several times as much.
+        `wake_sender` may be called from that thread. An application that sends faster than brokers take records waits
+        once for each request: waiting for a coroutine of the loop would cost several times as much.
         """
         clock, woken = self._engine.cluster.clock, SimpleQueue[None]()
         deadline_ms = clock.monotonic_ms() + wait_ms

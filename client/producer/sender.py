@@ -39,7 +39,7 @@ TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LA
 
 @dataclass(frozen=True, slots=True)
 class SenderSettings:
-    """The settings it obeys."""
+    """Settings of the producer that the sender obeys."""
 
     max_in_flight: int
     max_request_size_bytes: int
@@ -229,7 +229,7 @@ class Sender:
         return batch
 
     def answered(self, call: ProduceCall, answers: dict[TopicPartition, Answer], now_ms: float) -> Settled:
-        """A call was answered, or broke. A batch without an answer counts as NETWORK_EXCEPTION."""
+        """Act on the answers to a call; a batch without one, as its connection broke, counts as NETWORK_EXCEPTION."""
         self._calls_on_wire[call.node_id] -= 1
         settled = Settled()
         for batch in call.batches:
@@ -301,7 +301,7 @@ class Sender:
         decided.append(batch)
 
     def give_up_all(self, error: Exception) -> list[ProducerBatch]:
-        """Everything that is queued or on the wire fails: the producer is closed, or cannot go on."""
+        """Fail all batches that are queued or on the wire: the producer is closed, or cannot go on."""
         decided = self.give_up_queued(error)
         for waiting in self._on_wire.values():
             for batch in waiting:

@@ -68,7 +68,7 @@ class PartitionSequences:
         return self.last_acknowledged != NO_SEQUENCE and not _after(batch.base_sequence, self.last_acknowledged)
 
     def split(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
-        """Two batches stand where one stood."""
+        """Put the two halves of a batch into its place."""
         place = next(index for index, other in enumerate(self.unacknowledged) if other is batch)
         self.unacknowledged[place : place + 1] = halves
         known = list(self.recent)

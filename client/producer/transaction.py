@@ -205,7 +205,7 @@ class TransactionalSequences(ProducerSequences):
 
     @property
     def producer(self) -> tuple[int, int]:
-        """Its id and epoch now."""
+        """Producer id and epoch of the present."""
         return self.producer_id, self.producer_epoch
 
     def may_send(self, batch: ProducerBatch) -> bool:

@@ -46,7 +46,7 @@ class Pointless(Exception):  # noqa: N818 - named after what has happened
 
 
 class Coordinators:
-    """Those that one transactional producer needs, as found last."""
+    """Coordinators that one transactional producer needs: of its transactions, and of groups. As found last."""
 
     def __init__(self, cluster: Cluster, transactional_id: str) -> None:
         self._cluster = cluster

@@ -77,7 +77,7 @@ class PendingCall:
         raise ClientError(f"{self.named(call)}: {pending.value}() was not waited for: call it again first")
 
     async def wait(self, call: Call, task: "asyncio.Task[None]", timeout_ms: float) -> None:
-        """Until a task has ended, however. Raises ClientTimeout, ClientClosed, or what `fail` was given."""
+        """Wait until a task has ended, somehow. Raises ClientTimeout, ClientClosed, or what `fail` was given."""
         done, _ = await asyncio.wait({task}, timeout=timeout_ms / 1000)
         if not done:
             again = "it goes on: call it again to wait for it"
@@ -92,12 +92,12 @@ class PendingCall:
         return f"transactional.id {self._transactional_id}: {call.value}()"
 
     async def settle(self, timeout_ms: float) -> None:
-        """Until nothing is under way, or the time is over."""
+        """Wait for the call that is under way, if any, for at most `timeout_ms`."""
         if self._pending is not None and not self._pending[1].done():
             await asyncio.wait({self._pending[1]}, timeout=timeout_ms / 1000)
 
     def cancel(self) -> None:
-        """The producer is closed."""
+        """Cancel the call under way: the producer is closed."""
         if self._pending is not None:
             self._pending[1].cancel()
 
@@ -202,11 +202,11 @@ class TransactionDriver:
             logger.warning("producer %s: closed with an open transaction: %s", self._config.client_id, error)
 
     def stop(self) -> None:
-        """Nothing more is asked."""
+        """Ask the coordinators nothing more: the producer is closed."""
         self._pending.cancel()
 
     def broke(self, error: Exception) -> None:
-        """The producer is broken: whoever waits for a call, and each later call, gets the error."""
+        """Fail the call under way, and each later one, with this error: the producer is broken."""
         with self._batches.lock:
             self._transaction.fail_for_good(error)
         self._pending.fail(error)
@@ -215,7 +215,7 @@ class TransactionDriver:
     # -- what the engine tells -----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """After each round: batches of a failed transaction are not kept, partitions are named to the coordinator."""
+        """Drop the batches of a failed transaction, and name new partitions to the coordinator. After each round."""
         transaction = self._transaction
         if transaction.state is State.ABORTING:
             self._batches.fail_queued(

@@ -66,7 +66,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Until a monotonic time, or until told of something."""
+    """Step: wait until a monotonic time, or until something is reported."""
 
     until_ms: float
 
@@ -161,7 +161,7 @@ class Balance:
         self._registered = self._stale = True
 
     def released(self) -> None:
-        """Nothing is owned."""
+        """Note that all partitions were released: nothing is owned now."""
         self.owned = {}
         self.started = self._releasing = False
 

@@ -76,7 +76,7 @@ class ConnectorSettings(SecurityConfig):
 
     @property
     def backoff_ms(self) -> int:
-        """Between attempts to rebalance."""
+        """Pause between attempts to rebalance, in ms."""
         return self.zookeeper_sync_time_ms if self.rebalance_backoff_ms is None else self.rebalance_backoff_ms
 
     @property

@@ -88,12 +88,12 @@ class ConsumerConnector:
 
     @classmethod
     def create(cls, config: Mapping[str, Any] | None = None, **settings: Any) -> Self:
-        """The same as the constructor: Kafka's `Consumer.create(config)`."""
+        """Create a connector, as the constructor does, under the name of Kafka's `Consumer.create(config)`."""
         return cls(config, **settings)
 
     @property
     def consumer_id(self) -> str:
-        """The name of its znode in /consumers/[group]/ids."""
+        """Consumer id of this member: the name of its znode in /consumers/[group]/ids."""
         return self._member.balance.consumer_id
 
     # -- for the application -------------------------------------------------------------------------------------------
