@@ -69,7 +69,7 @@ class Planned:
 
 
 class _KillAtAnswer(DropAnswer):
-    """Do what is asked, and kill who asks before it learns of that."""
+    """Fault that handles a request, but kills the application that sent it before it gets the answer."""
 
     kill: Callable[[str], object]
 
@@ -79,19 +79,19 @@ class _KillAtAnswer(DropAnswer):
 
 
 class ExploredCluster(VirtualCluster):
-    """The cluster of a test under a schedule of faults."""
+    """A virtual cluster on which the faults of a schedule happen."""
 
     schedule: tuple[Planned, ...] = ()
     _under_way: "list[asyncio.Task[None]]"
 
     def begin(self, schedule: tuple[Planned, ...]) -> None:
-        """Let the faults come."""
+        """Start the faults of a schedule, each at its time."""
         self.schedule = schedule
         self._under_way = [asyncio.ensure_future(self._carry_out(planned)) for planned in schedule]
 
     async def calm(self) -> None:
-        """Wait until the faults of the schedule are over, then end those that nothing has met, start what was killed,
-        and return when the brokers know each other."""
+        """Wait until all faults of the schedule are over, drop those that did not strike, start what was killed, and
+        return when all brokers know each other."""
         if self._under_way:
             await asyncio.wait(self._under_way)
         await self.clear()
@@ -207,7 +207,7 @@ def schedule_of(seed: int, brokers: int, kinds: Sequence[str] = KINDS) -> tuple[
 
 
 class Found(AssertionError):  # noqa: N818 - what an exploration ends with
-    """A schedule of faults under which the test fails, as small as it gets."""
+    """Failure of an explored test: the seed, and the smallest schedule of faults under which it fails."""
 
     def __init__(
         self, seed: int, tried: int, schedule: tuple[Planned, ...], error: BaseException, transcript: str
@@ -279,9 +279,12 @@ def explore(
     topics: Mapping[str, int] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[[Test], Callable[[], None]]:
-    """Make a test of a coroutine `test(cluster)`: it runs under the fault schedules of so many seeds, each on virtual
-    time, and raises Found for the first one that it fails under. `kinds`: the faults to choose from. Raises
-    ClusterError for one that is not known."""
+    """Decorate a coroutine function `test(cluster)`, so that it runs under many schedules of faults, on virtual time.
+
+    `seeds`: how many schedules, or a range of seeds. `kinds`: the faults to choose from. `brokers`, `topics` and
+    `settings` are as for `Cluster`. The test raises Found, an AssertionError, for the first schedule that it fails
+    under. Raises ClusterError for an unknown fault.
+    """
     for kind in kinds:
         if kind not in KINDS:
             raise ClusterError(f"no fault {kind!r}{nearest(kind, KINDS)}")

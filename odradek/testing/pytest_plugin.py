@@ -1,13 +1,13 @@
-"""pytest's fixtures `kafka` and `kafka_cluster`, there for whoever has Odradek installed: nothing is to be imported.
+"""pytest fixtures `kafka` and `kafka_cluster`; installing Odradek is enough, nothing has to be imported.
 
     def test_orders(kafka):
         topic = kafka.topic("orders", partitions=3)
         place_orders(kafka.bootstrap, topic)
         assert [record.value for record in kafka.records(topic)] == [...]
 
-`kafka` is one cluster for all tests of the run; after each test it is whole again, and the topics that came up in it
-are deleted. `kafka_cluster` is a new one for each test. Of a test that fails the report says what happened to its
-cluster. Nothing of Odradek is imported before a test asks for one of the two.
+`kafka` is one cluster for all tests of a run; after each test its faults end and the test's topics are deleted.
+`kafka_cluster` is a new cluster for each test. The report of a failed test says what happened to its cluster. Odradek
+is imported only when a test asks for one of the two.
 """
 
 from collections.abc import Iterator
@@ -50,9 +50,9 @@ def _kafka_of_session(
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest, _kafka_of_session: "ClusterOfTests") -> "Iterator[ClusterOfTests]":
-    """Offer one cluster to all tests, whole at the beginning of each.
+    """Cluster that all tests of the run share; each test finds it without faults and with all brokers running.
 
-    `kafka.topic()` makes topics of names of their own.
+    `kafka.topic()` creates a topic whose name no other test uses. What a test creates is deleted after it.
     """
     _kafka_of_session.begin(request.node.name)
     yield _kafka_of_session
@@ -61,7 +61,7 @@ def kafka(request: pytest.FixtureRequest, _kafka_of_session: "ClusterOfTests") -
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Cluster]":
-    """A cluster for this test alone."""
+    """Cluster of its own for this test, started before it and closed after it."""
     from odradek.testing.cluster.blocking import Cluster
 
     folder = tmp_path_factory.mktemp("kafka") if request.config.getoption("--kafka-keep") else None

@@ -33,17 +33,17 @@ MIX = 1_000_003
 
 
 class Application:
-    """A program of the user's in a process of its own, on a host of its own."""
+    """A program under test, in a virtual process and on a virtual host of its own."""
 
     def __init__(self, cluster: "VirtualCluster", name: str, main: Callable[[], Coroutine[Any, Any, object]]) -> None:
         self.name, self._cluster, self._main = name, cluster, main
         self.process: VirtualProcess | None = None
         self._task: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
-        """It has returned."""
+        """Set when the program has returned."""
 
     def start(self) -> None:
-        """Begin a life of it."""
+        """Start the program in a new process."""
         around = surrounding.set(self._cluster.worlds(self.name))
         try:
             process = self.process = VirtualProcess(self.name)
@@ -81,14 +81,16 @@ class Application:
 
 
 class VirtualCluster(AsyncCluster):
-    """The cluster of a test on virtual time, and the applications beside it."""
+    """A cluster on virtual time, given to the test by `run` and `explore`, and the applications beside it."""
 
     applications: dict[str, Application]
     _seed: int
 
     def application(self, name: str, main: Callable[[], Coroutine[Any, Any, object]]) -> Application:
-        """Start a program, `main()`, in a process of its own that can be killed; one that ends by an error is started
-        again after a second. Raises ClusterError."""
+        """Start the coroutine function `main` as a program in a virtual process; other methods know it by `name`.
+
+        A program that raises is started again after a second, as a supervisor does. Raises ClusterError.
+        """
         if name in self.applications or name == OUTSIDE or name.startswith("broker-"):
             raise ClusterError(f"application {name!r}: that name is taken")
         application = self.applications[name] = Application(self, name, main)
@@ -97,19 +99,19 @@ class VirtualCluster(AsyncCluster):
         return application
 
     async def kill_application(self, name: str) -> None:
-        """End a program as kill -9 does. Raises ClusterError."""
+        """Kill a program as `kill -9` does. Raises ClusterError for an unknown name."""
         self.note("test", f"kills {name}")
         self._application(name).kill()
 
     async def restart_application(self, name: str) -> None:
-        """Start a program that was killed, from its beginning; kill it before when it runs. Raises ClusterError."""
+        """Start a program again from its beginning, after killing it if it runs. Raises ClusterError."""
         application = self._application(name)
         self.note("test", f"starts {name}")
         application.kill()
         application.start()
 
     async def suspend_application(self, name: str) -> None:
-        """Let a program stand still, as by SIGSTOP. Raises ClusterError."""
+        """Suspend a program, as SIGSTOP does. Raises ClusterError."""
         application = self._application(name)
         if application.process is not None and not application.process.suspended:
             self.note("test", f"suspends {name}")
@@ -117,7 +119,7 @@ class VirtualCluster(AsyncCluster):
             self._simulated.suspend_programs(name)
 
     async def resume_application(self, name: str) -> None:
-        """Let it go on. Harmless when it was not suspended."""
+        """Resume a suspended program, as SIGCONT does. Does nothing if it was not suspended. Raises ClusterError."""
         application = self._application(name)
         if application.process is not None and application.process.suspended:
             self.note("test", f"resumes {name}")
@@ -174,7 +176,11 @@ def run(
     topics: Mapping[str, int] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> T:
-    """Run `test(cluster)` on virtual time; its result. Raises what it raises, and what no task has looked at."""
+    """Run the coroutine function `test(cluster)` on virtual time and return its result.
+
+    `seed` decides everything random. `brokers`, `topics` (name → number of partitions) and `settings` are as for
+    `Cluster`. Raises what the test raises, and exceptions of tasks that nobody awaited.
+    """
     options = Options(brokers, setting_texts(settings), dict(topics or {}))
 
     async def main(clock: VirtualClock) -> T:

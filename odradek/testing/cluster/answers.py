@@ -1,4 +1,4 @@
-"""Faults by protocol: what clients are answered, and when."""
+"""Faults of the protocol: which answers clients get, and when."""
 
 from odradek.protocol.errors import ErrorCode
 from odradek.testing.cluster.core import ClusterCore
@@ -17,13 +17,7 @@ from odradek.testing.cluster.refusals import Aim
 
 
 class AnswerFaults(ClusterCore):
-    """Each takes the name of an API, and tells which of its requests it is for.
-
-    `topic`, `partition`: those that name it, and an error is for that part of a request only. `client`: those of one
-    client id, else those of all clients; brokers are spared, unless `client` is `broker-N`, or `"*"` for everybody.
-    `after`: so many are let through first. `times`: so many are struck, None until `clear`. Each returns a Fault to
-    clear or to wait for, and raises ClusterError for a name that is not known.
-    """
+    """Faults of requests to one API, `Produce` for example; `respond` explains the arguments that they share."""
 
     async def respond(
         self,
@@ -36,7 +30,13 @@ class AnswerFaults(ClusterCore):
         times: int | None = 1,
         after: int = 0,
     ) -> Fault:
-        """Answer with an error, by Kafka's name or number, and do nothing of what is asked."""
+        """Answer requests to an API with an error, by Kafka's name or number, instead of handling them.
+
+        `topic`, `partition`: only requests that name it, and only that part of them. `client`: only those of this
+        client.id; without it those of all clients but the brokers, which are `broker-N`; `"*"` is everybody. `after`:
+        let so many through first. `times`: strike so many, None for all until `clear`. Returns the fault, for `clear`
+        and `wait_for`. Raises ClusterError for an unknown API, error, topic or partition.
+        """
         code = error_named(error)
         if code is ErrorCode.NONE:
             raise ClusterError("NONE is no error: delay, drop_answer and hold leave the answer as it is")
@@ -54,7 +54,7 @@ class AnswerFaults(ClusterCore):
         times: int | None = 1,
         after: int = 0,
     ) -> Fault:
-        """Do what is asked, and answer so many milliseconds later."""
+        """Handle requests to an API, but answer `ms` milliseconds later. Other arguments: see `respond`."""
         if ms < 0:
             raise ClusterError(f"ms={ms}: a delay is not negative")
         return self._add(
@@ -71,7 +71,7 @@ class AnswerFaults(ClusterCore):
         times: int | None = 1,
         after: int = 0,
     ) -> Fault:
-        """Do what is asked, and break the connection instead of answering."""
+        """Handle requests to an API, then break the connection instead of answering. Arguments: see `respond`."""
         aim = Aim(topic, partition)
         return self._add(DropAnswer, "lost answer to", api, aim, client, times, after, network=self.network)
 
@@ -85,7 +85,7 @@ class AnswerFaults(ClusterCore):
         times: int | None = 1,
         after: int = 0,
     ) -> Fault:
-        """Break the connection instead of doing what is asked."""
+        """Break the connection instead of handling requests to an API. Arguments: see `respond`."""
         return self._add(DropConnection, "broken connection for", api, Aim(topic, partition), client, times, after)
 
     async def hold(
@@ -98,17 +98,20 @@ class AnswerFaults(ClusterCore):
         times: int | None = 1,
         after: int = 0,
     ) -> Fault:
-        """Do what is asked, and answer when `release` is called. `wait_for(fault=…)` waits until one is held."""
+        """Handle requests to an API, but hold the answers until `release`. Arguments: see `respond`.
+
+        `wait_for(fault=…)` waits until an answer is held.
+        """
         return self._add(Hold, "held answer to", api, Aim(topic, partition), client, times, after)
 
     async def release(self, fault: Fault) -> None:
-        """Let the answers go out that a `hold` holds, and hold no more."""
+        """Send the answers that a `hold` holds back, and end it. Raises ClusterError for another kind of fault."""
         if not isinstance(self.faults.get(fault), Hold):
             raise ClusterError(f"{fault} holds nothing")
         await self.clear(fault)
 
     async def clear(self, fault: Fault | None = None) -> None:
-        """End one fault of these, or all."""
+        """End a fault that `respond`, `delay`, `hold` or a `drop_…` has returned; without one, all of them."""
         self.faults.clear(fault)
         self.arrange_all()
 

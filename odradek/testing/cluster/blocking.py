@@ -46,12 +46,9 @@ def blocking(
 
 
 class Cluster:
-    """Brokers, controller and ZooKeeper of a test, ready when it is entered, gone when it is left.
+    """A Kafka cluster for a test: brokers, controller and ZooKeeper, for as long as its `with` block runs.
 
-    Any client of Kafka in any process of this machine may connect to `bootstrap`. Data are in memory, or in a folder
-    `data`, where they stay. `settings` are those of the brokers by Kafka's names. With `process=True` everything lives
-    in a child process, for tests that need the processor of their own for long. Used with `async with`, all methods
-    are coroutines.
+    Any Kafka client on this machine can connect to `bootstrap`. With `async with`, all methods are coroutines.
     """
 
     def __init__(
@@ -66,9 +63,13 @@ class Cluster:
         trace: bool = True,
         log: str | PathLike[str] | None = None,
     ) -> None:
-        """Take the number of brokers; nothing runs yet. `topics`: partitions by name. `port`: of broker 0, the next
-        ones for the others; free ones unless it is given. `trace=False` leaves `requests` empty. `log`: a file for what
-        brokers log, with `process=True`; else that goes to Python's logging. Raises ClusterError.
+        """Take the options; nothing runs before `with` or `start`. Raises ClusterError.
+
+        `brokers`: how many. `topics`: name → number of partitions, created at the start. `settings`: brokers' settings
+        by Kafka's names. `data`: a folder for the logs, which stay there; None keeps them in memory. `port`: broker
+        0's, the others take the next ones; 0 takes free ones. `process=True` runs the cluster in a child process, so
+        that it and the test do not share one interpreter lock. `trace=False` records no requests. `log`: a file for the
+        brokers' logs, only with `process=True`; without it they go to Python's logging.
         """
         if log is not None and not process:
             raise ClusterError("log is for process=True: else what brokers log goes to Python's logging")
@@ -85,7 +86,7 @@ class Cluster:
         )
         self.runner: Runner = Process(options) if process else Thread(options)
         self.brokers = brokers
-        """How many it has, those included that do not run."""
+        """Number of brokers, including those that do not run."""
         self._bootstrap: str | None = None
         self._closed = False
         self._process_id = os.getpid()
@@ -93,7 +94,7 @@ class Cluster:
     # life
 
     def start(self) -> Self:
-        """Begin, where `with` cannot be used; `close` must follow. Raises ClusterError."""
+        """Start the cluster where `with` cannot be used; `close` must follow. Raises ClusterError."""
         if self._closed or self._bootstrap is not None:
             raise ClusterError("a cluster is started once: make another one")
         started = self.runner.start()
@@ -105,13 +106,13 @@ class Cluster:
         return self
 
     def close(self) -> None:
-        """End all brokers, and give everything back. Harmless twice, and in a forked process, whose it is not."""
+        """Stop all brokers and free ports and memory. Does nothing the second time, or in a forked process."""
         self._closed = True
         if os.getpid() == self._process_id:
             self.runner.close()
 
     def submit(self, method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Future[Any]:
-        """Have a method of AsyncCluster run; its result. Raises ClusterError, also in a forked process."""
+        """Run a method of AsyncCluster on the cluster's loop; not for tests. Raises ClusterError, also after a fork."""
         if os.getpid() != self._process_id:
             raise ClusterError("the cluster lives in another process, which this one was forked from: use `bootstrap`")
         return self.runner.submit(method, arguments, named)
@@ -126,7 +127,7 @@ class Cluster:
 
     async def __aenter__(self) -> AsyncCluster:
         await asyncio.to_thread(self.start)
-        return cast(AsyncCluster, _Elsewhere(self))
+        return cast(AsyncCluster, _OnOtherLoop(self))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -140,7 +141,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """Addresses of all brokers, `host:port,host:port,…`: for `bootstrap.servers`. Raises ClusterError."""
+        """Addresses of all brokers for `bootstrap.servers`: `host:port,host:port,…`. Raises ClusterError."""
         if self._bootstrap is None or self._closed:
             raise ClusterError("the cluster is closed" if self._closed else "the cluster is not started: use `with`")
         return self._bootstrap
@@ -196,12 +197,12 @@ class Cluster:
 
     @property
     def requests(self) -> list[SeenRequest]:
-        """Requests of clients, the last ten thousand: who, what, sizes in bytes, times. Raises ClusterError."""
+        """The last ten thousand requests of clients: client, API, sizes in bytes, times in ms. Raises ClusterError."""
         return self.list_requests()
 
 
-class _Elsewhere:
-    """The methods of an AsyncCluster that lives on another loop, for coroutines of this one."""
+class _OnOtherLoop:
+    """Methods of an AsyncCluster that runs on another loop, as coroutines of this one."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -38,13 +38,15 @@ TRANSACTION = 1
 
 
 class BrokerFaults(ClusterCore):
-    """Raises ClusterError for a broker, a partition or a group that is not there."""
+    """Faults of brokers. All raise ClusterError for a broker, partition or group that does not exist."""
 
     # processes
 
     async def kill(self, broker: int, *, unnoticed: bool = False) -> None:
-        """End a broker as kill -9 does. Its ZooKeeper session ends at once; `unnoticed`: after its timeout only, while
-        which nobody takes its place."""
+        """Kill a broker as `kill -9` does; its ZooKeeper session ends at once, so that others take over.
+
+        `unnoticed`: the session ends only after zookeeper.session.timeout.ms, as it does after a real kill.
+        """
         target = self._running(broker)
         session = target.store.session_id
         self.note("test", f"kills broker {broker}")
@@ -54,7 +56,7 @@ class BrokerFaults(ClusterCore):
             self.embedded.zookeeper.end_session(session)
 
     async def stop(self, broker: int) -> None:
-        """End a broker in a controlled way: its leaders move before."""
+        """Shut a broker down in a controlled way (SIGTERM): the partitions that it leads move first."""
         target = self._running(broker)
         self.note("test", f"stops broker {broker}")
         target.resume()
@@ -62,7 +64,8 @@ class BrokerFaults(ClusterCore):
         await self.end_brokers(target)
 
     async def restart(self, broker: int) -> None:
-        """Start a broker that was killed or stopped; stop it before when it runs. Returns when all know it."""
+        """Start a broker that was killed or stopped, or stop and start a running one; return when all brokers know
+        it."""
         target = self.broker(broker)
         if target.running:
             await self.stop(broker)
@@ -73,7 +76,7 @@ class BrokerFaults(ClusterCore):
         await self.until(self.is_whole, f"all brokers to know broker {broker}")
 
     async def suspend(self, broker: int) -> None:
-        """Let a broker stand still, as by SIGSTOP: connections stay, nobody is answered, its session runs out."""
+        """Suspend a broker, as SIGSTOP does: connections stay open, nothing is answered, its session expires."""
         target = self._running(broker)
         if target.suspended:
             raise ClusterError(f"broker {broker} is suspended already")
@@ -81,15 +84,15 @@ class BrokerFaults(ClusterCore):
         target.suspend()
 
     async def resume(self, broker: int) -> None:
-        """Let a suspended broker go on. Harmless when it was not."""
+        """Resume a suspended broker, as SIGCONT does. Does nothing if it was not suspended."""
         if self.broker(broker).suspended:
             self.note("test", f"resumes broker {broker}")
         self.broker(broker).resume()
 
     async def fail_disk(self, broker: int, directory: int = 0) -> None:
-        """Let everything fail that a broker reads or writes in one of its log directories, until its `restart`.
+        """Make every read and write in one log directory of a broker fail, until its `restart`.
 
-        A broker that has no directory left ends, as Kafka's does.
+        `directory`: its place in log.dirs, from 0. A broker whose last directory fails stops, as Kafka's does.
         """
         target = self._running(broker)
         if not isinstance(target.disk, SimulatedFiles):
@@ -113,9 +116,10 @@ class BrokerFaults(ClusterCore):
     # the network and ZooKeeper
 
     async def partition(self, a: int | str, b: int | str | None = None, *, one_way: bool = False) -> None:
-        """Cut the network between two brokers, or a broker and "clients" or "zookeeper"; or a broker from everybody.
+        """Cut the network between two brokers, or between a broker and "clients" or "zookeeper"; without `b`, between
+        a broker and everybody.
 
-        What is sent is held back, as TCP does, and arrives after `heal`. `one_way`: only from `a` to `b`.
+        Connections stay open; what is sent arrives after `heal`. `one_way`: only what `a` sends to `b` is cut.
         """
         if a == b:
             raise ClusterError(f"partition of {a!r} and itself")
@@ -131,7 +135,7 @@ class BrokerFaults(ClusterCore):
                         self.network.cut(source, target, one_way=one_way)
 
     async def heal(self, a: int | str | None = None, b: int | str | None = None) -> None:
-        """Undo one cut, all those of a broker, or all."""
+        """End the cut between `a` and `b`; without `b`, all cuts of `a`; without arguments, all."""
         self.note("test", "heals the network")
         if a is None:
             self.network.heal()
@@ -155,14 +159,15 @@ class BrokerFaults(ClusterCore):
         return self.client_hosts()
 
     async def expire_session(self, broker: int) -> None:
-        """End a broker's ZooKeeper session, as after a long pause: it is gone for the others, and registers anew."""
+        """Expire a broker's ZooKeeper session, as after a long pause: others take over, and it registers again."""
         self.note("test", f"expires the session of broker {broker}")
         self.embedded.zookeeper.expire_session(self._running(broker).store.session_id)
 
     # leaders
 
     async def move_leader(self, topic: str, partition: int, to: int) -> None:
-        """Have another replica lead a partition; a broker without a replica is given one in place of the leader's."""
+        """Make broker `to` the leader of a partition, and return when all know it. If it has no replica, it gets one in
+        place of the present leader's."""
         self._running(to)
         self.note("test", f"moves the leader of {topic}-{partition} to {to}")
         replicas = list(self._assignment(topic, partition))
@@ -186,7 +191,8 @@ class BrokerFaults(ClusterCore):
         await self._until_led(topic, partition, to)
 
     async def elect(self, topic: str, partition: int = 0, *, unclean: bool = False) -> None:
-        """Elect the preferred leader of a partition; `unclean`: a live replica where nobody leads, whatever is lost."""
+        """Elect the preferred leader of a partition. `unclean`: elect any live replica where there is no leader, even
+        if records are lost. Raises KafkaError."""
         self._assignment(topic, partition)
         asked = TopicPartitions(topic=topic, partitions=[partition])
         kind = UNCLEAN if unclean else PREFERRED
@@ -210,7 +216,7 @@ class BrokerFaults(ClusterCore):
     # groups and producers
 
     async def rebalance(self, group: str) -> None:
-        """Have a group rebalance, as when a member joins and leaves at once. Returns when it has begun."""
+        """Make a group rebalance, as when a member joins and leaves at once; return when the rebalance has begun."""
         coordinator, metadata = self._group(group)
         if not metadata.members:
             raise ClusterError(f"group {group!r} has no members to rebalance")
@@ -235,8 +241,8 @@ class BrokerFaults(ClusterCore):
         await self.until(lambda: metadata.generation > generation or metadata.state.value != "Stable", "a rebalance")
 
     async def coordinator_moves(self, group: str) -> int:
-        """Have another broker coordinate a group: its partition of `__consumer_offsets` gets another leader, whose
-        number is returned."""
+        """Move a group's coordinator to another broker, and return that: the group's partition of `__consumer_offsets`
+        gets another leader."""
         coordinator, _ = self._group(group, may_be_unknown=True)
         partition = coordinator.server.services.groups.partition_for(group)
         others = [n for n in self._assignment(CONSUMER_OFFSETS, partition) if n != coordinator.broker_id]
@@ -247,7 +253,7 @@ class BrokerFaults(ClusterCore):
         return alive[0]
 
     async def fence(self, transactional_id: str) -> None:
-        """Fence the producer of a transactional id, as another one with the same id does."""
+        """Fence the producer with this transactional.id, as the start of another one does. Raises KafkaError."""
         self.note("test", f"fences {transactional_id}")
         found: Any = await self._asked_again(
             lambda: self.ask(self.running[0], FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), 3)
@@ -267,20 +273,20 @@ class BrokerFaults(ClusterCore):
     # what is so now
 
     async def leader(self, topic: str, partition: int = 0) -> int:
-        """Broker that leads a partition, as ZooKeeper has it; -1: none."""
+        """Return the broker that leads a partition according to ZooKeeper; -1 if none does."""
         return self.leader_now(topic, partition)
 
     async def isr(self, topic: str, partition: int = 0) -> list[int]:
-        """Return the in-sync replicas of a partition, as ZooKeeper has them, in order of number."""
+        """Return the in-sync replicas of a partition according to ZooKeeper, sorted."""
         return sorted(self.isr_now(topic, partition))
 
     async def controller(self) -> int:
-        """Broker that is the active controller, as soon as there is one."""
+        """Return the broker that is the active controller; waits until there is one."""
         await self.until(lambda: bool(self.controllers()), "a controller")
         return self.controllers()[0].broker_id
 
     def leader_now(self, topic: str, partition: int) -> int:
-        """Broker that leads a partition, as ZooKeeper has it; -1: none."""
+        """Return the broker that leads a partition according to ZooKeeper; -1 if none does."""
         return self._state(topic, partition).leader
 
     def isr_now(self, topic: str, partition: int) -> list[int]:

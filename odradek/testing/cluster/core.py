@@ -240,10 +240,11 @@ class ClusterCore:
         *,
         assignment: Mapping[int, list[int]] | None = None,
     ) -> None:
-        """Create it, and return when every broker knows the leaders of its partitions.
+        """Create a topic, and return when every broker knows the leaders of its partitions.
 
-        `replicas`: of each partition, three or as many as there are brokers unless it is given. `assignment`: brokers
-        by partition, the preferred leader first. Raises KafkaError, ClusterError.
+        `replicas`: of each partition; None: three, or the number of brokers if that is less. `settings`: topic configs
+        by Kafka's names. `assignment`: partition → brokers, the preferred leader first, in place of `partitions` and
+        `replicas`. Raises KafkaError, ClusterError.
         """
         for broker_id in {number for brokers in (assignment or {}).values() for number in brokers}:
             self.broker(broker_id)  # Kafka's controller would wait for it

@@ -17,9 +17,10 @@ class Inspection(Waits):
     """Looks into the cluster at what clients do not see, or would have to ask for."""
 
     async def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
-        """Return all records of a topic, or of one partition, as its leaders have them.
+        """Return all records of a topic, or of one partition, from the logs of its leaders.
 
-        Those that no consumer sees are among them. Partitions in order, each by offset. Raises ClusterError.
+        Records that consumers do not see are included: uncommitted, aborted, markers. By partition, then by offset.
+        Raises ClusterError when a partition has no leader.
         """
         count = self.partitions_now(topic)
         if partition is not None and not 0 <= partition < count:
@@ -33,11 +34,14 @@ class Inspection(Waits):
         return found
 
     async def committed(self, group: str, topic: str | None = None) -> dict[tuple[str, int], int]:
-        """Offsets that a group has committed, by topic and partition; empty for a group that nobody knows."""
+        """Return a group's committed offsets, by (topic, partition); empty for an unknown group."""
         return {at: offset for at, offset in self.committed_offsets(group).items() if topic in (None, at[0])}
 
     async def requests(self, api: str | None = None, client: str | None = None) -> list[SeenRequest]:
-        """Return the last ten thousand requests of clients; of one API, or of one client.id. Raises ClusterError."""
+        """Return the last ten thousand requests of clients, or those to one API or of one client.id.
+
+        Raises ClusterError without `trace`.
+        """
         if self.trace is None:
             raise ClusterError("nothing was noted: make the cluster with trace=True")
         return [
@@ -47,9 +51,9 @@ class Inspection(Waits):
         ]
 
     async def timeline(self, *, requests: bool = False) -> Timeline:
-        """Return what the test did, what ZooKeeper holds since when, what faults have struck.
+        """Return what happened, by time: actions of the test, changes in ZooKeeper, faults that struck.
 
-        With `requests` also what clients have asked: that raises ClusterError when nothing was noted.
+        With `requests` also the requests of clients; raises ClusterError then without `trace`.
         """
         moments = list(self.moments)
         if requests:

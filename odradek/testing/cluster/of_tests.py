@@ -9,7 +9,7 @@ from odradek.testing.cluster.blocking import Cluster
 
 
 class ClusterOfTests(Cluster):
-    """The pytest fixture `kafka`."""
+    """The cluster behind the pytest fixture `kafka`: a Cluster that also names topics after the test."""
 
     began_ms = 0.0
     """When the present test began, as `timeline` counts."""
@@ -17,7 +17,7 @@ class ClusterOfTests(Cluster):
     _before: frozenset[str] = frozenset()
 
     def begin(self, test: str) -> None:
-        """A test begins."""
+        """Note that a test begins; the plugin calls this."""
         self._test = re.sub(r"[^a-zA-Z0-9._-]+", "-", test).strip("-")[-150:]
         self._numbers = itertools.count(1)
         self._before = frozenset(self.topics())
@@ -26,13 +26,14 @@ class ClusterOfTests(Cluster):
     def topic(
         self, name: str = "topic", partitions: int = 1, settings: Mapping[str, Any] | None = None, **named: Any
     ) -> str:
-        """Create a topic whose name no other test has; its name. The arguments are those of `create_topic`."""
+        """Create a topic of a unique name, and return that: `name`, the test's name and a number. Other arguments are
+        those of `create_topic`."""
         own = f"{name}-{self._test}-{next(self._numbers)}"
         self.create_topic(own, partitions, settings=settings, **named)
         return own
 
     def mend(self, *, keep: bool = False) -> None:
-        """A test has ended: no faults any more, all brokers run, its topics are gone unless they are to be kept."""
+        """End all faults, start all brokers and delete the test's topics (unless `keep`); the plugin calls this."""
         self.clear()
         self.heal()
         for broker in range(self.brokers):

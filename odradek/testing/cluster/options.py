@@ -9,7 +9,7 @@ OWN_SETTINGS = frozenset({"broker.id", "listeners", "zookeeper.connect"})
 
 
 class ClusterError(Exception):
-    """A cluster was asked for what it cannot do; one line that says what it can."""
+    """Wrong use of a test's cluster. The message says what is possible instead."""
 
 
 @dataclass(frozen=True)

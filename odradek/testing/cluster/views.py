@@ -9,7 +9,7 @@ OTHER_COLOUR = "#566573"
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """A record as it lies in the log of its partition's leader."""
+    """Record as the log of its partition's leader holds it."""
 
     topic: str
     partition: int

@@ -32,13 +32,16 @@ class Waits(BrokerFaults):
         fault: Fault | None = None,
         timeout: float = WAIT_S,
     ) -> None:
-        """Wait until all of this is so. Raises TimeoutError, with what is so instead, after `timeout` seconds.
+        """Wait until all given conditions hold at once.
 
-        Of a `topic` and `partition`: `leader` (-1: none), `isr` (how many, or which brokers), `start` (what was before
-        this offset is deleted), `records` (at least so many committed in the whole topic). Of a `group`: `lag` (at most
-        so many records behind, over all partitions that it has committed or, with `topic`, over that topic), `members`,
-        `state`. Of the cluster: `controller` (one, or one of these), `brokers` that run. `fault`: it has struck, or
-        holds an answer. Raises ClusterError for what is not there.
+        Of `topic` and `partition`: `leader` (a broker; -1: none), `isr` (a size, or the brokers), `start` (the log
+        starts at this offset or later), `records` (the whole topic has at least this many committed ones). Of `group`:
+        `lag` (at most this many records, over `topic` or over all partitions that it has committed), `members` (their
+        number), `state` (`Stable`, `Empty`, …). Of the cluster: `controller` (this broker, or one of these), `brokers`
+        (how many run). `fault`: it has struck, or holds an answer.
+
+        Raises TimeoutError after `timeout` seconds, with the conditions that do not hold; ClusterError for a topic,
+        partition or group that does not exist.
         """
         conditions: list[Callable[[], str | None]] = []
         if any(one is not None for one in (leader, isr, start, records)):
