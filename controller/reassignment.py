@@ -253,7 +253,8 @@ async def _stop(active: ActiveController, partition: TopicPartition, brokers: Se
     """Take replicas out of the ISR, stop them and delete them.
 
     Nobody waits for the answer: a broker that is away lets go of the replica when it comes back
-    (broker/cluster/stray_replicas.py), and one that is there is told by the next controller if need be.
+    (broker/cluster/stray_replicas.py), and one that is there when the next controller names the replicas without it
+    (broker/replication/controller_requests.py).
     """
     if not brokers:
         return

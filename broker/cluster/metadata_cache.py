@@ -94,17 +94,20 @@ class MetadataCache:
     def share_lists(self, request: UpdateMetadataRequest) -> Iterator[None]:
         """Have the partitions of a request, before its `update`, share lists of brokers with each other and with those
         that are known: the lists are most of a partition. Nobody sees anything of it; may be paused at each yield."""
-        for _, _, state in _partition_states(request):
+        for _, _, state in metadata_states(request):
             self._share_lists(state)
             yield
 
     def update(self, request: UpdateMetadataRequest) -> list[PartitionKey]:
         """Take over what a controller says, at once; returns the partitions that have been deleted.
 
-        A complete request replaces all that was known: partitions that it does not have have been deleted.
+        A complete request replaces all that was known: partitions that it does not have have been deleted. Under the
+        same epochs there is one. Another is a late copy of it, which knows nothing of the topics made since.
         """
         complete = self._holds_everything(request)
         self._enter(request.controller_epoch, request.broker_epoch)
+        if complete and self._is_complete:
+            return []
         self._is_complete = self._is_complete or complete
         self.controller_id = request.controller_id
         self.brokers = {
@@ -114,8 +117,10 @@ class MetadataCache:
         if complete:
             self.topics = {}
         deleted = []
-        for topic, topic_id, state in _partition_states(request):
+        for topic, topic_id, state in metadata_states(request):
             if state.leader == LEADER_DURING_DELETE:
+                if self._is_back(topic, topic_id):
+                    continue
                 self._name(topic, topic_id)
                 deleted.append((topic, state.partition_index))
             else:
@@ -144,8 +149,13 @@ class MetadataCache:
         """
         if self.partition(topic, index) is not None:
             return False
-        is_back = topic in self.topics or topic in self.names.ids_by_name
-        return self._is_complete or (topic in self._deleted_topics and not is_back)
+        is_there = topic in self.topics or topic in self.names.ids_by_name
+        return self._is_complete or (topic in self._deleted_topics and not is_there)
+
+    def _is_back(self, topic: str, topic_id: bytes) -> bool:
+        """Tell whether the topic of that id has been deleted, and there is another of its name."""
+        present_id = self.names.ids_by_name.get(topic)
+        return present_id is not None and present_id != topic_id == self._deleted_topics.get(topic)
 
     def _holds_everything(self, request: UpdateMetadataRequest) -> bool:
         """Tell whether an UpdateMetadata names all partitions of the cluster.
@@ -242,7 +252,7 @@ def _lacking(
     return {(topic, index) for topic, known in former.items() for index in known.keys() - present.get(topic, {}).keys()}
 
 
-def _partition_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, bytes, UpdateMetadataPartitionState]]:
+def metadata_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, bytes, UpdateMetadataPartitionState]]:
     """Yield topic, topic id and state of each partition in an UpdateMetadata of any version."""
     for state in request.ungrouped_partition_states:
         yield state.topic_name, ZERO_UUID, state

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.cluster.metadata_cache import MetadataCache, metadata_states
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.isr import PartitionView
@@ -23,7 +23,7 @@ from odradek.journal.sentences import braces
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
-from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.protocol.messages.update_metadata import LEADER_DURING_DELETE, UpdateMetadataRequest
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock
@@ -333,9 +333,29 @@ class ControllerRequests:
         deleted = self._metadata.update(request)
         if not former.keys() <= self._metadata.brokers.keys():
             self._replicas.check_in_sync_replicas()
+        self._delete_moved(request)
         if deleted:
             self._coordinators.on_partitions_deleted(deleted)
             self._topics_deleted({topic for topic, _ in deleted} - self._metadata.topics.keys())
+
+    def _delete_moved(self, request: UpdateMetadataRequest) -> None:
+        """Delete replicas that have been moved to other brokers, where the controller that did it died before it could
+        say so: its successor knows of the new replicas only. Kafka's brokers in ZooKeeper mode keep such a replica
+        until they are restarted, and may lead it.
+
+        One that the ISR counts on stays until its topic is deleted. When this broker registers anew,
+        cluster/stray_replicas.py does the same.
+        """
+        for topic, topic_id, state in metadata_states(request):
+            if self._replicas.broker_id in state.replicas:
+                continue
+            partition = self._replicas.partitions.get((topic, state.partition_index))
+            if partition is None or ZERO_UUID != topic_id != partition.topic_id:
+                continue
+            is_later = state.leader_epoch > partition.leader_epoch and self._replicas.broker_id not in state.isr
+            if is_later or (state.leader == LEADER_DURING_DELETE and topic_id == partition.topic_id):
+                leader_epoch = max(state.leader_epoch, partition.leader_epoch)
+                self.stop(StoppedReplica(topic, state.partition_index, leader_epoch, delete=True))
 
 
 def partition_states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes, LeaderAndIsrPartitionState]]:

@@ -10,10 +10,9 @@ import random
 import pytest
 
 from odradek.aio import Consumer
-from odradek.broker.log import index, time_index_check
+from odradek.broker.log import index, segment, time_index_check
 from odradek.broker.log.batches import iterate_headers
 from odradek.broker.log.log import Log
-from odradek.broker.log.segment import Segment
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.client.errors import CorruptRecords
 from odradek.client.records import TopicPartition
@@ -186,7 +185,7 @@ def test_an_index_of_offsets_that_is_believed_is_seen(
     byte: int, bits: int, falls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert misled(log_with_rot(".index", byte, bits)) is None
-    monkeypatch.setattr(Segment, "_begins_a_batch", lambda *_: True)
+    monkeypatch.setattr(segment, "begins_batch", lambda *_: True)
     assert bool(misled(log_with_rot(".index", byte, bits))) is not falls
     monkeypatch.setattr(index, "_rises", lambda *_: True)
     assert misled(log_with_rot(".index", byte, bits))

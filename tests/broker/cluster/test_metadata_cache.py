@@ -90,11 +90,33 @@ def test_what_is_said_to_be_deleted_is_and_may_come_again() -> None:
 def test_all_partitions_at_once_are_evidence_and_replace_what_was_known(kind: int, broker_epoch: int) -> None:
     """Our controllers say that it is all; Kafka's are known by it that a new registration hears no partition before."""
     cache = MetadataCache()
-    cache.update(told("gone", "t"))
+    cache.update(told("gone", "t", kind=TYPE_INCREMENTAL))
     assert cache.update(told("t", kind=kind, broker_epoch=broker_epoch)) == [("gone", 0)]
     assert set(cache.topics) == {"t"} and cache.is_deleted("gone", 0) and cache.is_deleted("never seen here", 3)
     cache.update(told("new", broker_epoch=broker_epoch))
     assert set(cache.topics) == {"t", "new"}, "from then on only what changes is told"
+
+
+def test_a_late_copy_of_a_complete_update_changes_nothing() -> None:
+    """The first words of a controller, before there was any topic, came once more: a broker that had not heard of that
+    one's successor yet forgot all topics, and wrote tombstones for all that its groups had committed."""
+    cache = MetadataCache()
+    first = told(kind=TYPE_FULL)
+    cache.update(first)
+    cache.update(told("t", kind=TYPE_INCREMENTAL))
+    assert not cache.update(first)
+    assert set(cache.topics) == {"t"} and not cache.is_deleted("t", 0)
+    assert cache.update(told(kind=TYPE_FULL, controller_epoch=2)) == [("t", 0)], "the successor's own word"
+
+
+def test_a_late_word_of_a_deletion_does_not_touch_the_topic_made_since() -> None:
+    cache = MetadataCache()
+    cache.update(told("t"))
+    assert cache.update(deletes("t")) == [("t", 0)]
+    cache.update(told("t", topic_id=OTHER_ID))
+    assert not cache.update(deletes("t"))
+    assert cache.topic_id("t") == OTHER_ID and cache.partition("t", 0) is not None
+    assert cache.update(deletes("t", topic_id=OTHER_ID)) == [("t", 0)]
 
 
 def test_what_says_that_it_is_not_all_has_deleted_nothing() -> None:
@@ -228,6 +250,7 @@ def test_a_complete_update_deletes_each_partition_that_it_lacks_once() -> None:
     cache.update(with_brokers(4, [1]))
     cache.update(told("u", topic_id=OTHER_ID, kind=TYPE_INCREMENTAL))
     request = with_brokers(3, [1])
+    request.controller_epoch = 2
     request.topic_states[0].partition_states[1].leader = LEADER_DURING_DELETE
     assert sorted(cache.update(request)) == [("t", 1), ("t", 3), ("u", 0)]
     assert (sorted(cache.topics["t"]), cache.topics.get("u")) == ([0, 2], None)

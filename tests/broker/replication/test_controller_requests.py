@@ -27,6 +27,13 @@ from odradek.protocol.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
+from odradek.protocol.messages.update_metadata import (
+    LEADER_DURING_DELETE,
+    TYPE_INCREMENTAL,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch
@@ -114,6 +121,49 @@ def test_without_a_session_nothing_is_led_at_once_and_who_waits_hears_of_it_in_s
         assert heard == [partition.index for partition in led] and len(led) >= 3
         for index in range(1, 4):
             del replicas.partitions["t", index]
+
+    with_broker(scenario)
+
+
+OF_ANOTHER_TOPIC = b"another topic's!"
+
+
+@pytest.mark.parametrize(
+    ("told", "is_there"),
+    [
+        ({}, False),
+        ({"leader_epoch": 0}, True),
+        ({"replicas": [0, 1]}, True),
+        ({"isr": [0, 1]}, True),
+        ({"topic_id": OF_ANOTHER_TOPIC}, True),
+        ({"topic_id": ZERO_UUID}, False),
+        ({"isr": [0, 1], "leader": LEADER_DURING_DELETE, "leader_epoch": 0}, False),
+        ({"replicas": [0, 1], "leader": LEADER_DURING_DELETE}, True),
+        ({"topic_id": OF_ANOTHER_TOPIC, "leader": LEADER_DURING_DELETE}, True),
+        ({"topic_id": ZERO_UUID, "isr": [0, 1], "leader": LEADER_DURING_DELETE}, True),
+    ],
+)
+def test_a_replica_that_was_moved_away_unheard_is_deleted_when_the_next_controller_names_the_others(
+    told: dict[str, Any], is_there: bool
+) -> None:
+    """The controller that had moved it died before its StopReplica was through: the broker led the partition for ever.
+    What is in doubt stays: an old word, another topic, a replica that the ISR counts on."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        partition = services.replicas.partitions["t", 0]
+        states: dict[str, Any] = {"leader": 1, "leader_epoch": 1, "isr": [1], "replicas": [1]} | told
+        topic_id = states.pop("topic_id", partition.topic_id)
+        topic = UpdateMetadataTopicState(
+            topic_name="t", topic_id=topic_id, partition_states=[UpdateMetadataPartitionState(**states)]
+        )
+        request = UpdateMetadataRequest(type=TYPE_INCREMENTAL, controller_epoch=2, topic_states=[topic])
+        services.controller_requests.update_metadata(request)
+        assert (("t", 0) in services.replicas.partitions) is is_there
+        assert (services.logs.get("t", 0) is not None) is is_there
+        late = LeaderAndIsrPartitionState(leader=0, leader_epoch=0, isr=[0], replicas=[0])
+        if not is_there and states["leader_epoch"]:
+            error = services.controller_requests.apply("t", partition.topic_id, late)
+            assert error is ErrorCode.STALE_CONTROLLER_EPOCH, "nor does an older word make it anew"
 
     with_broker(scenario)
 
