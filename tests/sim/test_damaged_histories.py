@@ -19,6 +19,7 @@ from odradek.testing.simulation.loose_topic import LooseTopic
 from odradek.testing.simulation.old_clients import OldReader
 from odradek.testing.simulation.transactional_positions import Outcome, Transaction
 from odradek.testing.simulation.transactions import CommittedReader, Transactions, held_back, may_be_seen
+from odradek.testing.simulation.verdict import is_through
 from odradek.testing.virtual_clock import FIRST_WALL_CLOCK_MS, ManualClock
 from tests.sim.stage import STATE, T0, Stage
 
@@ -45,6 +46,21 @@ def test_an_offset_that_goes_back() -> None:
     assert history.violation is None
     history.begins(T0, 5, "member-1", history.committed_of(T0))
     assert "committed was 7" in str(history.violation)
+
+
+@pytest.mark.parametrize(
+    ("expected", "position", "log_start", "right"),
+    [(5, 5, 0, True), (3, 5, 5, True), (3, 5, 4, False), (5, 3, 5, False), (5, None, 5, False)],
+    ids=["all is read", "the rest has expired", "a record is skipped", "it stands before", "nothing is assigned"],
+)
+def test_a_reader_that_is_not_through(expected: int, position: int | None, log_start: int, right: bool) -> None:
+    history = History(ManualClock())
+    history.expires = True
+    history.log_start_of = lambda partition: log_start
+    states = {} if position is None else {T0: SimpleNamespace(position=position)}
+    shared = SimpleNamespace(positions=SimpleNamespace(partitions=states))
+    reader = SimpleNamespace(positions={T0: expected}, engine=SimpleNamespace(shared=shared))
+    assert is_through(cast(Any, reader), T0, 5, history) is right
 
 
 def test_an_acknowledged_record_that_is_lost() -> None:

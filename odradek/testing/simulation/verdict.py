@@ -12,6 +12,8 @@ from odradek.client.records import TopicPartition
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import assignments
+from odradek.testing.simulation.clients import SimulatedConsumer
+from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import bytes_of, records_of
 from odradek.testing.simulation.lookups import misled
 from odradek.testing.simulation.newest_records import NewestRecords
@@ -36,6 +38,15 @@ def other_settings(configs: Sequence[LogConfig]) -> dict[str, list[object]]:
     """Return the settings in which the replicas of a partition differ: each broker is to have heard of every change."""
     found = {field.name: [getattr(config, field.name) for config in configs] for field in fields(LogConfig)}
     return {name: values for name, values in found.items() if any(value != values[0] for value in values)}
+
+
+def is_through(reader: SimulatedConsumer, partition: TopicPartition, end: int, history: History) -> bool:
+    """Tell whether a reader stands at the end of a partition and was given all before it that has not expired."""
+    state = reader.engine.shared.positions.partitions.get(partition)
+    if state is None or state.position != end:
+        return False
+    expected = reader.positions.get(partition, 0)
+    return expected == end or history.has_expired(partition, expected, end)
 
 
 class Verdict:
@@ -170,7 +181,7 @@ class Verdict:
             end = self._cluster.brokers[0].server.services.replicas.partitions[where].log.log_end_offset
             if topic != self._topic:
                 continue
-            if consumer.positions.get(where) != end:
+            if not is_through(consumer, where, end, self._history):
                 return f"consumer: {where} at {consumer.positions.get(where)} of {end}"
             if not self._run.members:
                 continue
