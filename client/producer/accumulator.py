@@ -38,8 +38,9 @@ class Accumulator:
         self._opened = 0
         self.unfinished: set[ProducerBatch] = set()
         """Batches appended and not yet released."""
-        self.memory_wanted = 0
-        """Senders that wait for memory: while there are any, batches do not linger."""
+        self.memory_waiters: dict[Callable[[], object], None] = {}
+        """What wakes the senders that wait for memory, in the order in which they came, from any thread. While there
+        are any, batches do not linger."""
         self.flushing = 0
         """Flushes under way (and a close): likewise."""
 
@@ -78,6 +79,18 @@ class Accumulator:
         batch.size_bytes += size_bytes
         return batch
 
+    def take_back(self, topic_partition: TopicPartition) -> None:
+        """Undo what an `append` to that partition has begun, which Ctrl-C has ended between any two of its lines."""
+        queue = self.queues.get(topic_partition, deque())
+        if queue:
+            queue[-1].drop_half_a_record()
+            if not len(queue[-1]):
+                queue.pop()
+        if not queue:
+            self.queues.pop(topic_partition, None)
+        self.unfinished = {batch for batch in self.unfinished if len(batch)}
+        self.used_bytes = sum(batch.size_bytes for batch in self.unfinished)
+
     def waits_behind(self, batch: ProducerBatch) -> bool:
         """Tell whether a batch has another before it: time for a sticky partitioner to move on (KIP-480)."""
         return self.queues[batch.topic_partition][0] is not batch
@@ -113,7 +126,7 @@ class Accumulator:
     def due_at_ms(self, queue: deque[ProducerBatch]) -> float:
         """Return when a queue's oldest batch may be sent: at once when full or hurried, else when it has lingered."""
         head = queue[0]
-        hurried = self._full(queue) or self.memory_wanted > 0 or self.flushing > 0 or head.closed
+        hurried = self._full(queue) or bool(self.memory_waiters) or self.flushing > 0 or head.closed
         due_ms = head.created_ms if hurried else head.created_ms + self.limits.linger_ms
         return max(due_ms, head.ready_at_ms)
 

@@ -244,13 +244,24 @@ class ProducerBatch:
         part.timestamps_ms, part.headers = self.timestamps_ms[start:end], self.headers[start:end]
         part.keys, part.values = self.keys[start:end], self.values[start:end]
         part.callbacks = self.callbacks[start:end]
-        for key, value, headers in zip(part.keys, part.values, part.headers, strict=True):
-            part.size_bytes += record_size_bytes(key, value, headers)
+        part._measure()
         part.closed = True  # and attempts are none: it was never refused itself
         part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
         if self.base_sequence >= 0:
             part.base_sequence = following_sequence(self.base_sequence, start)
         return part
+
+    def _measure(self) -> None:
+        sizes = map(record_size_bytes, self.keys, self.values, self.headers)
+        self.size_bytes = BATCH_OVERHEAD_BYTES + sum(sizes)
+
+    def drop_half_a_record(self) -> None:
+        """Cut the columns to the records that are in all of them: adding one was interrupted."""
+        columns: tuple[list[Any], ...] = (self.callbacks, self.timestamps_ms, self.keys, self.values, self.headers)
+        count = min(map(len, columns))
+        for column in columns:
+            del column[count:]
+        self._measure()
 
     @property
     def last_sequence(self) -> int:

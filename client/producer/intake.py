@@ -110,16 +110,24 @@ class RecordIntake:
     ) -> RecordFuture | None:
         """Queue an encoded record; None when there is no memory for it. Raises RecordTooLarge, ClientClosed …"""
         engine, accumulator = self._engine, self._accumulator
-        with self._lock:
-            if engine.ended is not None:
-                engine.check_open()
-            batch = accumulator.append(place, timestamp_ms, key, value, headers, self._monotonic_ms, callback)
-            if batch is None:
-                return None
-            index = len(batch.values) - 1
-            moved = index == 0 and accumulator.waits_behind(batch)
-        if index == 0 or batch.size_bytes >= self._batch_size_bytes:
-            self._tell_engine(batch if moved else None)
+        try:
+            with self._lock:
+                if engine.ended is not None:
+                    engine.check_open()
+                batch = accumulator.append(place, timestamp_ms, key, value, headers, self._monotonic_ms, callback)
+                if batch is None:
+                    return None
+                index = len(batch.values) - 1
+                moved = index == 0 and accumulator.waits_behind(batch)
+            if index == 0 or batch.size_bytes >= self._batch_size_bytes:
+                self._tell_engine(batch if moved else None)
+        except BaseException:  # also Ctrl-C, which may come between any two lines
+            with self._lock:
+                accumulator.take_back(place)
+            if engine.ended is None:
+                self._wake_asked = False
+                self.wake_sender()
+            raise
         return RecordFuture(batch, index, self._home)
 
     def _tell_engine(self, moved: ProducerBatch | None) -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Protocol, TypeVar
@@ -27,7 +27,6 @@ class Engine(Protocol):
 
     cluster: Cluster
     config: ProducerConfig
-    lock: threading.Lock
     accumulator: Accumulator
 
     def check_open(self) -> None:
@@ -43,14 +42,12 @@ class SendWaits:
     def __init__(self, engine: Engine) -> None:
         """Take the engine that they are for."""
         self._engine = engine
-        self._memory_waiters: dict[Callable[[], object], None] = {}
-        """In the order in which they came; from any thread."""
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def memory_freed(self) -> None:
         """Let those who wait for memory try again."""
-        for wake in self._memory_waiters.copy():  # others come and go on their own threads
+        for wake in self._engine.accumulator.memory_waiters.copy():  # others come and go on their own threads
             wake()
 
     async def until_queued(self, queue: Callable[[], Queued | None], place: TopicPartition, wait_ms: float) -> Queued:
@@ -63,16 +60,18 @@ class SendWaits:
             woken.set()
 
         timer = self._engine.cluster.clock.call_later(wait_ms, end)
-        with self._wanting_memory(woken.set):
+        waiters, wake = self._engine.accumulator.memory_waiters, woken.set
+        try:
+            waiters[wake] = None
             self._engine.wake()
-            try:
-                while (queued := queue()) is None:
-                    if is_over:
-                        raise self._full(place)
-                    await woken.wait()
-                    woken.clear()
-            finally:
-                timer.cancel()
+            while (queued := queue()) is None:
+                if is_over:
+                    raise self._full(place)
+                await woken.wait()
+                woken.clear()
+        finally:
+            waiters.pop(wake, None)
+            timer.cancel()
         return queued
 
     def wait_until_queued(
@@ -89,7 +88,9 @@ class SendWaits:
         """
         clock, woken = self._engine.cluster.clock, SimpleQueue[None]()
         deadline_ms = clock.monotonic_ms() + wait_ms
-        with self._wanting_memory(partial(woken.put, None)):
+        waiters, wake = self._engine.accumulator.memory_waiters, partial(woken.put, None)
+        try:
+            waiters[wake] = None  # inside: Ctrl-C may come at any time
             wake_sender()
             while (queued := queue()) is None:
                 if clock.monotonic_ms() >= deadline_ms:
@@ -97,20 +98,9 @@ class SendWaits:
                 left_s = max(0.0, deadline_ms - clock.monotonic_ms()) / 1000
                 with suppress(Empty):
                     woken.get(timeout=min(left_s, threading.TIMEOUT_MAX))  # max.block.ms may be 2^63-1
-        return queued
-
-    @contextmanager
-    def _wanting_memory(self, wake: Callable[[], object]) -> Iterator[None]:
-        accumulator, lock = self._engine.accumulator, self._engine.lock
-        with lock:
-            accumulator.memory_wanted += 1
-        self._memory_waiters[wake] = None
-        try:
-            yield
         finally:
-            del self._memory_waiters[wake]
-            with lock:
-                accumulator.memory_wanted -= 1
+            waiters.pop(wake, None)
+        return queued
 
     def _full(self, place: TopicPartition) -> BufferExhausted:
         config = self._engine.config

@@ -188,7 +188,7 @@ def test_a_producer_goes_on_after_any_call_was_ended(way: str, transactional: bo
         async def check(producer: Producer) -> None:
             if producer._closing:
                 return
-            assert not producer.engine.waits._memory_waiters
+            assert not producer.engine.accumulator.memory_waiters
             if transactional:
                 await end_what_is_open(producer)
                 await producer.begin_transaction()
@@ -198,8 +198,8 @@ def test_a_producer_goes_on_after_any_call_was_ended(way: str, transactional: bo
                 await producer.commit_transaction()
             await producer.flush()
             accumulator = producer.engine.accumulator
-            left = accumulator.used_bytes, accumulator.memory_wanted, accumulator.flushing, accumulator.unfinished
-            assert left == (0, 0, 0, set())
+            left = accumulator.used_bytes, accumulator.memory_waiters, accumulator.flushing, accumulator.unfinished
+            assert left == (0, {}, 0, set())
             await asyncio.sleep(0.1)
             assert work_of(producer) == {f"producer {producer.config.client_id}"}
 

@@ -1,0 +1,87 @@
+"""Ctrl-C in the midst of a `send`: it may come between any two of its lines, and the producer goes on.
+
+In a notebook the program goes on too; elsewhere it closes its producer, which waits for what is queued.
+"""
+
+import dis
+import sys
+from itertools import count
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from odradek.client.errors import ClientClosed
+from odradek.client.producer.client import KafkaProducer
+from odradek.testing import Cluster
+
+PATIENCE_S = 20
+HERE = ("/producer/", "/contextlib.py")
+"""Files whose lines are interrupted."""
+LOOKS = ("CALL", "RESUME", "JUMP_BACKWARD")
+"""Instructions after which CPython looks for signals."""
+
+
+class InterruptAt:
+    """Raises KeyboardInterrupt where this thread looks for signals for the n-th time."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self._last: dict[FrameType, str] = {}
+
+    def __enter__(self) -> "InterruptAt":
+        sys.settrace(self._enter)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        sys.settrace(None)
+
+    def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if not any(one in frame.f_code.co_filename for one in HERE):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event != "opcode":
+            return self._step
+        last, code = self._last.get(frame, ""), frame.f_code.co_code[frame.f_lasti]
+        self._last[frame] = dis.opname[code]
+        if last.startswith(LOOKS):
+            self.left -= 1
+            if self.left == 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self._step
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"linger_ms": 5}, {"batch_size": 100}, {"buffer_memory": 300, "batch_size": 100, "linger_ms": 50_000}],
+    ids=["at once", "lingering", "a batch each", "waiting for memory"],
+)
+def test_a_producer_goes_on_after_a_send_was_interrupted_anywhere(settings: dict[str, Any]) -> None:
+    """A batch that was counted but not queued had no end: flush and close waited for it for ever. Memory was lost, and
+    what waits for memory was counted for ever, after which nothing lingered any more."""
+    with Cluster(brokers=1, topics={"t": 1}) as cluster:
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, **settings)
+        producer.send("t", b"first")
+        producer.flush(PATIENCE_S)
+        accumulator = producer._core.engine.accumulator
+        for number in count(1):
+            kept = [producer.send("t", b"kept") for _ in range(2)]
+            try:
+                with InterruptAt(number):
+                    producer.send("t", b"struck" * 10)
+            except KeyboardInterrupt:
+                kept.append(producer.send("t", b"after" * 10))
+            else:
+                break
+            producer.flush(PATIENCE_S)
+            assert [one.result(0).topic for one in kept] == ["t", "t", "t"]
+            assert (accumulator.used_bytes, accumulator.queues, accumulator.unfinished) == (0, {}, set()), number
+            assert not accumulator.memory_waiters, number
+        assert number > 20
+        producer.close(PATIENCE_S)
+        with pytest.raises(ClientClosed):
+            producer.send("t", b"late")
