@@ -8,7 +8,7 @@ What the functions rely on, so that the plain path has few checks:
 - counts are checked before anything is made for them: the elements must fit into the bytes that are left.
 
 Text that is not UTF-8 gets replacement characters, as in Kafka (Java's String): there are programs whose groups or
-client ids are in Latin-1.
+client ids are in Latin-1. However it came, it is short enough for a length of int16, with which it may go out again.
 
 A run of fixed-width fields and the length (or its first byte) that follows it are one unpack.
 """
@@ -201,10 +201,11 @@ class DecoderSource:
         self.line(f"{target} = {local}")
         self.depth -= 1
 
-    def length(self, code: str, target: str, nullable: bool) -> tuple[str, str]:
+    def length(self, code: str, target: str, nullable: bool, most: str = "") -> tuple[str, str]:
         """Read a length, and go on inside the branch where it is not null.
 
-        Returns its name and what of it is the true length. Who calls takes `self.depth` back when `nullable`.
+        Returns its name and what of it is the true length. `most` is an argument for a compact one: its limit plus 1.
+        Who calls takes `self.depth` back when `nullable`.
         """
         name = self.fresh("n")
         self.later(name, "B" if self.flexible else code)
@@ -218,17 +219,18 @@ class DecoderSource:
                 self.line(f"if {name} < 0: refuse_null(at)")
             return name, name
         if nullable:
-            self.line(f"if {name} > 127: {name}, at = length_tail(data, at, {name})")
+            self.line(f"if {name} > 127: {name}, at = length_tail(data, at, {name}{most})")
         else:
-            self.line(f"if not 0 < {name} < 128: {name}, at = length_not_null(data, at, {name})")
+            self.line(f"if not 0 < {name} < 128: {name}, at = length_not_null(data, at, {name}{most})")
         return name, f"{name} - 1"
 
     def sized(self, wire: Sized, target: str, nullable: bool) -> None:
-        _, length = self.length(wire.length_code, target, nullable)
+        most = f", {primitives.TEXT_BYTES_MAX + 1}" if wire is STRING else ""
+        _, length = self.length(wire.length_code, target, nullable, most)
         end = self.fresh("end")
         self.line(f"{end} = at + {length}")
         if wire is STRING:
-            self.line(f"{target} = data[at:{end}].tobytes().decode('utf-8', 'replace')")
+            self.line(f"{target} = data[at:{end}].tobytes().decode('utf-8', 'text-like-java')")
         elif wire is RECORDS:
             self.line(f"{target} = data[at:{end}]")
         else:

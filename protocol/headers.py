@@ -159,7 +159,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         at = _FIXED_AND_LENGTH.size
         client_id = ""
         if length > 0:
-            client_id = str(frame[at : at + length], "utf-8", "replace")
+            client_id = str(frame[at : at + length], "utf-8", "text-like-java")
             at += length
         if flexible:
             tags = frame[at]

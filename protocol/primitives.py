@@ -5,6 +5,8 @@ are zigzagged before that. Reading functions take the position and return the va
 wrong with the bytes is a MalformedMessage.
 """
 
+import codecs
+import re
 import sys
 from array import array
 from collections.abc import Callable, Sequence
@@ -24,6 +26,30 @@ ZERO_UUID = bytes(16)
 SMALL_VARINTS = 512
 LENGTH_LIMIT = 0x7FFF_FFFF
 """Lengths and counts are int32 in Kafka, however they are written."""
+TEXT_BYTES_MAX = 0x7FFF
+"""As long may a text be in any layout (Kafka's generated classes): one that came with a flexible request goes out with
+answers of versions whose lengths are int16, to others too."""
+SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+"""A whole one in UTF-8, or the first two of its bytes."""
+
+
+def _like_java(error: UnicodeError) -> tuple[str, int]:
+    """Replace what is not UTF-8 as Java's String does: a surrogate, three faults to Python, is one."""
+    assert isinstance(error, UnicodeDecodeError)
+    surrogate = SURROGATE.match(error.object, error.start)
+    return "\ufffd", error.end if surrogate is None else surrogate.end()
+
+
+def _text_like_java(error: UnicodeError) -> tuple[str, int]:
+    """Do the same in a text of a message. Raises MalformedMessage when three bytes for one may be too many."""
+    assert isinstance(error, UnicodeDecodeError)
+    if len(error.object) > TEXT_BYTES_MAX // 3:
+        raise MalformedMessage(f"a text of {len(error.object)} bytes that is not UTF-8")
+    return _like_java(error)
+
+
+codecs.register_error("like-java", _like_java)
+codecs.register_error("text-like-java", _text_like_java)
 
 
 def write_unsigned_varint(value: int) -> bytes:
@@ -84,22 +110,22 @@ def _read_groups(data: Buffer, at: int, most: int) -> tuple[int, int]:
     raise MalformedMessage("varint runs past the end" if size - at < most else "varint is too long")
 
 
-def length_tail(data: Buffer, at: int, first: int) -> tuple[int, int]:
+def length_tail(data: Buffer, at: int, first: int, most: int = LENGTH_LIMIT) -> tuple[int, int]:
     """Read the rest of a compact length whose first byte, 128 or more, was read already; `at` is behind that byte.
 
     Never zero: an overlong null is refused, so that a decoder that takes one off never goes backwards.
     """
     value, at = read_unsigned_varint(data, at - 1)
-    if not 0 < value <= LENGTH_LIMIT:
+    if not 0 < value <= most:
         raise MalformedMessage(f"a compact length of {value}, first byte {first}")
     return value, at
 
 
-def length_not_null(data: Buffer, at: int, first: int) -> tuple[int, int]:
+def length_not_null(data: Buffer, at: int, first: int, most: int = LENGTH_LIMIT) -> tuple[int, int]:
     """Like length_tail for a field that must not be null: a first byte of zero is refused."""
     if first == 0:
         raise MalformedMessage(f"null where a value is needed, at byte {at - 1}")
-    return length_tail(data, at, first)
+    return length_tail(data, at, first, most)
 
 
 def skip_tagged_fields(data: Buffer, at: int, count: int) -> int:

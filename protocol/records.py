@@ -104,7 +104,7 @@ def decode_headers(section: bytes) -> list[tuple[str, bytes | None]]:
             length, at = read_varint(section, at)
             if length < 0:
                 raise CorruptBatch(0, "a header without a key")
-            key = section[at : at + length].decode("utf-8", "replace")
+            key = section[at : at + length].decode("utf-8", "like-java")
             length, at = read_varint(section, at + length)
             value = None if length < 0 else section[at : at + length]
             at += max(0, length)

@@ -223,7 +223,7 @@ class Dispatcher:
 
 def new_context(client: Client, version: int) -> RequestContext:
     """Make the context of a client's requests of one version, and remember it there. A null client id is empty."""
-    client_id = client.identity[2:].decode("utf-8", "replace")
+    client_id = client.identity[2:].decode("utf-8", "text-like-java")
     context = RequestContext(
         version, client_id, client.peer, client.listener, client.principal, client.by_token, client.number
     )

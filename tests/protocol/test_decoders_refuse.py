@@ -15,11 +15,14 @@ from odradek.protocol.fields import Message, Struct
 from odradek.protocol.headers import API_NAMES, message_classes
 from odradek.protocol.messages.consumer_offsets import GroupMetadataValue
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.sync_group import SyncGroupRequest
 from odradek.protocol.messages.transaction_state import TransactionLogValue
+from odradek.protocol.primitives import write_unsigned_varint
+from odradek.protocol.records import decode_headers, encode_headers
 
 REQUESTS: list[type[Message]] = [message_classes(key).request for key in API_NAMES]
 OTHERS: list[type[Message]] = [ConsumerProtocolSubscription, GroupMetadataValue, TransactionLogValue]
@@ -173,3 +176,47 @@ def test_text_that_is_not_utf_8_gets_replacement_characters() -> None:
     for version, data in ((0, "00000001 0005 636166e921"), (9, "02 06 636166e921 00 00 00 00 00")):
         topics = decode(MetadataRequest, version, bytes.fromhex(data)).topics
         assert topics is not None and [one.name for one in topics] == ["caf\ufffd!"]
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("eda080", "?"),
+        ("eda080edbfbf", "??"),
+        ("61eda08062", "a?b"),
+        ("eda0", "?"),
+        ("eda041", "?A"),
+        ("edc3a9", "?\u00e9"),
+        ("ed9fbf", "\ud7ff"),
+        ("f4908080", "????"),
+        ("e28261", "?a"),
+        ("c080", "??"),
+    ],
+)
+def test_what_is_not_utf_8_is_replaced_as_by_javas_string(data: str, text: str) -> None:
+    """Compared with Java 17: a surrogate is one replacement character there, and was three here."""
+    name = bytes.fromhex(data)
+    request = bytes.fromhex("00000001") + len(name).to_bytes(2, "big") + name
+    topics = decode(MetadataRequest, 0, request).topics
+    assert topics is not None and [one.name for one in topics] == [text.replace("?", "\ufffd")]
+    assert decode_headers(encode_headers([("?", b"")]).replace(b"\x02?", bytes([2 * len(name)]) + name)) == [
+        (text.replace("?", "\ufffd"), b"")
+    ]
+
+
+@pytest.mark.parametrize("version", [0, 5])
+def test_a_text_fits_into_a_length_of_16_bits_however_it_came(version: int) -> None:
+    """A group whose name was longer, by its bytes or by replacement characters, was in no list of groups any more: who
+    asked with an old version was cut off."""
+
+    def decoded(name: bytes) -> str:
+        compact = write_unsigned_varint(len(name) + 1)
+        flexible = b"\x02" + compact + name + b"\0\0"
+        plain = b"\0\0\0\1" + (len(name) & 0xFFFF).to_bytes(2, "big") + name
+        return decode(DescribeGroupsRequest, version, flexible if version == 5 else plain).groups[0]
+
+    for name in (b"g" * 32_767, b"\xff" * 10_922, b"g" * 10_921 + b"\xff"):
+        assert len(decoded(name)) == len(name)
+    for name in (b"g" * 32_768, b"\xff" * 10_923, b"\xff" * 32_767):
+        with pytest.raises(MalformedMessage):
+            decoded(name)
