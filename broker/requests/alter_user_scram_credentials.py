@@ -73,6 +73,8 @@ def _check(change: Change) -> None:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
         if change.iterations > MOST_ITERATIONS:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+        if not len(change.salted_password):  # Kafka: "Empty key" of javax.crypto, and UNKNOWN_SERVER_ERROR
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salted password must not be empty")
 
 
 async def _write(broker: Services, user: str, changes: list[Change]) -> None:

@@ -97,8 +97,11 @@ def test_credentials_are_made_shown_and_taken_away() -> None:
 
 def test_what_is_wrong_holds_for_one_user_alone() -> None:
     async def scenario(cluster: EmbeddedCluster, ask: Ask) -> None:
+        empty = upsert("empty")  # Java's keys cannot be empty; who logs in would need no password
+        empty.salted_password = b""
         found = await altered(
             ask,
+            empty,
             upsert(""),
             upsert("unknown", 3),
             upsert("few", iterations=4095),
@@ -113,6 +116,7 @@ def test_what_is_wrong_holds_for_one_user_alone() -> None:
             "unknown": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
             "few": ErrorCode.UNACCEPTABLE_CREDENTIAL,
             "many": ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            "empty": ErrorCode.UNACCEPTABLE_CREDENTIAL,
             "twice": ErrorCode.DUPLICATE_RESOURCE,
             "absent": ErrorCode.RESOURCE_NOT_FOUND,
             "sound": 0,
