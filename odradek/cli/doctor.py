@@ -47,12 +47,14 @@ def doctor(
     if json:
         print_json({"findings": [plain(one) for one in found], "unknown": list(known.unknown)})
     else:
-        for line in findings_lines(found):
+        lines = findings_lines(found)
+        for line in lines:
             print(printable(line))
         for one in known.unknown:
             print(printable(f"not known: {one}"))
         counted = f"{len(known.brokers)} broker(s), {len(known.topics)} topic(s), {len(known.groups)} group(s)"
         well = "all is well, as far as is known" if known.unknown else "all is well"
-        print(f"{counted}: {f'{len(found)} finding(s)' if found else well}")
+        places = f", in {len(found)} places" if len(found) > len(lines) else ""
+        print(f"{counted}: {f'{len(lines)} finding(s){places}' if found else well}")
     worst = max((one.weight for one in every), default=Weight.NOTE)
     raise typer.Exit(BROKEN if worst >= Weight.STOPPED else FAILS if worst >= Weight.DEGRADED else WELL)

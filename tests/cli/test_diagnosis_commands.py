@@ -72,7 +72,7 @@ def knows_no_leader(address: str, topic: str) -> bool:
 
 def test_a_dead_broker_in_words_and_as_json(cluster: Cluster, capsys: Capture) -> None:
     dead = (cluster.controller() + 1) % 3
-    cluster.create_topic("hotels", assignment={0: [dead]})
+    cluster.create_topic("hotels", assignment={0: [dead], 1: [dead]})
     cluster.kill(dead)
     cluster.wait_for("hotels", leader=-1)
     try:
@@ -86,6 +86,10 @@ def test_a_dead_broker_in_words_and_as_json(cluster: Cluster, capsys: Capture) -
         assert subject["findings"][0]["situation"] == "isr-died" and subject["events"]
         code, lines = run(cluster, capsys, "doctor", *NO_ZOOKEEPER)
         assert code == 4 and any(one.startswith(f"degraded: broker {dead} is not there since ") for one in lines)
+        assert any(one.startswith("stopped: hotels-0 ") and one.endswith(" [the same: hotels-1]") for one in lines)
+        findings = [one for one in lines[:-1] if not one.startswith("not known")]
+        places = sum(1 + one.count(", ", one.find("[the same: ")) for one in findings if "[the same: " in one)
+        assert lines[-1].endswith(f": {len(findings)} finding(s), in {len(findings) + places} places")
         code, (line,) = run(cluster, capsys, "doctor", "--json", "--least", "stopped", *NO_ZOOKEEPER)
         assert {one["weight"] for one in json.loads(line)["findings"]} == {"STOPPED"} and code == 4
         code, (line,) = run(cluster, capsys, "doctor", "--json", *NO_ZOOKEEPER)
@@ -209,7 +213,7 @@ def test_what_no_request_can_hold_is_one_line(cluster: Cluster, capsys: Capture)
         (["groups", "describe", "no \udcff text"], "a group id has characters without an encoding"),
     ):
         code, lines = run(cluster, capsys, *arguments)
-        assert code == 1 and len(lines) == 1 and said in lines[0], lines
+        assert code == 2 and len(lines) == 1 and said in lines[0], lines
 
 
 def test_a_time_before_1970_is_the_beginning(cluster: Cluster, capsys: Capture) -> None:
