@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import uvloop
 
-from odradek.broker.config import BrokerConfig, ConfigError, load_config
+from odradek.broker.config import OVERRIDE, BrokerConfig, ConfigError, load_config
 from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.server import BrokerServer, StartFailure
 from odradek.broker.world import World
@@ -38,6 +38,8 @@ SWITCH_INTERVAL_SECONDS = 5e-5
 LINK_SETTINGS = ("zookeeper.ssl.client.enable", "zookeeper.set.acl", "zookeeper.sasl.jaas.config")
 """Settings of which any one means that ZooKeeper is reached with TLS, with a login, or with access lists."""
 
+FAILED, WRONG_USAGE = 1, 2
+
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run a broker until it is told to stop; return the exit code."""
@@ -57,7 +59,7 @@ def run(argv: Sequence[str] | None = None) -> int:
             config.logger_backups,
         )
     except (ConfigError, OSError) as error:
-        return _fail(error)
+        return _fail(error, WRONG_USAGE if str(error).startswith(OVERRIDE) else FAILED)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     try:
         return uvloop.run(_serve(config))
@@ -65,9 +67,9 @@ def run(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _fail(error: Exception) -> int:
+def _fail(error: Exception, code: int = FAILED) -> int:
     print(f"odradek broker: {error}", file=sys.stderr)
-    return 1
+    return code
 
 
 class _Signals:

@@ -42,6 +42,8 @@ def consume(
     if group is not None and partition is not None:
         raise typer.BadParameter("a group decides itself who reads which", param_hint="--partition")
     config = {"auto.offset.reset": "earliest" if from_beginning else "latest", **NO_NEW_TOPIC, **settings(property)}
+    if partition is None:
+        group = group or config.get("group.id")
     signal.signal(signal.SIGTERM, _interrupt)
     printer = Printer(max_messages, key_separator, as_json=json)
     opened = KafkaConsumer(config, bootstrap_servers=bootstrap_server, group_id=group)

@@ -105,8 +105,9 @@ def run_command(name: str, arguments: list[str]) -> int:
     """Import a command's file and run it; errors become one line and an exit code."""
     import typer
 
+    from odradek.cli.options import origins
     from odradek.cli.output import only_errors_of
-    from odradek.client.errors import ClientError
+    from odradek.client.errors import ClientError, ConfigError
     from odradek.protocol.errors import KafkaError, MalformedMessage
 
     wrong_usage: Any = typer.BadParameter.__mro__[1]  # click's UsageError, which newer typers keep to themselves
@@ -129,6 +130,11 @@ def run_command(name: str, arguments: list[str]) -> int:
         raise
     except BrokenPipeError:
         raise
+    except ConfigError as error:
+        words = {word.strip(":,") for word in str(error).split()}
+        named = f"{name} {arguments[0]}" if hasattr(command, "commands") else name
+        given = [f"{where}: " for setting, where in origins.items() if setting in words]
+        return _complain(f"{''.join(given[:1])}{error} (see odradek {named} --help)", WRONG_USAGE)
     except (ClientError, KafkaError, MalformedMessage, OSError) as error:
         return _complain(str(error), FAILED)
     return result if isinstance(result, int) else 0
@@ -142,6 +148,7 @@ def _take_command_config(arguments: list[str], wrong_usage: Any) -> list[str]:
     from odradek.cli import options
 
     options.command_config.clear()
+    options.origins.clear()
     left: list[str] = []
     rest = iter(arguments)
     for one in rest:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from odradek.cli.options import settings
+
 
 def mock(
     brokers: Annotated[int, typer.Option(min=1, help="how many")] = 3,
@@ -23,15 +25,17 @@ def mock(
     ] = None,
 ) -> None:
     """Run a cluster in memory, for tests; print where it is as one line of JSON. Ctrl-C ends it."""
+    from odradek.broker.config import ConfigError
     from odradek.testing.cluster.blocking import Cluster
     from odradek.testing.cluster.http_api import FaultsApi
     from odradek.testing.cluster.options import ClusterError
 
+    overrides = settings(override, "--override")
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
     try:
-        with Cluster(brokers, topics=_topics(topic or []), settings=_settings(override or []), port=port) as cluster:
+        with Cluster(brokers, topics=_topics(topic or []), settings=overrides, port=port) as cluster:
             said = {"bootstrap": cluster.bootstrap}
             if faults_api is None:
                 print(json.dumps(said), flush=True)
@@ -41,6 +45,8 @@ def mock(
                 print(json.dumps({**said, "faults": api.url}), flush=True)
                 over.wait()
     except ClusterError as error:
+        if isinstance(error.__cause__, ConfigError):
+            raise typer.BadParameter(str(error).removeprefix("settings: "), param_hint="--override") from None
         raise OSError(str(error)) from error  # one line, and exit code 1
 
 
@@ -49,16 +55,6 @@ def _topics(wanted: list[str]) -> dict[str, int]:
     for text in wanted:
         name, _, partitions = text.partition(":")
         if partitions and not partitions.isdecimal():
-            raise typer.BadParameter(f"--topic {text}: NAME or NAME:PARTITIONS")
+            raise typer.BadParameter(f"{text!r} is not NAME or NAME:PARTITIONS", param_hint="--topic")
         found[name] = int(partitions or 1)
-    return found
-
-
-def _settings(overrides: list[str]) -> dict[str, str]:
-    found = {}
-    for text in overrides:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"--override {text}: KEY=VALUE")
-        found[name] = value
     return found

@@ -43,7 +43,7 @@ BootstrapServer = Annotated[
     str,
     typer.Option("--bootstrap-server", callback=check_addresses, help="host:port of any brokers, with commas"),
 ]
-Acks = Annotated[str, typer.Option(callback=one_of("all", "1", "0", "-1"), help="all, 1 or 0")]
+Acks = Annotated[str | None, typer.Option(callback=one_of("all", "1", "0", "-1"), help="all (the default), 1 or 0")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for scripts")]
 Properties = Annotated[
     list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="a setting of the client, by Kafka's name")
@@ -53,6 +53,8 @@ NO_NEW_TOPIC = {"allow.auto.create.topics": "false"}
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 command_config: dict[str, str] = {}
 """Settings from the file of `--command-config`."""
+origins: dict[str, str] = {}
+"""Where each setting of a client was given, by its name: to say it where one is wrong."""
 
 
 def new_app(help_text: str) -> typer.Typer:
@@ -96,6 +98,7 @@ def read_command_config(path: str) -> None:
     except BadProperties as error:
         raise OSError(f"{path}:{error.line}: {error.reason}") from None
     command_config.update((one.key, one.value) for one in found)
+    origins.update((one.key, f"{path}:{one.line}") for one in found)
 
 
 def settings(given: Iterable[str] | None, option: str = "--property") -> dict[str, str]:
@@ -106,7 +109,13 @@ def settings(given: Iterable[str] | None, option: str = "--property") -> dict[st
         if not equals or not key.strip():
             raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
         pairs[key.strip()] = value
+        origins[key.strip()] = option
     return pairs
+
+
+def chosen(**options: str | None) -> dict[str, str]:
+    """Return the options that were given by their settings' names; what was not given leaves the setting alone."""
+    return {name.replace("_", "."): value for name, value in options.items() if value}
 
 
 def topic_partition(text: str) -> "TopicPartition":

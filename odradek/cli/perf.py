@@ -15,6 +15,7 @@ from odradek.cli.options import (
     BootstrapServer,
     Json,
     Properties,
+    chosen,
     command_config,
     new_app,
     settings,
@@ -78,7 +79,7 @@ def produce(
     topic: str,
     records: Records = 100_000,
     size: Size = 100,
-    acks: Acks = "all",
+    acks: Acks = None,
     property: Properties = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
@@ -86,7 +87,7 @@ def produce(
     """Send records as fast as they are taken."""
     from odradek.client.producer.client import KafkaProducer
 
-    config = {"linger.ms": "5", "max.block.ms": "15000", **settings(property)}
+    config = {"linger.ms": "5", "max.block.ms": "15000", **settings(property), **chosen(acks=acks)}
     value = b"x" * size
     waits: list[float] = []
     failures: list[Exception] = []
@@ -100,7 +101,7 @@ def produce(
 
         return acknowledged
 
-    with KafkaProducer(config, bootstrap_servers=bootstrap_server, acks=acks) as producer, progress(records) as done:
+    with KafkaProducer(config, bootstrap_servers=bootstrap_server) as producer, progress(records) as done:
         producer.partitions_for(topic)
         began = time.perf_counter()
         for number in range(records):
@@ -153,7 +154,7 @@ def latency(
     topic: str,
     records: Records = 1_000,
     size: Size = 100,
-    acks: Acks = "all",
+    acks: Acks = None,
     property: Properties = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
@@ -164,12 +165,12 @@ def latency(
     from odradek.client.producer.client import KafkaProducer
     from odradek.client.records import TopicPartition
 
-    config = {"max.block.ms": "15000", **settings(property)}
+    config = {"max.block.ms": "15000", **settings(property), **chosen(acks=acks)}
     value = b"x" * size
     waits: list[float] = []
     place = TopicPartition(topic, 0)
     with (
-        KafkaProducer(config, bootstrap_servers=bootstrap_server, acks=acks) as producer,
+        KafkaProducer(config, bootstrap_servers=bootstrap_server) as producer,
         KafkaConsumer(dict(command_config), bootstrap_servers=bootstrap_server) as consumer,
         progress(records) as done,
     ):
@@ -185,7 +186,7 @@ def latency(
                 sent.result()  # what was refused never comes
                 if not consumer.poll(IDLE_LIMIT_SECONDS * 1000):
                     raise ClientTimeout(
-                        f"topic {topic}: record {number + 1} was sent with acks={acks} and has not come"
+                        f"topic {topic}: record {number + 1} was sent with acks={producer.config.acks} and has not come"
                     )
             waits.append(time.perf_counter() - started)
             done(number)

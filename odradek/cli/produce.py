@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, Acks, BootstrapServer, Json, Properties, one_of, settings
+from odradek.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    Acks,
+    BootstrapServer,
+    Json,
+    Properties,
+    chosen,
+    one_of,
+    settings,
+)
 from odradek.cli.output import note, print_json
 
 if TYPE_CHECKING:
@@ -36,10 +45,13 @@ def produce(
     topic: str,
     key_separator: Annotated[str, typer.Option(help="a line is KEY SEPARATOR VALUE; without one there is no key")] = "",
     partition: Annotated[int | None, typer.Option(min=0, help="instead of the one that the key gives")] = None,
-    acks: Acks = "all",
+    acks: Acks = None,
     compression: Annotated[
-        str, typer.Option(callback=one_of(*CODECS), help=f"{', '.join(CODECS[:-1])} or {CODECS[-1]}")
-    ] = "none",
+        str | None,
+        typer.Option(
+            callback=one_of(*CODECS), help=f"{CODECS[0]} (the default), {', '.join(CODECS[1:-1])} or {CODECS[-1]}"
+        ),
+    ] = None,
     property: Properties = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
@@ -47,9 +59,10 @@ def produce(
     """Send the lines of standard input; ends when all are acknowledged."""
     from odradek.client.producer.client import KafkaProducer
 
-    config = {"max.block.ms": "15000", **settings(property)}
+    own = chosen(acks=acks, compression_type=compression)
+    config = {"max.block.ms": "15000", **settings(property), **own}
     tally = Tally()
-    with KafkaProducer(config, bootstrap_servers=bootstrap_server, acks=acks, compression_type=compression) as producer:
+    with KafkaProducer(config, bootstrap_servers=bootstrap_server) as producer:
         with contextlib.suppress(KeyboardInterrupt):
             _send_lines(producer, topic, partition, key_separator.encode(), tally)
         producer.flush()

@@ -89,8 +89,8 @@ def up(
         for remark in plan.remarks():
             print(f"odradek up: warning: {remark}", file=sys.stderr)
     except ConfigError as error:
-        print(f"odradek up: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
+        print(f"odradek up: {error} (see odradek up --help)", file=sys.stderr)
+        raise typer.Exit(2) from None
     raise typer.Exit(run(plan, as_json=as_json))
 
 

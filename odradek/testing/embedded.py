@@ -163,7 +163,7 @@ class EmbeddedBroker:
         own = {"broker.id": str(self.broker_id), "listeners": f"PLAINTEXT://{host}:{port}"}
         settings = {**SETTINGS, **own, **self._cluster.overrides}
         settings = {name: text.replace("{}", str(self.broker_id)) for name, text in settings.items()}
-        return build_config([Given(name, text, "the embedded cluster") for name, text in settings.items()])
+        return build_config([Given(name, text, "settings") for name, text in settings.items()])
 
     def _connect(self, config: BrokerConfig) -> Store:
         timeout_ms = config.zookeeper_session_timeout_ms
