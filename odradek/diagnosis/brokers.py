@@ -13,8 +13,8 @@ RECENT_MS = 3_600_000
 
 @row(Weight.DEGRADED, "zookeeper.session.timeout.ms; /brokers/ids", "start it again")
 def died(case: BrokerCase) -> Told | None:
-    """The broker is not registered, and did not say that it would go: it was killed, lost its machine or network, or
-    froze for longer than its session."""
+    """The broker is not registered, and was not shut down: it was killed, lost its machine or network, or froze for
+    longer than its session."""
     end = end_of(case.history, case.number)
     if case.broker.registered or end.controlled:
         return None
@@ -64,8 +64,8 @@ def was_shut_down(case: BrokerCase) -> Told | None:
     "look at its process and machine; end it, and its partitions move at once",
 )
 def answers_nobody(case: BrokerCase) -> Told | None:
-    """The broker is registered and does not answer: it is frozen, overloaded, or cut off from here, and its session has
-    not ended yet."""
+    """The broker is registered but does not answer: it is frozen, overloaded, or unreachable from here, and its session
+    has not ended yet."""
     if not case.broker.registered or case.broker.answers is not False:
         return None
     timeout = case.broker.settings.get("zookeeper.session.timeout.ms", "")
@@ -81,7 +81,7 @@ def answers_nobody(case: BrokerCase) -> Told | None:
 
 @row(Weight.DEGRADED, "ZooKeeperClient; zookeeper.session.timeout.ms", "look at the network between it and ZooKeeper")
 def without_zookeeper(case: BrokerCase) -> Told | None:
-    """The broker serves and has lost its connection to ZooKeeper: it goes on until its session ends."""
+    """The broker serves clients but has lost its connection to ZooKeeper: it continues until its session ends."""
     session = case.history.last("session", str(case.number))
     if session is None or session.change != "away" or not case.broker.answers:
         return None
@@ -98,7 +98,7 @@ def without_zookeeper(case: BrokerCase) -> Told | None:
     "start ZooKeeper again, or mend the network to it: the broker registers by itself",
 )
 def session_over(case: BrokerCase) -> Told | None:
-    """The broker's ZooKeeper session has ended and it could not begin another: it answers, and leads nothing."""
+    """The broker's ZooKeeper session has ended and it could not start another: it answers, but leads nothing."""
     session = case.history.last("session", str(case.number))
     if session is None or session.change != "expired" or not case.broker.answers:
         return None
@@ -113,7 +113,7 @@ def session_over(case: BrokerCase) -> Told | None:
 
 @row(Weight.DEGRADED, "KIP-112; log.dirs", "mend the disk, start it again")
 def disk_failed(case: BrokerCase) -> Told | None:
-    """A log directory of the broker is offline: its replicas in there are out of reach, the others go on."""
+    """A log directory of the broker is offline: the replicas in it are unavailable, the others continue."""
     offline = [one.path for one in case.broker.directories if not one.online]
     noted = [one for one in case.history.about("directory") if one.broker == case.number and one.change == "failed"]
     if not offline or not case.broker.registered:
@@ -132,7 +132,7 @@ def disk_failed(case: BrokerCase) -> Told | None:
 
 @row(Weight.DEGRADED, "log.dirs; log.retention.bytes", "`odradek configs alter --topic T --set retention.ms=…`")
 def disk_fills_up(case: BrokerCase) -> Told | None:
-    """Less than a tenth of the volume of a log directory is free."""
+    """Less than a tenth of the file system of a log directory is free."""
     full = [
         one
         for one in case.broker.directories
@@ -154,7 +154,7 @@ def disk_fills_up(case: BrokerCase) -> Told | None:
     "`odradek configs alter --broker N --delete leader.replication.throttled.rate …`",
 )
 def throttle_left(case: BrokerCase) -> Told | None:
-    """Replication is throttled on the broker though nothing is being moved: somebody forgot to lift it."""
+    """Replication is throttled on the broker although nothing is being moved: a throttle was forgotten."""
     moving = any(one.adding for topic in case.facts.topics.values() for one in topic.partitions.values())
     rates = {
         name: text
@@ -204,7 +204,7 @@ def session_expired(case: BrokerCase) -> Told | None:
 
 @row(Weight.NOTE, "/brokers/ids; KIP-380", "nothing")
 def came_back(case: BrokerCase) -> Told | None:
-    """The broker went and is back, as another life of itself."""
+    """The broker was down and has started again."""
     went = case.history.last("broker", str(case.number), "went") or case.history.last(
         "broker", str(case.number), "bounced"
     )

@@ -11,7 +11,7 @@ RECENT_MS = 3_600_000
 
 @row(Weight.STOPPED, "/controller; KafkaController.elect", "see that brokers reach ZooKeeper")
 def no_controller(case: ClusterCase) -> Told | None:
-    """Nobody is the controller: leaders that die are not replaced, topics are neither made nor deleted."""
+    """There is no controller: leaders that die are not replaced, topics are neither created nor deleted."""
     if case.facts.controller is None or case.facts.controller != NO_LEADER:
         return None
     alive = [one for one, broker in case.facts.brokers.items() if broker.registered]

@@ -29,7 +29,7 @@ def coordinator_away(case: GroupCase) -> Told | None:
 
 @row(Weight.UNEVEN, "GroupCoordinator; offsets.retention.minutes", "start a consumer; or `odradek groups delete G`")
 def no_members(case: GroupCase) -> Told | None:
-    """The group has no members, and records that nobody reads wait for it."""
+    """The group has no members, and unread records wait for it."""
     if case.group.refusal or case.group.state != "Empty" or not case.behind:
         return None
     last = next(
@@ -74,8 +74,8 @@ def _went(noted: Noted) -> str:
     "fewer records in a poll or more time for them; members that send heartbeats",
 )
 def rebalances_on_and_on(case: GroupCase) -> Told | None:
-    """The group rebalances again and again, or does not come to an end of one: members join and drop out, and meanwhile
-    nobody reads."""
+    """The group rebalances again and again, or cannot complete a rebalance: members join and drop out, and nobody reads
+    meanwhile."""
     since_ms = case.facts.now_ms - REBALANCES_WITHIN_MS
     recent = [one for one in case.events if one.change == "rebalancing" and one.at_ms > since_ms]
     drops = [one for one in case.events if one.change in DROPPED_OUT and one.at_ms > since_ms]
@@ -111,7 +111,7 @@ def _steadier(case: GroupCase, drops: Sequence[Noted]) -> WayOut:
     "restart a member, or forget offsets of topics that nobody reads any more",
 )
 def partition_without_owner(case: GroupCase) -> Told | None:
-    """The group has members, and nobody of them owns a partition whose records wait: its lag grows."""
+    """The group has members, but none of them owns a partition with unread records: its lag grows."""
     if case.group.state != "Stable":
         return None
     orphans = {at: lag for at, lag in case.behind.items() if at not in case.assigned}
@@ -141,8 +141,8 @@ def partition_without_owner(case: GroupCase) -> Told | None:
     "`odradek groups reset-offsets G --topic T:P --to-earliest --execute`",
 )
 def committed_out_of_range(case: GroupCase) -> Told | None:
-    """Offsets that the group has committed are not in the log any more, or not yet: retention was quicker, or an
-    unclean election cut it. The consumer goes to where auto.offset.reset sends it."""
+    """Offsets that the group has committed are outside the log: retention has deleted the records, or an unclean
+    election has truncated the log. auto.offset.reset decides where the consumer continues."""
     below, above = {}, {}
     for at, offset in case.group.committed.items():
         partition = case.facts.partition(at)
@@ -178,7 +178,7 @@ def committed_out_of_range(case: GroupCase) -> Told | None:
 
 @row(Weight.DEGRADED, "isolation.level=read_committed; transaction.timeout.ms", "`odradek why T-P`")
 def behind_open_transaction(case: GroupCase) -> Told | None:
-    """The group has read all that is committed; an open transaction holds the rest back."""
+    """The group has read all committed records; an open transaction holds back the rest."""
     for at, lag in sorted(case.behind.items()):
         partition = case.facts.partition(at)
         if partition is None or not partition.transactions or case.group.committed[at] != partition.last_stable_offset:
@@ -199,7 +199,7 @@ def behind_open_transaction(case: GroupCase) -> Told | None:
 
 @row(Weight.DEGRADED, "__consumer_offsets", "`odradek why T-P`")
 def reads_what_has_no_leader(case: GroupCase) -> Told | None:
-    """A partition that the group reads has no leader: it waits for it."""
+    """A partition that the group reads has no leader."""
     waiting = sorted(
         at
         for at in {*case.assigned, *case.group.committed}
@@ -221,8 +221,8 @@ def reads_what_has_no_leader(case: GroupCase) -> Told | None:
     "more consumers, up to one for each partition; `odradek groups describe G` shows whether it catches up",
 )
 def lags(case: GroupCase) -> Told | None:
-    """The group has members that own what it is behind in: they read, more slowly than others write, or have begun a
-    moment ago."""
+    """Members own the partitions in which the group is behind: they read more slowly than producers write, or have
+    started a moment ago."""
     owned = {at: lag for at, lag in case.behind.items() if at in case.assigned}
     if case.group.state != "Stable" or not owned:
         return None
@@ -246,7 +246,7 @@ def lags(case: GroupCase) -> Told | None:
 
 @row(Weight.NOTE, "auto.offset.reset", "see that members commit")
 def nothing_committed(case: GroupCase) -> Told | None:
-    """Members own partitions in which the group has committed nothing: after a restart auto.offset.reset decides."""
+    """Members own partitions in which the group has committed nothing: auto.offset.reset decides where they restart."""
     if case.group.state != "Stable" or not case.assigned or any(at in case.group.committed for at in case.assigned):
         return None
     because = (

@@ -18,8 +18,7 @@ REMEMBERED_MS = 24 * 3_600_000
     "start a broker of the ISR or mend its disk; or `odradek elect-leaders --unclean T-P`: records may be lost",
 )
 def isr_died(case: PartitionCase) -> Told | None:
-    """Nobody leads the partition: every replica that was in sync is away, and a leader from outside the ISR is not
-    allowed."""
+    """The partition has no leader: every in-sync replica is down, and a leader from outside the ISR is not allowed."""
     partition = case.partition
     if partition.leader != NO_LEADER or case.topic.deleting or any(_could_lead(case, one) for one in partition.isr):
         return None
@@ -44,8 +43,8 @@ def isr_died(case: PartitionCase) -> Told | None:
 
 @row(Weight.STOPPED, "/controller; KafkaController.elect", "`odradek doctor` says what keeps a controller away")
 def nobody_elects(case: PartitionCase) -> Told | None:
-    """The partition's leader is away, or there is none, while a replica in sync could lead it: the controller that
-    would elect it is missing or has not come to it."""
+    """The partition's leader is down, or there is none, while an in-sync replica could lead: the controller that would
+    elect it is missing or has not got to it."""
     partition = case.partition
     ready = [one for one in partition.isr if _could_lead(case, one)]
     if case.is_led or not ready or case.topic.deleting:
@@ -83,7 +82,7 @@ def leader_disk_full(case: PartitionCase) -> Told | None:
 
 @row(Weight.STOPPED, "zookeeper.session.timeout.ms; NOT_LEADER_OR_FOLLOWER", "see that brokers reach ZooKeeper")
 def leader_without_session(case: PartitionCase) -> Told | None:
-    """The broker that clients are told to be the leader has lost its ZooKeeper session: it leads nothing."""
+    """The broker that the metadata names as leader has lost its ZooKeeper session, so it leads nothing."""
     leader = case.partition.leader
     session = case.history.last("session", str(leader))
     if session is None or session.change != "expired" or not case.is_led or case.topic.deleting:
@@ -104,7 +103,7 @@ def _could_lead(case: PartitionCase, broker: int) -> bool:
     "`odradek elect-leaders T-P`",
 )
 def leader_not_preferred(case: PartitionCase) -> Told | None:
-    """Another broker leads the partition than the first of its replicas, which is in sync and could."""
+    """The partition is not led by its preferred replica, although that is in sync."""
     partition = case.partition
     preferred = partition.replicas[0] if partition.replicas else NO_LEADER
     if not case.is_led or partition.leader == preferred or preferred not in partition.isr or partition.adding:
@@ -136,7 +135,7 @@ def _leader_left(noted: Noted) -> int | None:
     "`odradek configs alter --topic T --set unclean.leader.election.enable=false`",
 )
 def unclean_election(case: PartitionCase) -> Told | None:
-    """A leader was elected from outside the ISR: records that only the former leader had are gone."""
+    """A leader was elected from outside the ISR: records that only the former leader had are lost."""
     unclean = next((one for one in reversed(case.changes) if one.entry.get("unclean")), None)
     if unclean is None or case.facts.now_ms - unclean.at_ms > REMEMBERED_MS:
         return None
@@ -177,7 +176,7 @@ def leader_recovers(case: PartitionCase) -> Told | None:
 
 @row(Weight.NOTE, "PartitionStateMachine.doElectLeaderForPartitions", "nothing")
 def leader_moved(case: PartitionCase) -> Told | None:
-    """The partition got another leader, all in order."""
+    """The partition got another leader, without loss."""
     moved = next((one for one in reversed(case.changes) if _leader_left(one) is not None), None)
     if moved is None or moved.entry.get("unclean") or moved.entry["after"]["leader"] == NO_LEADER:
         return None

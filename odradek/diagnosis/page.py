@@ -1,4 +1,4 @@
-"""docs/why.md's table of situations, made of the tables themselves: `python -m odradek.diagnosis.page --write`."""
+"""Table of situations in docs/why.md, generated from their rows: `python -m odradek.diagnosis.page --write`."""
 
 import sys
 from pathlib import Path
@@ -10,11 +10,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "why.md"
 BEGIN, END = "<!-- situations: begin -->", "<!-- situations: end -->"
 TITLES = {"cluster": "The cluster", "broker": "A broker", "partition": "A partition", "group": "A group"}
 
-HEAD = "| situation | weight | what is so | the way out | where the rule stands |\n|---|---|---|---|---|"
+HEAD = "| situation | severity | meaning | remedy | rule |\n|---|---|---|---|---|"
 
 
 def render() -> str:
-    """Render the table of all situations: grouped by what they are about, the gravest first."""
+    """Render the table of all situations: grouped by subject, worst first."""
     parts = []
     for table in TABLES:
         parts.append(f"### {TITLES[table.about]}\n\n{HEAD}")
@@ -28,11 +28,11 @@ def render() -> str:
 
 
 MEANINGS = {
-    Weight.LOST: "records that were acknowledged are gone",
-    Weight.STOPPED: "somebody cannot read or write",
-    Weight.DEGRADED: "it works, with less to fall back on, or late",
-    Weight.UNEVEN: "everything works; it could work better",
-    Weight.NOTE: "something that happened: nothing is to be done. `why` tells it, `doctor` only with `--least note`",
+    Weight.LOST: "acknowledged records are lost",
+    Weight.STOPPED: "clients cannot read or write",
+    Weight.DEGRADED: "it works, but with less redundancy, or late",
+    Weight.UNEVEN: "everything works, but could work better",
+    Weight.NOTE: "something happened, and nothing is to be done. `why` shows it, `doctor` only with `--least note`",
 }
 
 

@@ -14,7 +14,7 @@ row = PARTITION.row
     "start the missing broker; or `odradek configs alter --topic T --set min.insync.replicas=N`",
 )
 def under_min_isr(case: PartitionCase) -> Told | None:
-    """Fewer replicas are in sync than acks=all asks for: producers get NOT_ENOUGH_REPLICAS."""
+    """Fewer replicas are in sync than min.insync.replicas: producers with acks=all get NOT_ENOUGH_REPLICAS."""
     in_sync = len(case.partition.isr)
     if not case.is_led or in_sync >= case.min_isr:
         return None
@@ -64,7 +64,7 @@ def follower_dead(case: PartitionCase) -> Told | None:
 
 @row(Weight.DEGRADED, "KIP-112; LogManager.handleLogDirFailure", "mend the disk, start the broker again")
 def follower_disk_failed(case: PartitionCase) -> Told | None:
-    """A replica is missing though its broker lives: its log directory is offline."""
+    """A replica is missing although its broker is up: its log directory is offline."""
     diskless = [one for one in case.diskless if one != case.partition.leader]
     if not case.is_led or not diskless:
         return None
@@ -85,7 +85,7 @@ def follower_disk_failed(case: PartitionCase) -> Told | None:
 
 @row(Weight.DEGRADED, "log.dirs; ENOSPC", "free room on it; or `odradek reassign start T-P=…` to other brokers")
 def follower_disk_full(case: PartitionCase) -> Told | None:
-    """A replica cannot copy what its leader has: its disk is full."""
+    """A replica cannot copy from its leader, as its disk is full."""
     if not case.is_led or not case.outside_full:
         return None
     ways = (WayOut("free room there"), case.way("keep less", keep_less(case)))
@@ -99,7 +99,7 @@ def follower_disk_full(case: PartitionCase) -> Told | None:
     "wait, or `odradek configs alter --broker N --delete follower.replication.throttled.rate`",
 )
 def follower_throttled(case: PartitionCase) -> Told | None:
-    """A replica is behind because a throttle lets it copy only so many bytes a second."""
+    """A replica is behind because a throttle limits how many bytes per second it copies."""
     held_back = [one for one in case.outside_alive if one not in case.outside_full]
     throttled = {one: rule for one in held_back if (rule := case.throttle(one))}
     if not case.is_led or not throttled:
@@ -121,7 +121,7 @@ def follower_throttled(case: PartitionCase) -> Told | None:
     "it joins by itself when it has all; else `odradek why N`",
 )
 def follower_behind(case: PartitionCase) -> Told | None:
-    """A replica lives and is not in sync: it does not ask, cannot reach the leader, copies too slowly, or came back a
+    """A replica is up but not in sync: it does not fetch, cannot reach the leader, copies too slowly, or came back a
     moment ago."""
     behind = [one for one in case.outside_alive if not case.throttle(one) and one not in case.outside_full]
     if not case.is_led or not behind:
@@ -169,8 +169,8 @@ def _under_replicated(case: PartitionCase) -> str:
 
 @row(Weight.UNEVEN, "min.insync.replicas", "have the missing broker back before anything else is stopped")
 def at_min_isr(case: PartitionCase) -> Told | None:
-    """No more replicas are in sync than acks=all asks for, and fewer than there are: the next failure stops
-    producers."""
+    """Only min.insync.replicas replicas are in sync, and others are not: the next failure stops producers with
+    acks=all."""
     isr, replicas = case.partition.isr, case.partition.replicas
     if not case.is_led or len(isr) != case.min_isr or len(isr) == len(replicas):
         return None
@@ -183,7 +183,7 @@ def at_min_isr(case: PartitionCase) -> Told | None:
 
 @row(Weight.UNEVEN, "default.replication.factor", "`odradek reassign start T-P=1,2,3`")
 def one_replica(case: PartitionCase) -> Told | None:
-    """The partition has one replica: its broker's disk is all that holds its records."""
+    """The partition has one replica: its records are on one disk only."""
     if len(case.partition.replicas) != 1 or len(case.facts.brokers) < 2 or case.topic.deleting:
         return None
     (only,) = case.partition.replicas
@@ -198,7 +198,7 @@ def one_replica(case: PartitionCase) -> Told | None:
     Weight.DEGRADED, "AlterPartitionReassignments; KIP-455", "start the broker again, or `odradek reassign cancel T-P`"
 )
 def reassignment_stuck(case: PartitionCase) -> Told | None:
-    """Replicas are being moved, and one that is to be added is away: the move waits for it."""
+    """Replicas are being moved, and the broker of a new one is down: the move waits for it."""
     waiting = [one for one in case.partition.adding if one in case.dead or one in case.diskless]
     if not waiting:
         return None
@@ -245,7 +245,7 @@ def _moving(case: PartitionCase) -> str:
 
 @row(Weight.DEGRADED, "/admin/delete_topics; TopicDeletionManager", "start the brokers again")
 def deletion_waits(case: PartitionCase) -> Told | None:
-    """The topic is to be deleted, and brokers that have replicas of it are away: it waits for them."""
+    """The topic is to be deleted, but brokers that have replicas of it are down: the deletion waits for them."""
     if not case.topic.deleting or not (case.dead or case.diskless):
         return None
     because = case.gone(case.dead) if case.dead else f"a log directory of broker {numbers(case.diskless)} is offline"

@@ -13,8 +13,8 @@ row = PARTITION.row
     "`odradek transactions abort T-P --producer-id … --producer-epoch …`",
 )
 def hanging_transaction(case: PartitionCase) -> Told | None:
-    """A transaction is open in the partition that no coordinator knows of: nothing will ever end it, and readers of
-    committed data wait."""
+    """A transaction is open in the partition that no coordinator knows: it will never end, and read_committed consumers
+    wait."""
     hanging = next((one for one in case.partition.transactions if one.state == ""), None)
     if hanging is None or not case.is_led:
         return None
@@ -35,7 +35,7 @@ def hanging_transaction(case: PartitionCase) -> Told | None:
     "its timeout ends it, or its producer when it starts again",
 )
 def open_transaction(case: PartitionCase) -> Told | None:
-    """An open transaction holds back readers of committed data: they see nothing behind its first record."""
+    """An open transaction holds back read_committed consumers: they see nothing from its first record on."""
     first = min(
         (one for one in case.partition.transactions if one.state != ""), key=lambda one: one.start_offset, default=None
     )
