@@ -28,11 +28,14 @@ from odradek.broker.transactions.transaction_state import (
 from odradek.client.consumer.group_protocol import Identity
 from odradek.client.consumer.member_states import MemberSettings, State
 from odradek.client.consumer.membership import Membership
+from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.transaction_state import TransactionStatus
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.log_environments import make_batch
 from odradek.testing.simulation.clients import SimulatedConsumer
 from odradek.testing.simulation.coordinators import Coordinators
+from odradek.testing.simulation.decisions import Decisions
 from odradek.testing.simulation.departed_members import SESSION_SLACK_MS, DepartedMembers
 from odradek.testing.simulation.generations import Generations
 from odradek.testing.simulation.history import History
@@ -105,6 +108,49 @@ def test_a_transaction_that_is_open_in_a_log_and_not_to_its_coordinator() -> Non
     told[0] = ("id", replace(state, status=COMPLETE_COMMIT))
     coordinators._look_for_left_open()
     assert "has a transaction of id open from 0 on, which is COMPLETE_COMMIT to its coordinator" in stage.seen
+
+
+@pytest.mark.parametrize(
+    ("status", "copied", "commits", "epoch", "seen"),
+    [
+        (PREPARE_COMMIT, (1, 2), True, 0, False),
+        (COMPLETE_COMMIT, (1, 2), True, 0, False),
+        (PREPARE_COMMIT, (1,), True, 0, True),
+        (PREPARE_COMMIT, (1, 2), False, 0, True),
+        (PREPARE_COMMIT, (1, 2), True, 1, True),
+        (ONGOING, (1, 2), True, 0, True),
+    ],
+)
+def test_a_marker_of_what_is_not_decided(
+    status: TransactionStatus, copied: tuple[int, ...], commits: bool, epoch: int, seen: bool
+) -> None:
+    """Or not in sync everywhere; a transaction before it has ended so, which is long known."""
+    states, data = Stage(TRANSACTION_STATE), Stage("transactions")
+    for broker, replica in zip(states.brokers, data.replicas, strict=True):
+        broker.server.services.replicas.partitions["transactions", 0] = replica
+    leaders = {(TRANSACTION_STATE, 0): states.leader, ("transactions", 0): data.leader}
+    decisions = Decisions(
+        states.cluster, states.history, ["transactions"], lambda where: states.leader.high_watermark, leaders.get
+    )
+
+    def end(*, commits: bool, epoch: int) -> None:
+        data.write(make_batch([b"a"], producer_id=1, transactional=True), to=())
+        data.write(encode_end_txn_marker(EndTxnMarker(commits, 0), 0, 1, epoch), to=())
+
+    state = TxnState(ProducerIdentity(1, 0), 1000, PREPARE_COMMIT, frozenset({WHERE}), 5, 6)
+    states.write(state_batch("id", state, 0))
+    end(commits=True, epoch=0)
+    decisions.look()
+    states.write(state_batch("id", replace(state, status=ONGOING), 0))
+    decisions.look()
+    decisions.look()
+    assert not states.seen
+    states.write(state_batch("id", replace(state, status=status), 0), to=copied)
+    end(commits=commits, epoch=epoch)
+    decisions.look()
+    assert (
+        ("<transactions-0 leader epoch 5 isr [0, 1, 2]> has a marker at 3" in states.seen) is bool(states.seen) is seen
+    )
 
 
 def test_a_coordinator_that_keeps_what_another_one_leads() -> None:

@@ -48,6 +48,21 @@ def test_an_isr_of_others(state: PartitionState, seen: str) -> None:
     assert seen in stage.seen
 
 
+def test_what_all_in_sync_have_had() -> None:
+    stage = Stage()
+    safety = stage.safety()
+    assert safety.replicated(WHERE) == 0
+    stage.write(make_batch([b"a"]), make_batch([b"b"]), to=(1,))
+    assert safety.replicated(WHERE) == 0
+    stage.in_zookeeper(replace(STATE, isr=(0, 1)))
+    assert safety.replicated(WHERE) == 2
+    stage.in_zookeeper(STATE)
+    stage.write(to=(2,))
+    safety.look()
+    stage.replicas[2].log.truncate_to(1)
+    assert safety.replicated(WHERE) == 2
+
+
 def test_who_is_no_replica_any_more_leaves_the_isr_and_does_not_come_into_it() -> None:
     stage = Stage()
     stage.safety()

@@ -19,7 +19,7 @@ Watchers, which look again and again at what must hold at every moment:
     derived_state           what a replica knows of producers and epochs is what its batches say
     fences, generations     epochs never fall; members of one generation share nothing
     departed_members        who is gone without a word is in no group any more
-    coordinators            they tell nothing that is not replicated
+    coordinators, decisions they tell nothing that is not replicated, and send no markers of it
     transactional_positions, newest_records, lookups    what is committed, compacted, and found by offset and time
     lagging, waits, work    nobody lags in the ISR, waits or asks for longer than there is a reason
 """

@@ -22,6 +22,7 @@ from odradek.testing.simulation.client_faults import ClientFaults
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
 from odradek.testing.simulation.coordinators import Coordinators
 from odradek.testing.simulation.cut_moments import CutMoments
+from odradek.testing.simulation.decisions import Decisions
 from odradek.testing.simulation.departed_members import DepartedMembers
 from odradek.testing.simulation.derived_state import DerivedState
 from odradek.testing.simulation.disk_faults import DiskFaults
@@ -127,6 +128,9 @@ class Simulation:
             Work(cluster, history), Waits(cluster, history),
             Lagging(cluster, history, float(overrides["replica.lag.time.max.ms"])),
             generations, DepartedMembers(cluster, lambda: self.members, history), self.loose,
+            Decisions(
+                cluster, history, (TRANSACTIONAL_TOPIC,), self.safety.replicated, self.safety.present_leader
+            ),
         )  # fmt: skip
         self.programs.may_be_fenced = generations.may_be_fenced
         self.safety.on_elected = self.fences.elected

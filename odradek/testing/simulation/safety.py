@@ -266,6 +266,13 @@ class Safety:
         state = self._states.get(where)
         return None if state is None else self._leader(where, state)
 
+    def replicated(self, where: Where) -> int:
+        """Return the offset up to which all replicas in sync have the partition, or have had it."""
+        state = self._states.get(where)
+        members = [self._cluster.brokers[one] for one in state.isr] if state is not None else []
+        ends = [max(one.log_end(*where) or 0, self._lost.get((one.broker_id, where), 0)) for one in members]
+        return max(min(ends, default=0), self._committed.get(where, 0))
+
     def _leader(self, where: Where, state: PartitionState) -> Partition | None:
         """Return the leader as it sees itself, if it knows of this epoch."""
         if not 0 <= state.leader < len(self._cluster.brokers):
