@@ -58,6 +58,8 @@ class BitRot:
         await self._others.alone_while_well(self._rot_and_replace)
 
     async def _rot_and_replace(self, broker: EmbeddedBroker) -> None:
+        if not await self._others.administrator.unthrottle():
+            return  # limits would keep the others from following, and only the rotten disk would have what is new
         await self._stop(broker)
         self._history.rotten.add(broker.broker_id)
         self._others.on_lost_data(broker)
