@@ -167,6 +167,22 @@ def test_out_of_order_waits_for_the_batch_before_and_restarts_when_there_is_none
     assert [(b.producer_epoch, b.base_sequence) for b in (first, second)] == [(1, 0), (1, 1)]
 
 
+def test_nothing_is_numbered_anew_while_a_batch_is_on_the_wire() -> None:
+    """The broker may take it, and would then be sent it once more under another epoch."""
+    bench = Bench()
+    bench.begin()
+    first, second = bench.add(b"1"), bench.add(b"2")
+    one, two = bench.plan().calls
+    bench.answer(one, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    bench.now_ms = 500
+    assert bench.plan().calls == []
+    assert [(b.producer_epoch, b.base_sequence) for b in (first, second)] == [(0, 1), (0, 2)]
+    bench.answer(two, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    bench.now_ms = 1_500
+    bench.plan()
+    assert [(b.producer_epoch, b.base_sequence) for b in (first, second)] == [(1, 0), (1, 1)]
+
+
 def test_a_batch_too_old_fails_with_what_to_look_at_and_its_late_answer_still_counts() -> None:
     bench = Bench(timeout=1_000)
     batch = bench.add()

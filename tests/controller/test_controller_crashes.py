@@ -9,6 +9,7 @@ import pytest
 from odradek.controller.cluster_state import PartitionPhase
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.znodes.topics import topic_path
 from tests.controller.conftest import Play
 
@@ -84,7 +85,19 @@ async def shrink(cluster: Any) -> None:
     assert cluster.state("t").isr in ((1,), (1, 2, 3))
 
 
-@pytest.mark.parametrize("step", [create, delete, kill_a_leader, shut_down, shrink])
+async def move(cluster: Any) -> None:
+    """Move t-1 from 2 and 1 to 3 and 2; whoever leads then tells that all are in sync."""
+    moved = TopicPartition("t", 1)
+    await ask(cluster.active.alter_reassignments({moved: [3, 2]}))
+    await cluster.settle(4000)
+    if await cluster.active.list_reassignments([moved]):
+        await ask(cluster.put_in_isr([1, 2, 3], 1))
+        await cluster.settle(4000)
+        assert not await cluster.active.list_reassignments(None)
+    assert cluster.state("t", 1).leader in (2, 3)
+
+
+@pytest.mark.parametrize("step", [create, delete, kill_a_leader, shut_down, shrink, move])
 def test_crash_after_each_transaction(play: Play, step: Step) -> None:
     transactions_seen = []
 

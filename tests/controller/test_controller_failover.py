@@ -230,6 +230,8 @@ def test_controlled_shutdown_moves_leaders_then_stops_followers(play: Play) -> N
         assert (cluster.state("t", 0).leader, cluster.state("t", 0).isr) == (1, (1, 0))
         assert (cluster.state("t", 1).leader, cluster.state("t", 1).isr) == (1, (1, 0))
         assert cluster.state("t", 2).leader == 2, "its only replica: it leads until it is gone"
+        (told,) = broker.of(LeaderAndIsrRequest)[-1].topic_states
+        assert [(p.partition_index, p.leader) for p in told.partition_states] == [(0, 1)], "it is to lead no more"
         (stop,) = broker.of(StopReplicaRequest)
         assert [(t.topic_name, [p.partition_index for p in t.partition_states]) for t in stop.topic_states] == [
             ("t", [1])

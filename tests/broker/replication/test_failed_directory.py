@@ -7,6 +7,7 @@ import pytest
 
 from odradek.broker.replication import log_copy
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import AwaitedAppend
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.log_environments import make_batch
@@ -77,8 +78,12 @@ def test_leaders_move_and_the_rest_stays() -> None:
         broker, other = cluster.brokers
         failing = next(path for path, partition in homes(broker).items() if partition == index)
         broker.files.broken.add(failing)
+        failed = replica(broker, index)
+        assert failed is not None
+        waiting = AwaitedAppend(failed, failed.log.log_end_offset + 1)
         assert append(broker, index) == ErrorCode.KAFKA_STORAGE_ERROR
         assert append(broker, index) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert waiting.settle() and waiting.error is ErrorCode.KAFKA_STORAGE_ERROR, "who waits is told at once"
         await until(lambda: state(cluster, index).leader == 1)
         await until(lambda: (partition := replica(other, index)) is not None and partition.is_leader)
         assert append(other, index) == ErrorCode.NONE

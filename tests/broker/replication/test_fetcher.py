@@ -76,6 +76,26 @@ def test_only_what_has_grown_is_named() -> None:
     assert named(core.request(3.0)) == []
 
 
+@pytest.mark.parametrize("grown", [True, False])
+def test_an_answer_is_dropped_when_the_log_ends_elsewhere_by_now(grown: bool) -> None:
+    """Taken, there would be a gap, or a record twice."""
+    core, (partition,) = following(1)
+    core.request(1.0)
+    answer(core, records(partition, 0))
+    core.request(2.0)
+    late = records(partition, 1)
+    if grown:
+        partition.append_as_follower(records(partition, 1).records or b"", 0, 0)
+    else:
+        partition.truncate_to(0)
+    end = partition.log.log_end_offset
+    answer(core, late)
+    assert partition.log.log_end_offset == end == (2 if grown else 0)
+    assert named(core.request(3.0)) == [0], "it is asked for once more"
+    answer(core, records(partition, end))
+    assert partition.log.log_end_offset == end + 1
+
+
 def test_thousands_of_new_ones_are_named_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their request, its answer and what the leader reads for it held both loops for a tenth of a second."""
     monkeypatch.setattr(fetcher, "ADDED_AT_ONCE_MAX", 2)

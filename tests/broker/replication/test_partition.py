@@ -1,11 +1,14 @@
 """The rules of a leader: whom the high watermark waits for, who may join, what followers are answered."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from odradek.broker.replication.isr import IsrCriteria, PartitionView
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import AwaitedAppend
+from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 from odradek.testing.virtual_clock import ManualClock
@@ -84,6 +87,53 @@ def test_a_follower_whom_the_controller_has_refused_is_proposed_again_after_a_pa
     assert world.fetch(0) and world.partition.pending_isr is not None
     world.partition.isr_accepted(world.partition.pending_isr, [LEADER, FOLLOWER], 1)
     assert world.partition.committed_isr == {LEADER, FOLLOWER}
+
+
+def test_a_follower_that_has_lost_its_end_does_not_join_by_what_it_had() -> None:
+    world = World()
+    for _ in range(3):
+        world.append()
+    world.alive.remove(FOLLOWER)
+    world.fetch(3)
+    world.alive.add(FOLLOWER)
+    assert world.partition.high_watermark == 3 and not world.fetch(1)
+    assert world.fetch(3)
+
+
+@pytest.mark.parametrize("why", ["it does not lead any more", "another one is open", "the answer is older"])
+def test_an_answer_to_a_proposal_that_is_void_changes_nothing(why: str) -> None:
+    """Taken by one who does not lead, it made all of its log committed: nobody is left to wait for."""
+    world = World(replace(ALONE, partition_epoch=4))
+    world.fetch(0)
+    pending = world.partition.pending_isr
+    assert pending is not None
+    world.append()
+    if why == "it does not lead any more":
+        world.partition.stop_leading()
+    elif why == "another one is open":
+        world.partition.lead(replace(ALONE, partition_epoch=5), world.clock.monotonic_ms())
+        assert world.fetch(0) and world.partition.pending_isr is not pending
+    before = (world.partition.committed_isr, world.partition.partition_epoch, world.partition.pending_isr)
+    accepted = world.partition.isr_accepted(pending, [LEADER, FOLLOWER], 3 if why == "the answer is older" else 6)
+    assert not accepted and world.partition.high_watermark == 0
+    assert (world.partition.committed_isr, world.partition.partition_epoch, world.partition.pending_isr) == before
+
+
+@pytest.mark.parametrize(("isr", "answer"), [((LEADER, FOLLOWER), 0), ((LEADER,), 20), ((), 6)])
+def test_what_is_replicated_when_too_few_are_left_is_not_answered_well(isr: tuple[int, ...], answer: int) -> None:
+    """NOT_ENOUGH_REPLICAS_AFTER_APPEND; NOT_LEADER_OR_FOLLOWER when nobody leads here any more."""
+    log = open_test_log(make_environment(), LogConfig(min_insync_replicas=2))
+    partition, view = Partition("t", 0, LEADER, log), replace(ALONE, isr=(LEADER, FOLLOWER))
+    partition.lead(view, 0.0)
+    partition.append_as_leader(make_batch([b"x"]), -1)
+    waiting = AwaitedAppend(partition, 1)
+    assert not waiting.settle() and waiting.error is None
+    partition.follower_fetched(FOLLOWER, 1, 0, 7, 1.0)
+    if isr:
+        partition.lead(replace(view, isr=isr, partition_epoch=1), 2.0)
+    else:
+        partition.stop_leading()
+    assert waiting.settle() and waiting.error == answer
 
 
 def test_a_follower_that_the_metadata_does_not_know_may_not_join() -> None:
