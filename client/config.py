@@ -147,8 +147,8 @@ class CommonConfig(SecurityConfig):
     metrics_sample_window_ms: int = setting(30_000, at_least=1, at_most=HIGHEST_INT64)
     send_buffer_bytes: int = setting(-1, at_least=-1)
     receive_buffer_bytes: int = setting(-1, at_least=-1)
-    """The system's own grow as requests and answers need it. By Kafka's 128 and 64 kB a request or an answer of megabytes
-    goes in pieces of 100 kB, each with its turn of the loop: a fifth of what it costs to send a record of 1 kB."""
+    """The system's own grow as requests and answers need it. With Kafka's 128 and 64 kB megabytes go in pieces of
+    100 kB, each with its turn of the loop: a fifth of what it costs to send a record of 1 kB."""
     socket_connection_setup_timeout_ms: int = setting(10_000, at_least=1, at_most=HIGHEST_INT64)
 
 

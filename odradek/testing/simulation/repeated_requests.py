@@ -2,9 +2,10 @@
 some buffer, or from a process that stood still while others went on.
 
 What a broker asks of another is kept for a while and may be delivered again on a connection of its own. Left out is
-what would do harm in Kafka, too, and cannot happen in the order in which one controller sends: UpdateMetadata, and
-LeaderAndIsr of topics that are deleted, of the controller epoch that is still the present one. StopReplica names no
-topic id, and WriteTxnMarkers no transaction (KIP-890 gives each an epoch of its own), so they are never repeated.
+what would do harm in Kafka, too, and cannot happen in the order in which one controller sends: UpdateMetadata that is
+not complete, and LeaderAndIsr of topics that are deleted, of the controller epoch that is still the present one.
+StopReplica names no topic id, and WriteTxnMarkers no transaction (KIP-890 gives each an epoch of its own), so they are
+never repeated.
 """
 
 import asyncio
@@ -13,14 +14,15 @@ import struct
 from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.broker.replication.controller_requests import partition_states
 from odradek.protocol.codec import decoder
+from odradek.protocol.fields import Message
 from odradek.protocol.headers import request_header_version
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.protocol.messages.update_metadata import TYPE_FULL, UpdateMetadataRequest
 from odradek.protocol.primitives import read_unsigned_varint, skip_tagged_fields
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.history import History
@@ -114,9 +116,10 @@ class RepeatedRequests:
     def _may_come_again(self, sent: Sent) -> bool:
         if sent.api_key == AlterPartitionRequest.API_KEY or sent.controller_epoch != self._controller_epoch():
             return True
-        return sent.api_key == LeaderAndIsrRequest.API_KEY and all(
-            topic in self._lasting for topic, _, _ in partition_states(_decode(sent.frame))
-        )
+        request = _decode(sent.frame, REPEATED[sent.api_key])
+        if isinstance(request, UpdateMetadataRequest):
+            return request.type == TYPE_FULL
+        return all(topic in self._lasting for topic, _, _ in partition_states(request))
 
     async def _deliver(self, sent: Sent) -> None:
         what = f"{REPEATED[sent.api_key].__name__} of {sent.source} to {sent.target}"
@@ -130,13 +133,12 @@ class RepeatedRequests:
         self._cluster.clock.call_later(LINGER_S * 1000, endpoint.close)
 
 
-def _decode(frame: bytes) -> LeaderAndIsrRequest:
-    """Decode the body of a LeaderAndIsr."""
+def _decode(frame: bytes, message: type[Message]) -> Any:
+    """Decode the body of a request."""
     api_key, version, _, client_id_bytes = HEADER.unpack_from(frame, SIZE.size)
     at = SIZE.size + HEADER.size + max(client_id_bytes, 0)
     if request_header_version(api_key, version) == 2:
         count, at = read_unsigned_varint(memoryview(frame), at)
         at = skip_tagged_fields(memoryview(frame), at, count)
-    request, _ = decoder(LeaderAndIsrRequest, version)(memoryview(frame), at)
-    assert isinstance(request, LeaderAndIsrRequest)
+    request, _ = decoder(message, version)(memoryview(frame), at)
     return request
