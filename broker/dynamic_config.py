@@ -142,7 +142,7 @@ class DynamicConfig:
             try:
                 entities[ConfigChange.decode(told.data).entity] = None
             except BadZnode as error:
-                log.error("a change of settings is passed over: %s", error)
+                log.error("an invalid change of settings is ignored: %s", error)
         await self._read_topics(entity.partition("/")[2] for entity in entities if entity.startswith(f"{TOPICS}/"))
         await self._read_entities([one for one in entities if one.partition("/")[0] in (USERS, CLIENTS, IPS)])
         if any(entity.startswith(f"{BROKERS}/") for entity in entities):
@@ -155,7 +155,7 @@ class DynamicConfig:
         except NoNode:
             return {}
         except BadZnode as error:
-            log.error("settings are passed over: %s", error)
+            log.error("invalid settings are ignored: %s", error)
             return None
 
     async def _read_broker(self) -> None:
@@ -195,7 +195,7 @@ class DynamicConfig:
             try:
                 return self.config.with_dynamic(layers[0][0], layers[1][0])
             except BadValue as error:
-                log.error("settings of brokers are passed over: %s", error)
+                log.error("invalid settings of brokers are ignored: %s", error)
                 found = next(((some, counted) for some, counted in reversed(layers) if error.name in some), None)
                 if found is None:
                     return self.config

@@ -140,7 +140,7 @@ class BrokerListeners:
             else:
                 self._security.configure(config)
         except BadSecuritySetting as error:
-            log.error("%s: the keys and certificates from before stay in use", error)
+            log.error("%s: the previous keys and certificates stay in use", error)
 
     def _secure(self, config: BrokerConfig) -> None:
         """Set up TLS and SASL, whose modules are imported only if a listener needs them. Raises BadSecuritySetting."""
@@ -164,7 +164,7 @@ class BrokerListeners:
         except OSError as error:
             log.error("cannot listen on %s: %s", _url(listener), error)
         else:
-            log.info("listening on %s too", _url(listener))
+            log.info("listening on %s as well", _url(listener))
 
     def _move(self, bound: Bound, listener: Listener, address: str) -> None:
         """The old port first: the new address may take it in."""

@@ -245,7 +245,7 @@ class BrokerServer:
         try:
             await services.authorizer.start()
         except BadZnode as error:
-            raise StartFailure(f"an access list cannot be understood: {error}") from error
+            raise StartFailure(f"an access list cannot be parsed: {error}") from error
 
     async def _join(self, store: Store, identity: Identity) -> None:
         assert self._assembly is not None

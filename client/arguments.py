@@ -21,14 +21,14 @@ LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 def topic_name(given: Any) -> str:
     """Return a topic's name. Raises TypeError, ConfigError for one that no cluster can have."""
     if not isinstance(given, str):
-        raise TypeError(f"a topic is a text, not {type(given).__name__}: {given!r}")
+        raise TypeError(f"a topic must be a string, not {type(given).__name__}: {given!r}")
     return legal_name(given, "a topic's name")
 
 
 def listed(given: Any, what: str) -> list[Any]:
     """Return what a list holds. Raises TypeError, also for a single text: its letters would be taken, one by one."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise TypeError(f"{what} are a list, not {type(given).__name__}: {given!r}")
+        raise TypeError(f"{what} must be a list, not {type(given).__name__}: {given!r}")
     return list(given)
 
 
@@ -47,14 +47,14 @@ def instances(given: Any, kind: type[Kind]) -> list[Kind]:
     kept = listed(given, f"{kind.__name__}s")
     for one in kept:
         if not isinstance(one, kind):
-            raise TypeError(f"{kind.__name__} is wanted, not {type(one).__name__}: {one!r}")
+            raise TypeError(f"expected {kind.__name__}, not {type(one).__name__}: {one!r}")
     return kept
 
 
 def mapping(given: Any, what: str) -> Mapping[Any, Any]:
     """Return a mapping as it is. Raises TypeError."""
     if not isinstance(given, Mapping):
-        raise TypeError(f"{what} are a mapping, not {type(given).__name__}: {given!r}")
+        raise TypeError(f"{what} must be a mapping, not {type(given).__name__}: {given!r}")
     return given
 
 
@@ -76,44 +76,44 @@ def legal_name(given: str, what: str) -> str:
 def text(given: Any, what: str) -> str:
     """Return a text that can be sent: one with an encoding. Raises TypeError, ConfigError."""
     if not isinstance(given, str):
-        raise TypeError(f"{what} is a text, not {type(given).__name__}")
+        raise TypeError(f"{what} must be a string, not {type(given).__name__}")
     try:
         given.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{what} has characters without an encoding in UTF-8: {given!r}") from None
+        raise ConfigError(f"{what} has characters that UTF-8 cannot encode: {given!r}") from None
     return given
 
 
 def octets(given: Any, what: str) -> bytes:
     """Return bytes. Raises TypeError."""
     if not isinstance(given, (bytes, bytearray, memoryview)):
-        raise TypeError(f"{what} is bytes, not {type(given).__name__}")
+        raise TypeError(f"{what} must be bytes, not {type(given).__name__}")
     return bytes(given)
 
 
 def whole_number(given: Any, what: str, highest: int = HIGHEST_INT64, lowest: int = 0) -> int:
     """Return an int from `lowest` to `highest`; numpy's are taken, floats and booleans not."""
     if isinstance(given, bool) or not hasattr(given, "__index__"):
-        raise TypeError(f"{what} is a whole number, not {type(given).__name__}: {given!r}")
+        raise TypeError(f"{what} must be an integer, not {type(given).__name__}: {given!r}")
     number = operator.index(given)
     if not lowest <= number <= highest:
-        raise ConfigError(f"{what} is from {lowest} to {highest}, not {number}")
+        raise ConfigError(f"{what} must be between {lowest} and {highest}, not {number}")
     return number
 
 
 def duration(given: Any) -> float:
     """Return a time to wait, in whatever unit; infinity is one, NaN is none: no timer of a loop comes after it."""
     if isinstance(given, (bool, str)) or not hasattr(given, "__float__"):
-        raise TypeError(f"a time to wait is a number, not {type(given).__name__}: {given!r}")
+        raise TypeError(f"a timeout must be a number, not {type(given).__name__}: {given!r}")
     if given != given:
-        raise ConfigError("a time to wait is a number, not nan")
+        raise ConfigError("a timeout must be a number, not nan")
     return float(given)
 
 
 def topic_partition(given: Any) -> TopicPartition:
     """Return a TopicPartition; any pair of topic and number is taken, also another client's."""
     if not isinstance(given, tuple) or len(given) != 2:
-        raise TypeError(f"a partition is a TopicPartition(topic, number), not {type(given).__name__}: {given!r}")
+        raise TypeError(f"a partition must be a TopicPartition(topic, number), not {type(given).__name__}: {given!r}")
     topic, partition = given
     return TopicPartition(topic_name(topic), whole_number(partition, "a partition's number", HIGHEST_INT32))
 
@@ -121,7 +121,7 @@ def topic_partition(given: Any) -> TopicPartition:
 def topic_partitions(given: Iterable[Any]) -> list[TopicPartition]:
     """Return TopicPartitions, each once, in the order given."""
     if isinstance(given, TopicPartition):
-        raise TypeError(f"partitions are a list of TopicPartition, not {given!r}")
+        raise TypeError(f"partitions must be a list of TopicPartition, not {given!r}")
     return list(dict.fromkeys(topic_partition(one) for one in listed(given, "partitions")))
 
 
@@ -143,7 +143,9 @@ def offsets_to_commit(given: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAn
             wanted[given_for] = OffsetAndMetadata(offset(position))
             continue
         if not 1 <= len(position) <= 3:
-            raise TypeError(f"an offset is a number or OffsetAndMetadata(offset, metadata, epoch), not {position!r}")
+            raise TypeError(
+                f"an offset must be a number or OffsetAndMetadata(offset, metadata, epoch), not {position!r}"
+            )
         number, metadata, epoch = (*position, None, None)[:3]
         wanted[given_for] = OffsetAndMetadata(
             offset(number),
@@ -156,7 +158,7 @@ def offsets_to_commit(given: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAn
 def group_metadata(given: Any) -> ConsumerGroupMetadata:
     """Return who commits in a transaction. Raises TypeError, ConfigError."""
     if not isinstance(given, ConsumerGroupMetadata):
-        raise TypeError(f"group_metadata is consumer.group_metadata(), not {given!r}")
+        raise TypeError(f"group_metadata must be consumer.group_metadata(), not {given!r}")
     group_id, generation_id, member_id, group_instance_id = given
     return ConsumerGroupMetadata(
         text(group_id, "the id of a group"),
@@ -172,7 +174,7 @@ def headers(given: Any) -> Headers:
         return ()
     pairs = given.items() if isinstance(given, Mapping) else given
     if isinstance(pairs, (str, bytes)) or not isinstance(pairs, Iterable):
-        raise TypeError(f"headers are pairs of a text and bytes or None, not {given!r}")
+        raise TypeError(f"headers must be pairs of a string and bytes or None, not {given!r}")
     kept = tuple(pairs)
     for pair in kept:
         if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str:
@@ -186,8 +188,8 @@ def headers(given: Any) -> Headers:
 
 def _header(pair: Any) -> tuple[str, bytes | None]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise TypeError(f"a header is a pair of a text and bytes or None, not {pair!r}")
+        raise TypeError(f"a header must be a pair of a string and bytes or None, not {pair!r}")
     name, content = pair
     if not isinstance(name, str) or not (content is None or isinstance(content, (bytes, bytearray, memoryview))):
-        raise TypeError(f"a header is a text and bytes or None, not {name!r} and {type(content).__name__}")
+        raise TypeError(f"a header must be a string and bytes or None, not {name!r} and {type(content).__name__}")
     return name, content if content is None or type(content) is bytes else bytes(content)

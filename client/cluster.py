@@ -131,7 +131,7 @@ class Cluster:
         for node in self._bootstrap:
             if node.node_id == node_id:
                 return node
-        raise BrokerUnreachable(str(node_id), "the others do not know it: it is away, or there is none")
+        raise BrokerUnreachable(str(node_id), "the other brokers do not know it: it is down, or does not exist")
 
     async def _open(self, link: Link, node: Node) -> Connection:
         config = self.config

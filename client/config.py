@@ -237,7 +237,7 @@ def _text(name: str, value: str) -> str:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise ConfigError(f"{name} has characters without an encoding in UTF-8") from None
+        raise ConfigError(f"{name} has characters that UTF-8 cannot encode") from None
     if size > TEXT_BYTES_LIMIT and not name.startswith(("ssl.", "sasl.")):
         raise ConfigError(f"{name} must have at most {TEXT_BYTES_LIMIT} bytes, not {size}")
     return value
@@ -268,7 +268,7 @@ def _number(name: str, value: Any, expected: type[int] | type[float]) -> float:
 def _texts(name: str, value: Any) -> list[str]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
-        raise ConfigError(f"{name} must be a list of texts or one text with commas, not {value!r}")
+        raise ConfigError(f"{name} must be a list of strings or one string with commas, not {value!r}")
     return [_text(name, part.strip()) for part in parts if part.strip()]
 
 

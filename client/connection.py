@@ -222,7 +222,7 @@ async def connect(
             answer = await _ask_versions(connection, oldest, timeout_ms)
         if answer.error_code != ErrorCode.NONE:
             said = KafkaError(error_code(answer.error_code))
-            raise BrokerUnreachable(address, f"refused to say its versions: {said}")
+            raise BrokerUnreachable(address, f"refused ApiVersions: {said}")
     except BaseException:  # also when nobody waits for it any more
         connection.close()
         raise

@@ -67,7 +67,7 @@ class RecordHeaders(list[tuple[str, bytes | None]]):
     __slots__ = ()
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("headers of a record that was read cannot be changed: make a list of your own, list(headers)")
+        raise TypeError("the headers of a consumed record are immutable: make a new list, list(headers)")
 
     append = extend = insert = pop = remove = clear = sort = reverse = _refuse
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse

@@ -80,7 +80,7 @@ class BrokerChannels:
     def send(self, broker_id: int, message: Message, on_response: OnResponse) -> None:
         channel = self._channels.get(broker_id)
         if channel is not None and not channel.send(message, on_response):
-            log.error("broker %d has not taken %d requests: cut off", broker_id, QUEUED_REQUESTS_MAX)
+            log.error("broker %d has %d unanswered requests: its connection is closed", broker_id, QUEUED_REQUESTS_MAX)
             self.remove_broker(broker_id)
 
     def queued_by_broker(self) -> dict[int, int]:

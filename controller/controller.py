@@ -327,7 +327,7 @@ class Controller:
             else:
                 return
         except (ConnectionLost, SessionExpired) as lost:
-            log.info("no election now: %s", lost)  # Connected brings us back here
+            log.info("no election for now: %s", lost)  # Connected brings us back here
             return
         except BadZnode as bad:
             log.error("no election: %s", bad)

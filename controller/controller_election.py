@@ -69,7 +69,7 @@ async def current_controller(store: Store) -> CurrentController:
         try:
             return CurrentController(ControllerRegistration.decode(data).broker_id, stat.ephemeral_owner, stat.czxid)
         except BadZnode as bad:
-            log.error("who is the controller? %s", bad)
+            log.error("/controller cannot be read: %s", bad)
             return CurrentController(NO_CONTROLLER, stat.ephemeral_owner, stat.czxid)
 
 
@@ -84,10 +84,14 @@ async def elect(store: Store, clock: Clock, broker_id: int, epoch_seen: int = 0)
     """
     epoch, written = await read_epoch(store)
     if epoch < epoch_seen <= RAISED_EPOCH_MAX:
-        log.warning("/controller_epoch is %d, and was %d before: deleted, or of an older ZooKeeper", epoch, epoch_seen)
+        log.warning(
+            "/controller_epoch is %d and was %d before: it was deleted, or ZooKeeper was restored", epoch, epoch_seen
+        )
         epoch = epoch_seen
     if epoch >= EPOCH_MAX:
-        raise BadZnode(CONTROLLER_EPOCH_PATH, encode_controller_epoch(epoch), "no later epoch is left")
+        raise BadZnode(
+            CONTROLLER_EPOCH_PATH, encode_controller_epoch(epoch), "the controller epoch cannot be raised any further"
+        )
     registration = ControllerRegistration(broker_id, clock.now_ms())
     try:
         _, stat = await store.multi(

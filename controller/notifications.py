@@ -125,7 +125,7 @@ async def leave_refused_epoch(active: ActiveController, broker: int | None = Non
     Somebody else was elected, and this one has not heard of it: then the first write says so. Or `/controller_epoch`
     has gone back, deleted or of an older ZooKeeper: nobody would be obeyed, nor could write those states (Kafka's
     brokers obey nobody until they are restarted). How far back it went is not said, so it is raised in large
-    steps until it is enough. Raises ControllerMoved, unless no later epoch is left, which is said once of each
+    steps until it is enough. Raises ControllerMoved, unless no later epoch is left, which is logged once for each
     `broker` that refuses this one.
     """
     present = active.state.controller_epoch

@@ -127,7 +127,7 @@ class _Link:
 
     def _answered(self, frame: memoryview) -> None:
         if not self.sent:
-            raise MalformedMessage("an answer to nothing")
+            raise MalformedMessage("an answer without a request")
         request = self.sent.popleft()
         try:
             if decode_correlation_id(frame) != request.correlation_id:

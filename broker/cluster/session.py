@@ -86,13 +86,13 @@ class BrokerSession:
         if self._left:
             return
         if isinstance(event, Suspended):
-            log.warning("ZooKeeper is away: serving what can be served without it")
+            log.warning("ZooKeeper is unreachable: serving what can be served without it")
             self._note("away")
         elif isinstance(event, Expired):
             self._over("expired", "the ZooKeeper session has expired")
         elif isinstance(event, Connected):
             if event.session_id == self._session_id:
-                log.warning("ZooKeeper is back, in the same session")
+                log.warning("ZooKeeper is reachable again, in the same session")
                 self._note("back")
             else:
                 self._look_after_registration()

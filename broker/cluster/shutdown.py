@@ -40,7 +40,7 @@ async def move_leaders_away(broker: Leaving, clients: BrokerClients) -> bool:
             if attempt:
                 await sleep(broker.clock, _backoff_ms(broker, config))
             if not any(other != broker.identity.broker_id for other in broker.metadata.brokers):
-                log.info("no other broker lives: shutting down with the leaders where they are")
+                log.info("no other broker is alive: shutting down without moving leaders")
                 return False
             left = await _ask(broker, client)
             if left == 0:

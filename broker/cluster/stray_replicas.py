@@ -47,12 +47,12 @@ async def remove_stray_replicas(store: Store, broker_id: int, logs: LogManager) 
             found = await asyncio.gather(*(_assignment(store, topic) for topic in some))
             assignments |= {topic: one for topic, one in zip(some, found, strict=True) if one is not None}
     except StoreError as error:
-        log.warning("stray replicas are not looked for before the next start: %s", error)
+        log.warning("stray replicas are not searched for until the next start: %s", error)
         return
     for replica_log in logs.all_logs():
         assignment = assignments.get(replica_log.topic)
         if assignment is None:
-            log.warning("%s: ZooKeeper knows nothing of its topic; it is left as it is", replica_log)
+            log.warning("%s: ZooKeeper does not have its topic; it is left as it is", replica_log)
             continue
         topic_id = logs.topic_id(replica_log.topic, replica_log.partition)
         stray = stray_reason(replica_log, topic_id, assignment, broker_id)

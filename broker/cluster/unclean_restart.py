@@ -48,11 +48,14 @@ async def wait_until_out_of_isr(
             return
         if clock.monotonic_ms() >= give_up_at_ms:
             log.warning(
-                "no controller has taken us out of the ISR of %d partitions: coming back as we are", len(waiting)
+                "no controller has removed this broker from the ISR of %d partitions: starting all the same",
+                len(waiting),
             )
             return
         if not told:
-            log.info("after an unclean stop: waiting to be taken out of the ISR of %d partitions", len(waiting))
+            log.info(
+                "after an unclean stop: waiting until this broker is out of the ISR of %d partitions", len(waiting)
+            )
             told = True
         await sleep(clock, LOOK_EVERY_MS)
 

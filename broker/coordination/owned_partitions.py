@@ -133,13 +133,13 @@ class OwnedPartitions(Generic[U]):
             replay = self._replay(self._storage.log_start_offset(partition))
             yield from self._read(partition, replay)
         except (KafkaError, MalformedMessage, OSError) as error:
-            log.error("%s-%d cannot be loaded, and is read again later: %s", self._topic, partition, error)
+            log.error("%s-%d cannot be loaded, retrying later: %s", self._topic, partition, error)
             again = partial(self._load_again, partition, self._loading[partition])
             self._clock.call_later(LOAD_RETRY_MS, again)
             return
         if replay.skipped.count:
             where, skipped = f"{self._topic}-{partition}", replay.skipped
-            log.error("%s: %d records make no sense and are passed over, first %s", where, skipped.count, skipped.first)
+            log.error("%s: %d records are invalid and ignored, the first: %s", where, skipped.count, skipped.first)
         for result in replay.results():
             self._install(partition, result)
             count += 1

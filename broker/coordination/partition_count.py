@@ -50,7 +50,7 @@ class PartitionCount:
         except NoNode:
             return
         except BadZnode as error:
-            log.error("how many partitions %s has cannot be read: %s", self._topic, error)
+            log.error("the number of partitions of %s cannot be read: %s", self._topic, error)
         else:
             self._read, self._id = len(found.partitions), found.topic_id or ZERO_UUID
 

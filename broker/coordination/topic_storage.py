@@ -51,7 +51,7 @@ class ReplicatedTopicStorage:
             try:
                 done(error)
             except Exception:
-                log.exception("%s-%d: what was to follow an append has failed", self._topic, partition)
+                log.exception("%s-%d: the action after an append has failed", self._topic, partition)
 
         try:
             led = self._replicas.led(self._topic, partition)

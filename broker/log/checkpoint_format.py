@@ -46,7 +46,7 @@ def _decode(data: bytes, fields: int) -> Iterable[list[str]]:
     if len(entries) != count or not data.endswith(b"\n"):
         raise CorruptFile(f"{len(entries)} entries, expected {count}")
     if any(len(entry) != fields for entry in entries):
-        raise CorruptFile(f"a line has not {fields} fields")
+        raise CorruptFile(f"a line does not have {fields} fields")
     return entries
 
 

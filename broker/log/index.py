@@ -116,7 +116,7 @@ class OffsetIndex(_IndexFile):
         if positions[-1] >= log_size_bytes or offsets[-1] > LARGEST_RELATIVE_OFFSET:
             raise CorruptFile(f"offset index ends at {offsets[-1]}@{positions[-1]} of {log_size_bytes} bytes")
         if not _rises(offsets) or not _rises(positions):
-            raise CorruptFile("offset index does not rise")
+            raise CorruptFile("entries of the offset index do not increase")
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -196,7 +196,7 @@ class TimeIndex(_IndexFile):
         highs, lows, index._relative_offsets = numbers[::3], numbers[1::3], numbers[2::3]
         index.timestamps = _joined(highs, lows)
         if not _rises(index.timestamps) or not _rises(index._relative_offsets):
-            raise CorruptFile("time index does not rise")
+            raise CorruptFile("entries of the time index do not increase")
         if data and (index.timestamps[0] < 0 or index._relative_offsets[-1] > LARGEST_INT32):
             raise CorruptFile("time index with a negative number")
         index._written = len(index)

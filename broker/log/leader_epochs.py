@@ -139,7 +139,7 @@ class EpochFile:
                 raise
             self._waiting = data
             if waited is None:
-                logger.error("%s: no room for the leader epochs: %s", self.path, error)
+                logger.error("%s: no space for the leader epochs: %s", self.path, error)
         self.written += 1
         self.unsynced = True
 

@@ -99,7 +99,7 @@ class Log(LocalLog):
             size = length + LOG_OVERHEAD
             if producer_id >= 0:
                 if size != end:
-                    raise KafkaError(ErrorCode.INVALID_RECORD, "batches with a producer id are appended one by one")
+                    raise KafkaError(ErrorCode.INVALID_RECORD, "a batch with a producer id must be appended alone")
                 duplicate = self.producers.check_batch(fields, view, client=from_client, guard=guard)
                 if duplicate is not None:
                     _, _, first_offset, last_offset, append_time_ms = duplicate
@@ -115,7 +115,7 @@ class Log(LocalLog):
             next_offset = last_offset + 1
             at += size
         if not batches:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch at all")
+            raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch")
         if end > config.segment_bytes:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{end} bytes, segment.bytes is {config.segment_bytes}")
         self._write(view, batches)
@@ -382,7 +382,7 @@ class Log(LocalLog):
             self.active.become_inactive()
             flush = self._files_to_sync(closing=True)
             if flush.offset < self.log_end_offset:  # a start after a clean shutdown would not look for what is missing
-                raise OSError(errno.ENOSPC, "no room for leader epochs or aborted transactions", self.directory)
+                raise OSError(errno.ENOSPC, "no space for leader epochs or aborted transactions", self.directory)
             return flush
         except OSError as error:
             raise self.give_up_directory(error) from error

@@ -118,7 +118,7 @@ class LogEnvironment:
         if self.full_disk_told_ms is None or now_ms - self.full_disk_told_ms >= FULL_DISK_TOLD_EVERY_MS:
             self.full_disk_told_ms = now_ms
             trouble = "no file can be opened" if error.errno in OUT_OF_DESCRIPTORS else "the disk is full"
-            logger.error("%s: %s, records are refused until there is room: %s", directory, trouble, error)
+            logger.error("%s: %s, records are refused until there is space: %s", directory, trouble, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}")
 
     def new_segment(

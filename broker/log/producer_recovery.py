@@ -85,7 +85,7 @@ def first_damaged_index(segments: list[Segment], names: list[str], end_offset: i
             if beyond:
                 raise CorruptFile(f"transaction index with {beyond[0]} in a log that ends at {end_offset}")
         except CorruptFile as bad:
-            logger.warning("%s: %s; it is made anew from the batches", segment.path(TRANSACTION_INDEX), bad)
+            logger.warning("%s: %s; it is rebuilt from the batches", segment.path(TRANSACTION_INDEX), bad)
             return segment.base_offset
     return None
 

@@ -199,7 +199,9 @@ class Segment:
                 file.truncate(size)
                 file.sync()
             except OSError as second:
-                raise OSError(errno.EIO, f"half a write stays at byte {size}: {error}, {second}", file.path) from error
+                raise OSError(
+                    errno.EIO, f"a partial write remains at byte {size}: {error}, {second}", file.path
+                ) from error
             raise
         self.size_bytes = size + len(data)
 

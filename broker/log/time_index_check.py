@@ -25,7 +25,7 @@ def offset_before(segment: Segment, timestamp_ms: int) -> int:
         entry = index.entry(number)
         if is_true(segment, entry):
             return entry.offset
-        logger.warning("%s: %s of its time index is not true", segment, entry)
+        logger.warning("%s: entry %s of its time index is wrong", segment, entry)
     return segment.base_offset
 
 
@@ -45,7 +45,7 @@ def confirm_largest_timestamp(segment: Segment) -> None:
         return
     try:
         if not _is_largest(segment, segment.largest_timestamp):
-            logger.error("%s: its time index is wrong, the indexes are made anew", segment)
+            logger.error("%s: its time index is wrong, the indexes are rebuilt", segment)
             segment.rebuild_indexes()
             segment.write_indexes(sync=True)
     except CorruptBatch as bad:
@@ -69,6 +69,6 @@ def check_last_time_entry(segment: Segment) -> None:
     CorruptBatch."""
     last = segment.time_index.last
     if last.timestamp_ms >= 0 and not is_true(segment, last):
-        logger.error("%s: its time index is wrong, the indexes are made anew", segment)
+        logger.error("%s: its time index is wrong, the indexes are rebuilt", segment)
         segment.rebuild_indexes()
         segment.write_indexes()

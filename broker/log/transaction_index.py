@@ -41,7 +41,7 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
             raise CorruptFile(f"transaction index entry of version {version}")
         entries.append(AbortedTransaction(*fields))
     if any(a.last_offset >= b.last_offset for a, b in pairwise(entries)):
-        raise CorruptFile("transaction index does not rise")
+        raise CorruptFile("entries of the transaction index do not increase")
     for one in entries:  # without a checksum these are all that show a bit that has turned over
         if one.producer_id < 0 or one.last_stable_offset < 0 or not 0 <= one.first_offset <= one.last_offset:
             raise CorruptFile(f"transaction index with {one}")
@@ -100,7 +100,7 @@ class TransactionIndex:
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            logger.warning("no room for aborted transactions: %s", error)
+            logger.warning("no space for aborted transactions: %s", error)
             return False
         except CorruptFile as bad:
             logger.error("%s: %s", self._path, bad)

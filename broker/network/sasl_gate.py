@@ -100,7 +100,7 @@ class SaslGate:
     def __call__(self, frame: memoryview, client: Client, /) -> Answer:
         try:
             if self.state is State.REFUSED:
-                raise _Refused("it was refused before")
+                raise _Refused("it has been refused before")
             if self.state is State.IN:
                 if self._expires_ms is None:
                     return self._dispatch(frame, client)
@@ -118,7 +118,7 @@ class SaslGate:
             self._begun_again_ms, self._again = now_ms, True
             return self._enter(bytes(frame), client)
         if now_ms > self._expires_ms:
-            raise UnsupportedRequestError("its SASL session is over, and it has not authenticated again")
+            raise UnsupportedRequestError("its SASL session has expired without re-authentication")
         return self._dispatch(frame, client)
 
     def _enter(self, frame: bytes, client: Client) -> Answer:
@@ -176,7 +176,7 @@ class SaslGate:
                 f"{said}{self._mechanism}: {error}", self._failure(correlation_id, version, said + self._mechanism)
             ) from None
         except NotNow as error:
-            raise _Refused(f"not let in now with {self._mechanism}: {error}") from None
+            raise _Refused(f"cannot log in now with {self._mechanism}: {error}") from None
         lifetime_ms = self._end_if_complete()
         response = SaslAuthenticateResponse(auth_bytes=token or b"", session_lifetime_ms=lifetime_ms)
         return _frame(correlation_id, version, response)

@@ -298,4 +298,4 @@ class SocketServer:
 
 
 def _nobody_serves(frame: memoryview, client: Client, /) -> Answer:
-    raise AssertionError("a request before anybody serves")
+    raise AssertionError("a request before the broker serves")

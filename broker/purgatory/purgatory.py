@@ -197,7 +197,7 @@ class Purgatory:
         try:
             watch.operation.expire()
         except Exception as error:
-            log.error("a delayed operation ended badly: %s", watch.operation, exc_info=error)
+            log.error("a delayed operation failed at its deadline: %s", watch.operation, exc_info=error)
         finally:
             self._busy = False
         if self._touched:

@@ -87,7 +87,7 @@ class ClientQuotas:
         """
         holder = _holder(entity)
         if holder is None:
-            log.error("quotas of %s are passed over: that is nobody", entity)
+            log.error("quotas of %s are ignored: not a valid entity", entity)
             return
         for kind, limits in self._limits.items():
             text = settings.get(kind.value)
@@ -97,7 +97,7 @@ class ClientQuotas:
             try:
                 limits[holder] = parse_limit(text)
             except ValueError:
-                log.error("a quota is passed over: %s of %s is %r", kind.value, entity, text)
+                log.error("an invalid quota is ignored: %s of %s is %r", kind.value, entity, text)
         self._budgets.clear()
 
     def budget(self, kind: QuotaType, user: str, client_id: str) -> Budget | None:

@@ -37,7 +37,7 @@ class ConnectionRates:
         try:
             self._limits[address] = parse_limit(text)
         except ValueError:
-            log.error("a limit is passed over: %s of %s is %r", CONNECTION_RATE, address, text)
+            log.error("an invalid limit is ignored: %s of %s is %r", CONNECTION_RATE, address, text)
 
     def throttle_ms(self, host: str) -> int:
         """Count a connection; how long it is too early, at most one window. Those that are refused do not count."""

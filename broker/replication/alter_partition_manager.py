@@ -108,7 +108,7 @@ class AlterPartitionManager:
             response = await self._client.to_controller(self._request(sent, by_id), version, self._timeout_ms)
         except OSError as error:
             if not self._told_unreachable:
-                log.info("the controller cannot be told of %d changed ISRs: %s; trying on", len(sent), error)
+                log.info("the controller cannot be told of %d changed ISRs: %s; retrying", len(sent), error)
             self._told_unreachable = True
             return False
         self._told_unreachable = False

@@ -148,8 +148,8 @@ class DirectoryMoves:
         """Try again later when the disk is full or no file can be opened; else only an operator can help."""
         cause = error.__cause__
         if isinstance(cause, OSError) and cause.errno in NO_ROOM:
-            logger.warning("%s waits for room: %s", copy, error)
+            logger.warning("%s waits for space: %s", copy, error)
             self._clock.call_later(RETRY_MS, lambda: self._turn(key, copy))
         else:
-            logger.error("%s does not go on: %s", copy, error)
+            logger.error("%s does not continue: %s", copy, error)
             self.forget(*key)

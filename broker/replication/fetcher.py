@@ -313,7 +313,7 @@ class FetcherCore:
             state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
     def _failed(self, state: PartitionFetchState, error: KafkaError, now_ms: float) -> None:
-        log.error("%s cannot be made to follow its leader for now: %s", state.partition, error)
+        log.error("%s cannot follow its leader for now: %s", state.partition, error)
         state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
     def _truncate(self, partition: Partition, leader_epoch: int, leader_end_offset: int) -> None:
@@ -325,7 +325,7 @@ class FetcherCore:
             high_watermark=partition.high_watermark,
         )
         log.info(
-            "%s: our log leaves the leader's at epoch %d offset %d: truncating from %d to %d",
+            "%s: our log diverges from the leader's at epoch %d offset %d: truncating from %d to %d",
             partition, leader_epoch, leader_end_offset, partition.log.log_end_offset, offset,
         )  # fmt: skip
         self._cut(partition, offset)
@@ -355,7 +355,7 @@ class FetcherCore:
                 log.warning("%s: ends at %d, the leader at %d: truncating", partition, own_end, log_end)
                 self._cut(partition, log_end)
             elif own_end < log_start:
-                log.info("%s: the leader begins at %d: starting over there", partition, log_start)
+                log.info("%s: the leader's log starts at %d: starting over there", partition, log_start)
                 partition.start_over_at(log_start)
         except KafkaError as bad:
             self._failed(state, bad, now_ms)

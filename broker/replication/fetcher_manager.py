@@ -86,7 +86,7 @@ class FetcherTask:
 
     def _unreachable(self, error: OSError) -> None:
         if not self._told_unreachable:
-            log.info("%s: leader %d cannot be reached: %s; trying on", self.name, self.core.leader_id, error)
+            log.info("%s: leader %d cannot be reached: %s; retrying", self.name, self.core.leader_id, error)
             self._told_unreachable = True
             self._manager.journal.note("fetcher", str(self.core.leader_id), change="unreachable", reason=str(error))
         self._client.disconnect(self.core.leader_id)

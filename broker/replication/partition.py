@@ -332,7 +332,7 @@ class Partition:
             named = current_leader_epoch != NO_EPOCH
             raise KafkaError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH if named else ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {broker_id} is no replica of {self.topic}-{self.index}",
+                f"broker {broker_id} is not a replica of {self.topic}-{self.index}",
             )
         progress.fetched(offset, log_start, broker_epoch, now_ms, self.log.log_end_offset)
         pending = self._propose_expand(progress) if broker_id not in self.maximal_isr else None

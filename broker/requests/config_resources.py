@@ -235,7 +235,7 @@ def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
         one.host for one in after.advertised_listeners
     ):
         text = after.layers.given("advertised.listeners")
-        raise BadValue("advertised.listeners", text, "say which host is to be connected to")
+        raise BadValue("advertised.listeners", text, "name the host that clients connect to")
 
 
 def _refuse_some(reason: str, names: Iterable[str]) -> None:

@@ -62,7 +62,7 @@ async def _mark(
         if result.name in broker.metadata.topics:
             charge(quota, broker.metadata.partition_count(result.name))
         elif broker.controller.state is not None and result.name in broker.controller.state.topics_to_delete:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is gone but for its files.")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is deleted, only its files remain.")
         await mark_for_deletion(broker.zookeeper, result.name)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message

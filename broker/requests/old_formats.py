@@ -31,7 +31,7 @@ def to_batch(records: Records) -> Steps[bytearray]:
     set. Kafka takes a set that is cut off, or empty, leaves out what is not whole, and says that all is well.
     """
     if records is None:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "no message set at all")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "no message set")
     columns, codec, room = Columns([], [], [], []), NONE, DECOMPRESSED_BYTES_MAX
     try:
         for message in messages(records):

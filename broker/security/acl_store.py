@@ -103,7 +103,7 @@ class AclStore:
                 try:
                     named[ResourcePattern.decode_change(told.path, told.data)] = None
                 except BadZnode as error:
-                    log.error("a change of access lists is passed over: %s", error)
+                    log.error("an invalid change of access lists is ignored: %s", error)
         return list(named)
 
     async def update(self, pattern: ResourcePattern, change: Callable[[Acls], Acls]) -> frozenset[Acl]:
@@ -129,7 +129,7 @@ class AclStore:
                 await self._tell(pattern)
                 log.info("the access list of %s %s has changed", pattern.resource_type.value, pattern.name)
                 return after
-        raise TooManyAttempts(f"{pattern.path} is changed by others all the time")
+        raise TooManyAttempts(f"{pattern.path} is changed by others again and again")
 
     async def _write(self, pattern: ResourcePattern, acls: Acls, version: int | None) -> None:
         data = encode_acls(acl.entry() for acl in sorted(acls))

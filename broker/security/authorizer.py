@@ -140,7 +140,7 @@ class AclAuthorizer:
             async with self._in_turn:
                 self._rules.set_list(pattern, await self._store.update(pattern, change))
         except (StoreError, BadZnode, TooManyAttempts) as error:
-            log.error("an access list cannot be changed: %s", error)
+            log.error("an access list cannot be updated: %s", error)
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         return None
 
@@ -164,7 +164,7 @@ class AclAuthorizer:
         errors = []
         async for pattern, found in read_each(patterns, self._store.read_or_fault):
             if isinstance(found, BadZnode):
-                log.error("an access list stays as it was, the one in ZooKeeper cannot be understood: %s", found)
+                log.error("an access list keeps its last state, the one in ZooKeeper cannot be parsed: %s", found)
                 errors.append(found)
             else:
                 self._rules.set_list(pattern, found.acls)

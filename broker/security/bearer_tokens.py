@@ -44,7 +44,7 @@ def bearer_validator(look: Look, jaas: JaasEntry | None) -> Callable[[str], Vali
     handler = (look(HANDLER) or "").rpartition(".")[2]
     if handler == UNSECURED_HANDLER:
         options = {} if jaas is None else jaas.options
-        log.warning("tokens without a signature are believed, because %s says so: only for tests", HANDLER)
+        log.warning("tokens without a signature are accepted, as %s says: only for tests", HANDLER)
         return UnsecuredTokens(options.get(UNSECURED_PRINCIPAL, "sub"), int(options.get(UNSECURED_SKEW, "0")))
     url = look(KEYS_URL)
     if url is None:
@@ -104,7 +104,7 @@ class SignedTokens:
         try:
             self._keys = fetch_keys(self._url)
         except (OSError, ValueError, jwt.PyJWTError) as error:
-            log.error("the keys at %s cannot be read, those from before stay: %s", self._url, error)
+            log.error("the keys at %s cannot be read, the previous ones stay: %s", self._url, error)
 
 
 class UnsecuredTokens:
@@ -122,7 +122,7 @@ class UnsecuredTokens:
         if len(parts) != 3 or parts[2] or not isinstance(claims, dict) or header != {"alg": "none"}:
             raise InvalidCredentials("not a token without signature")
         if not isinstance(claims.get("exp"), int | float):
-            raise InvalidCredentials("the token does not say until when it is valid")
+            raise InvalidCredentials("the token has no expiry time")
         now_ms = time.time() * 1000
         if claims["exp"] * 1000 + self._skew_ms <= now_ms:
             raise InvalidCredentials("the token has expired")
@@ -142,7 +142,7 @@ def _valid(claims: dict[str, Any], principal_claim: str) -> ValidToken:
             raise ValueError(expires_s)
         expires_ms = int(expires_s * 1000)
     except (ValueError, OverflowError):  # JSON in Python has NaN and Infinity
-        raise InvalidCredentials("the token says no time until when it is valid") from None
+        raise InvalidCredentials("the token's expiry time is not a number") from None
     return ValidToken(principal.strip(), min(expires_ms, LATEST_MS))
 
 

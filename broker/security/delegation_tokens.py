@@ -159,7 +159,7 @@ class DelegationTokens:
         async with self._in_turn:
             await create_if_missing(self._store, token_path(token.token_id), token.encode())
             await self._changed(token.token_id, token)
-        log.info("delegation token %s is made for %s", token.token_id, owner)
+        log.info("delegation token %s is created for %s", token.token_id, owner)
         return token
 
     async def renew(self, principal: str, secret: bytes, period_ms: int) -> int:
@@ -197,7 +197,7 @@ class DelegationTokens:
                 await self._changed(token.token_id, token)
                 log.info("delegation token %s of %s expires at %d", token.token_id, token.owner, expires_ms)
                 return expires_ms
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the token is changed by others all the time")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the token is changed by others again and again")
 
     async def _own(self, principal: str, secret: bytes) -> tuple[DelegationToken, int]:
         """Read a token, and its version, that the principal owns or may renew."""
@@ -251,7 +251,7 @@ class DelegationTokens:
         except NoNode:
             return None
         except BadZnode as error:
-            log.error("a delegation token is passed over: %s", error)
+            log.error("an invalid delegation token is ignored: %s", error)
             return None
 
     async def _load(self) -> None:

@@ -83,7 +83,7 @@ class GssapiServer:
                 if answer or not self._context.complete:
                     return answer
             elif token:
-                raise InvalidCredentials("a message where none was due")
+                raise InvalidCredentials("an unexpected message")
             self._offered = True
             return bytes(self._context.wrap(LAYERS, False).message)
         except self._errors as error:

@@ -78,14 +78,14 @@ class PasswordEncoder:
             data = decryptor.update(_unb64(parts["encryptedPassword"])) + decryptor.finalize()
             password = str(data[: -data[-1]], "utf-8")
             if not 1 <= data[-1] <= BLOCK_BYTES or _length(password) != int(parts["passwordLength"]):
-                raise ValueError("another secret has encrypted it")
+                raise ValueError("it was encrypted with another secret")
         except (KeyError, IndexError, UnicodeDecodeError, binascii.Error):
-            raise ValueError("another secret has encrypted it, or it is not an encrypted password") from None
+            raise ValueError("it was encrypted with another secret, or it is not an encrypted password") from None
         return password
 
     def _key(self, factory: str, salt: bytes, iterations: int, bits: int) -> bytes:
         if factory not in DIGESTS or bits not in KEY_BITS or not 1 <= iterations <= ITERATIONS_MAX:
-            raise ValueError(f"{factory} with {iterations} rounds and {bits} bits is not built")
+            raise ValueError(f"{factory} with {iterations} rounds and {bits} bits is not supported")
         return hashlib.pbkdf2_hmac(DIGESTS[factory], self.secret.encode(), salt, iterations, bits // 8)
 
 
@@ -137,7 +137,9 @@ class StoredPasswords:
                 except ValueError as error:
                     reason = str(error)
             else:
-                log.error("%s cannot be read and counts as not set: %s", name, reason if self.encoder else "no secret")
+                log.error(
+                    "%s cannot be read and is treated as not set: %s", name, reason if self.encoder else "no secret"
+                )
         return found, by_former
 
 

@@ -61,7 +61,7 @@ class PrincipalMapping:
                 name = pattern.sub(template, distinguished_name)
                 name = name.lower() if case == "L" else name.upper() if case == "U" else name
                 return KafkaPrincipal(USER_TYPE, name)
-        raise AuthenticationFailed(f"no rule of {SETTING} fits {distinguished_name}")
+        raise AuthenticationFailed(f"no rule of {SETTING} matches {distinguished_name}")
 
 
 def distinguished_name(certificate: bytes) -> str:

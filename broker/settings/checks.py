@@ -87,7 +87,7 @@ def check_live_change(before: Layers, after: Layers) -> None:
     if after.value("log.cleaner.threads") == 0:  # LogCleaner.validateReconfiguration
         raise BadValue("log.cleaner.threads", "0", "compaction needs at least 1")
     if after.value("max.connections") == 0:
-        raise BadValue("max.connections", "0", "nobody could connect any more")
+        raise BadValue("max.connections", "0", "no client could connect any more")
 
 
 def log_directories(layers: Layers) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def log_directories(layers: Layers) -> tuple[str, ...]:
     if not found:
         raise BadValue(name, text, "at least one directory is needed")
     if len(set(found)) != len(found):
-        raise BadValue(name, text, "a directory comes twice")
+        raise BadValue(name, text, "a directory is named twice")
     return found
 
 

@@ -45,9 +45,9 @@ def parse_protocol_map(text: str) -> dict[str, str]:
         if not colon or not name:
             raise BadValue(setting, text, f"{part!r} is not NAME:PROTOCOL")
         if protocol not in PROTOCOLS:
-            raise BadValue(setting, text, f"{protocol!r} is no security protocol: {', '.join(PROTOCOLS)}")
+            raise BadValue(setting, text, f"{protocol!r} is not a security protocol: {', '.join(PROTOCOLS)}")
         if name in protocols:
-            raise BadValue(setting, text, f"{name} comes twice")
+            raise BadValue(setting, text, f"{name} is named twice")
         protocols[name] = protocol
     return protocols
 
@@ -102,7 +102,7 @@ def _advertised(
         text = f"{first.name}://{host or first.host}:{port or first.port}"
     if text is None:
         if any(listener.host == META_ADDRESS for listener in bound):
-            raise BadValue(setting, text, f"{META_ADDRESS} cannot be connected to: say what clients are to use")
+            raise BadValue(setting, text, f"{META_ADDRESS} cannot be connected to: name the address for clients")
         return tuple(bound)
     listed = {listener.name: listener for listener in parse_listeners(setting, text, protocols)}
     names = {listener.name for listener in bound}
@@ -156,5 +156,5 @@ def _refuse_twice(setting: str, text: str, what: str, values: Iterable[str]) -> 
     seen: set[str] = set()
     for one in values:
         if one in seen:
-            raise BadValue(setting, text, f"{what} {one} comes twice")
+            raise BadValue(setting, text, f"{what} {one} is named twice")
         seen.add(one)

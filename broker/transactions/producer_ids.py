@@ -57,5 +57,7 @@ class ProducerIds:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error_code(response.error_code).name)
         first, count = response.producer_id_start, response.producer_id_len
         if first < self._end or count <= 0 or first > LARGEST_PRODUCER_ID - count:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{count} producer ids from {first} are no block")
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{count} producer ids from {first} are not a block"
+            )
         return first, first + count

@@ -202,9 +202,7 @@ class TransactionCoordinator:
         if isinstance(transaction, ErrorCode):
             answer(transaction)
         elif transaction.is_ended_late(producer, connection):
-            log.info(
-                "%s: the end of a transaction comes by a connection that its producer has given up", transactional_id
-            )
+            log.info("%s: EndTxn on a connection that its producer has given up", transactional_id)
             answer(ErrorCode.CONCURRENT_TRANSACTIONS)
         else:
             now_ms = self._clock.now_ms()

@@ -176,7 +176,7 @@ class TransactionMarkers:
             if error in WRITTEN:
                 pending.written(partition)
             elif error in FENCED:
-                log.info("producer %d: markers are left to a newer coordinator: %s", pending.producer.id, error)
+                log.info("producer %d: a newer coordinator sends the markers: %s", pending.producer.id, error)
                 pending.over = True
             else:
                 failed.append((pending, partition))

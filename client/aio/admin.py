@@ -212,7 +212,7 @@ class Admin(GroupsAdmin, SecurityAdmin):
         """Reset the settings that each resource names in `configs` to their defaults. See `alter_configs`."""
         changes = configs.changes_of(config_resources, configs.Operation.DELETE)
         if incremental is False:
-            raise ConfigError("single settings are reset incrementally alone")
+            raise ConfigError("single settings can only be reset incrementally")
         await self._alter_configs(changes, validate_only, raise_on_unknown, incremental)
 
     async def _alter_configs(

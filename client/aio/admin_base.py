@@ -51,7 +51,7 @@ class AdminBase(QuestionsClient):
         try:
             return await deadline.bound(work(cluster, deadline))
         except (struct.error, UnicodeEncodeError) as error:
-            raise ConfigError(f"{what} cannot be asked for: {error}") from error
+            raise ConfigError(f"{what} cannot be sent: {error}") from error
 
     def _deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms

@@ -325,7 +325,7 @@ class Consumer(ConsumerBase):
         `callback(offsets, error)`."""
         group = self._needed_group()
         if callback is not None and not callable(callback):
-            raise TypeError(f"the callback of a commit is a function, not {type(callback).__name__}")
+            raise TypeError(f"the callback of a commit must be a function, not {type(callback).__name__}")
         group.commit_later(None if offsets is None else arguments.offsets_to_commit(offsets), callback)
 
     async def committed(

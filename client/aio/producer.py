@@ -333,7 +333,7 @@ class Producer(AsyncClient):
         engine = self.engine
         engine.check_open()
         if engine.transactions is None:
-            raise ClientError(f"{method}() needs transactional.id, which this producer was made without")
+            raise ClientError(f"{method}() needs transactional.id, which this producer does not have")
         return engine.transactions
 
     def _timeout_ms(self, timeout: float | None) -> float:

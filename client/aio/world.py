@@ -64,9 +64,7 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        raise ClientError(
-            f"{what} is for coroutines of asyncio: no event loop of it runs here (trio's is another)"
-        ) from None
+        raise ClientError(f"{what} needs asyncio: no asyncio event loop is running here") from None
 
 
 def warn_dropped(client: object, said: str, loop: asyncio.AbstractEventLoop, clear_up: Callable[[], object]) -> None:

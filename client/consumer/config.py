@@ -70,7 +70,7 @@ def assignors(config: ConsumerSettings) -> list[Assignor]:
         raise ConfigError("partition.assignment.strategy is empty")
     if len({one.name for one in found}) < len(found):
         raise ConfigError(
-            f"partition.assignment.strategy names {', '.join(one.name for one in found)}: one is there twice"
+            f"partition.assignment.strategy names {', '.join(one.name for one in found)}: one is named twice"
         )
     return found
 
@@ -99,7 +99,9 @@ def check(config: ConsumerSettings) -> ConsumerSettings:
     """Settings that contradict each other. Raises ConfigError."""
     assignors(config)
     if config.default_offset_commit_callback is not None and not callable(config.default_offset_commit_callback):
-        raise ConfigError(f"default_offset_commit_callback is no function: {config.default_offset_commit_callback!r}")
+        raise ConfigError(
+            f"default_offset_commit_callback is not a function: {config.default_offset_commit_callback!r}"
+        )
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigError(
             f"heartbeat.interval.ms={config.heartbeat_interval_ms} must be lower than "

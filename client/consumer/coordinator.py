@@ -123,7 +123,7 @@ class GroupDriver:
                 self.sensors.heartbeat_response_time.record(self._now_ms - began_ms)
                 membership.beaten(error_code(beat.error_code), self._now_ms)
             case Leave(request, reason):
-                logger.warning("group %s: left: %s", settings.group_id, reason)
+                logger.warning("group %s: left the group: %s", settings.group_id, reason)
                 await self.leave(request)
                 membership.left()
 
@@ -171,7 +171,7 @@ class GroupDriver:
         try:
             await within(self.cluster, "leave", told, limit_ms, lambda: ClientTimeout("no answer in time"))
         except (BrokerUnreachable, ClientTimeout) as error:
-            logger.info("group %s: leaving was not heard: %s", self.membership.settings.group_id, error)
+            logger.info("group %s: LeaveGroup was not answered: %s", self.membership.settings.group_id, error)
 
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -224,7 +224,7 @@ class Commits:
         if not membership.may_commit:
             raise RebalanceInProgress(
                 f"group {membership.settings.group_id}: offsets not committed: the group is being rebalanced; "
-                "poll until it has settled, then commit"
+                "poll until the rebalance is over, then commit"
             )
         if membership.identity != identity:
             raise CommitFailed(
@@ -271,7 +271,7 @@ class Commits:
         if outcome == Outcome.REJOIN:
             raise RebalanceInProgress(
                 f"group {group_id}: offsets not committed ({error.name}): the group is being rebalanced; "
-                "poll until it has settled, then commit"
+                "poll until the rebalance is over, then commit"
             )
         raise CommitFailed(
             f"group {group_id}: offsets not committed ({error.name}): the group rebalances or has moved on; "

@@ -312,7 +312,7 @@ class Fetcher:
             self._receiver.refuse([topic_partition], error)
             return
         logger.warning(
-            "consumer %s: %s: the leader's log parts at offset %d from what was read up to %d: going on there",
+            "consumer %s: %s: the leader's log diverges at offset %d from what was read up to %d: continuing there",
             self._settings.client_id,
             topic_partition,
             offset,

@@ -184,7 +184,7 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
 
 def _version(data: bytes) -> int:
     if len(data) < VERSION_BYTES:
-        raise MalformedMessage(f"{len(data)} bytes where a consumer protocol version was due")
+        raise MalformedMessage(f"{len(data)} bytes instead of a consumer protocol version")
     version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
     if version < 0:
         raise MalformedMessage(f"consumer protocol version {version}")

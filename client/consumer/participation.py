@@ -122,7 +122,7 @@ class Participation:
         failure, and what a listener raises: the rebalance goes on. ClientError inside of a listener.
         """
         if self._telling and self._turn in (None, _inside_of.get()):
-            raise ClientError("nothing can be polled inside of a rebalance callback: it is called by a poll that waits")
+            raise ClientError("a rebalance callback cannot poll: the poll that calls it is waiting")
         await self.call_callbacks()
         if self.membership.failure is not None:
             raise self.membership.failure.with_traceback(None)
@@ -275,7 +275,7 @@ class Participation:
         try:
             await self._commit(None, timeout_ms)
         except KafkaError as error:
-            logger.warning("consumer %s: automatic commit of what is given up: %s", self._settings.client_id, error)
+            logger.warning("consumer %s: automatic commit of revoked partitions: %s", self._settings.client_id, error)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ def settings_of(given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) ->
             raise ConfigError(f"{present} is given twice, once as {dotted}")
         merged[present] = value
     if "zk.connect" in merged:
-        raise ConfigError("zk.connect: brokers are found by metadata.broker.list (broker.list), as since Kafka 0.8")
+        raise ConfigError("zk.connect: brokers are found through metadata.broker.list (broker.list), as of Kafka 0.8")
     settings = load(OriginalProducerConfig, merged, {})
     brokers = [BROKER_ID.sub("", one) for one in settings.metadata_broker_list]
     addresses(brokers)

@@ -100,7 +100,7 @@ class SendQueue:
             self._callbacks.after_enqueue(message, False)
             size = self._settings.queue_buffering_max_messages
             raise QueueFull(
-                f"queue.buffering.max.messages={size} are queued, and none was taken within "
+                f"queue.buffering.max.messages={size} are queued, and none was sent within "
                 f"queue.enqueue.timeout.ms={wait_ms}",
                 setting="queue.buffering.max.messages",
             ) from None
@@ -117,7 +117,7 @@ class SendQueue:
         try:
             self._queue.put_nowait(STOP)
         except queue.Full:
-            logger.warning("a producer with a full queue was dropped: its thread goes on to the end of the program")
+            logger.warning("a producer with a full queue was dropped: its thread runs until the program ends")
 
 
 class _Batches:
@@ -164,5 +164,5 @@ class _Batches:
         try:
             return function(*given)
         except Exception:
-            logger.exception("the thread of an async producer goes on without some messages")
+            logger.exception("the thread of an async producer has dropped some messages")
             return ()

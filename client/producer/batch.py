@@ -309,7 +309,7 @@ class RecordFuture:
     def _wait(self, timeout_seconds: float | None) -> "tuple[ProducerBatch, int]":
         batch, index = self._place()
         if not batch.outcome.awake and asyncio._get_running_loop() is self._home.loop:
-            raise ClientError("what runs on the producer's loop, as callbacks do, may not block for a record: await it")
+            raise ClientError("code on the producer's loop, such as a callback, may not block for a record: await it")
         if not batch.outcome.wait(timeout_seconds):
             raise ClientTimeout(
                 f"{batch.topic_partition}: record not acknowledged within the {timeout_seconds} s that were waited for"

@@ -71,7 +71,7 @@ class RecordIntake:
         before all else, and refused in mypyc's words. Raises as `aio.Producer.send`.
         """
         if callback is not None and not callable(callback):
-            raise TypeError(f"the callback of a record is a function, not {type(callback).__name__}")
+            raise TypeError(f"the callback of a record must be a function, not {type(callback).__name__}")
         if partition is not None and type(partition) is not int:
             partition = arguments.whole_number(partition, "a partition's number")
         cluster = self._cluster

@@ -74,7 +74,9 @@ class PendingCall:
             return task
         if task.done() and (task.cancelled() or task.exception() is not None):
             return None
-        raise ClientError(f"{self.named(call)}: {pending.value}() was not waited for: call it again first")
+        raise ClientError(
+            f"{self.named(call)}: {pending.value}() is still under way: call it again first, to wait for it"
+        )
 
     async def wait(self, call: Call, task: "asyncio.Task[None]", timeout_ms: float) -> None:
         """Wait until a task has ended, somehow. Raises ClientTimeout, ClientClosed, or what `fail` was given."""

@@ -123,16 +123,16 @@ def _located(found: Sections, counts: Integers, bodies: Integers, ends: Integers
     if (counts < 0).any() or not numpy.array_equal(ends_of_batches, found.ends):
         raise MalformedMessage("the records of a batch do not fill it")
     if (raw[numpy.concatenate(([0], ends))[:-1]] & 1).any():
-        raise MalformedMessage("a record of less than no bytes")
+        raise MalformedMessage("a record of negative size")
     timestamp_deltas, at = _varints(raw, bodies + 1)  # behind the attributes
     offset_deltas, at = _varints(raw, at)
     key_lengths, key_starts = _varints(raw, at)
     value_lengths, value_starts = _varints(raw, key_starts + numpy.maximum(key_lengths, 0))
     header_starts = value_starts + numpy.maximum(value_lengths, 0)
     if (header_starts >= ends).any():
-        raise MalformedMessage("a record is longer than it says")
+        raise MalformedMessage("a record is longer than its length field says")
     if ((raw[header_starts] == 0) & (header_starts + 1 != ends)).any():
-        raise MalformedMessage("a record is not as long as it says")
+        raise MalformedMessage("a record is not as long as its length field says")
     appended = numpy.repeat([header.is_log_append_time for header in found.headers], counts)
     of_batch = numpy.repeat([header.max_timestamp for header in found.headers], counts)
     base = numpy.repeat([header.base_timestamp for header in found.headers], counts)

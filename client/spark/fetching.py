@@ -74,7 +74,7 @@ async def _first_left(session: Session, wanted: OffsetRange, fail_on_data_loss: 
         lost = [Lost(gone, f"the log now ends at {end[partition]} (recreated or truncated?)")]
     if fail_on_data_loss:
         raise DataLoss(lost)
-    logger.warning("data loss: %s; going on at %d", lost[0], where)
+    logger.warning("data loss: %s; continuing at %d", lost[0], where)
     return where
 
 
@@ -123,6 +123,6 @@ async def _verdict(session: Session, partition: TopicPartition, offset: int) -> 
         return AskAgain(error) if error in ASK_AGAIN else Refused(KafkaError(error, f"fetch of {partition}"))
     data = partitions_of(call, answer).get(partition)
     if data is None:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"nothing of {partition} in an answer about it")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer does not contain {partition}")
     limit = f"max.partition.fetch.bytes={settings.max_partition_fetch_bytes}"
     return judge(partition, asked, data, settings.isolation, limit)

@@ -39,7 +39,7 @@ def numbers_by_partition(option: str, value: Any, at_least: int) -> Offsets:
             raise ConfigError(f"{wanted}; of topic {topic} there is {numbers!r}")
         for partition, number in numbers.items():
             if not partition.isdecimal():
-                raise ConfigError(f"{option}: {partition!r} is no partition of topic {topic}")
+                raise ConfigError(f"{option}: {partition!r} is not a partition of topic {topic}")
             if isinstance(number, bool) or not isinstance(number, int) or number < at_least:
                 raise ConfigError(
                     f"{option}: {topic}-{partition} has {number!r}: a whole number of at least {at_least}"
@@ -68,8 +68,6 @@ def check_complete(option: str, given: Iterable[TopicPartition], partitions: Ite
     missing, foreign = sorted(set(partitions) - set(given)), sorted(set(given) - set(partitions))
     if missing:
         said = ", ".join(map(str, missing))
-        raise ConfigError(
-            f"{option} says nothing of {said}: give an offset of every partition (-2 earliest, -1 latest)"
-        )
+        raise ConfigError(f"{option} lacks {said}: give an offset for every partition (-2 earliest, -1 latest)")
     if foreign:
         raise ConfigError(f"{option} names {', '.join(map(str, foreign))}, which this query does not read")

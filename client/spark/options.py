@@ -233,7 +233,7 @@ def _pattern(text: str | None) -> str | None:
     try:
         re.compile(text)
     except re.error as error:
-        raise ConfigError(f"subscribePattern {text!r} is no regular expression: {error}") from None
+        raise ConfigError(f"subscribePattern {text!r} is not a regular expression: {error}") from None
     return text
 
 
@@ -250,7 +250,7 @@ def _json(option: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{option} is no JSON ({error}): {text!r}") from None
+        raise ConfigError(f"{option} is not JSON ({error}): {text!r}") from None
 
 
 def _limit(named: Mapping[str, str], options: tuple[str, str, str]) -> Limit | None:

@@ -61,7 +61,7 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
     if transactional_id is not None and not transactional_id.strip():
         raise ConfigError("transactionalId is empty")
     if "epoch" in named and transactional_id is None:
-        raise ConfigError("epoch says which write of a transactionalId this is: give that too")
+        raise ConfigError("epoch numbers the writes of a transactionalId: give that as well")
     client = client_settings(named)
     for name, why in REFUSED.items():
         if name in client:

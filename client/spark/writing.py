@@ -51,7 +51,7 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
     """Raise ConfigError for columns that a sink cannot write."""
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
-        raise ConfigError(f"there is no column value, only {', '.join(types) or 'none'}: it is what is written")
+        raise ConfigError(f"there is no column `value`, only {', '.join(types) or 'none'}: it is what is written")
     if options.topic is None and "topic" not in types:
         raise ConfigError("no topic: give the option topic, or a column of that name")
     for name, wanted in (("value", BYTES), ("key", BYTES), ("topic", (StringType,)), ("partition", (IntegerType,))):

@@ -207,7 +207,7 @@ class ConsumerConnector:
         self, registration: ConsumerRegistration, counts: Mapping[str, int], key_decoder: Any, value_decoder: Any
     ) -> dict[str, list[MessageStream]]:
         if self._created:
-            raise ClientError("this connector has its message streams already: make another connector")
+            raise ClientError("this connector has created its message streams already: make another connector")
         key, value = deserializer(key_decoder, "key"), deserializer(value_decoder, "value")
         self._created = True
         created = {

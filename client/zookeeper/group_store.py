@@ -134,7 +134,7 @@ class GroupStore:
         except NoNode:
             return None
         except BadZnode as bad:
-            logger.warning("%s: passed over: %s", self._consumer_id, bad)
+            logger.warning("%s: ignored: %s", self._consumer_id, bad)
             return None
         return next((one.address for one in endpoints if one.security_protocol == self._security_protocol), None)
 

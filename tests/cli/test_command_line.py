@@ -337,7 +337,7 @@ def test_dump_log_goes_on_as_far_as_a_damaged_file_makes_sense(
     assert command_line.run(["dump-log", str(path)]) == 1
     said = capsys.readouterr()
     assert "4001" in said.out
-    assert said.err == f"odradek: {path}: byte 34: 67 bytes, entries of 34: the last is not whole\n"
+    assert said.err == f"odradek: {path}: byte 34: 67 bytes, entries of 34: the last is incomplete\n"
     other = tmp_path / "notes.txt"
     other.write_text("")
     assert command_line.run(["dump-log", str(other)]) == 2

@@ -274,7 +274,7 @@ def test_latency_is_measured_with_the_settings_of_every_client(
 
 def test_a_broker_that_is_not_there_is_named(cluster: Cluster, capsys: Capture) -> None:
     code, lines = run(cluster, capsys, "configs", "describe", "--broker", "9")
-    assert (code, lines) == (1, ["odradek: broker 9: the others do not know it: it is away, or there is none"])
+    assert (code, lines) == (1, ["odradek: broker 9: the other brokers do not know it: it is down, or does not exist"])
 
 
 def test_files_of_up_are_named_where_they_are_of_this_cluster(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_settings_take_names_javas_classes_and_assignors_of_ones_own() -> None:
     for wrong in ("sticki", 5, object()):
         with pytest.raises(ConfigError, match=r"partition\.assignment\.strategy"):
             strategies(wrong)
-    with pytest.raises(ConfigError, match="one is there twice"):
+    with pytest.raises(ConfigError, match="one is named twice"):
         strategies("sticky", java)
     with pytest.raises(ConfigError, match="is empty"):
         strategies()

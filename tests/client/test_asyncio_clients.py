@@ -114,10 +114,10 @@ def test_a_time_that_is_no_number_is_refused(scripted_broker: Any) -> None:
         consumer, producer = await Consumer("t", **settings).start(), await Producer(**settings).start()
         nan = float("nan")
         for call in (consumer.getone(nan), consumer.getmany(nan), consumer.bootstrap(nan, refresh=True)):
-            with pytest.raises(ConfigError, match="a time to wait is a number, not nan"):
+            with pytest.raises(ConfigError, match="a timeout must be a number, not nan"):
                 await call
         for call in (producer.flush(nan), producer.close(nan)):
-            with pytest.raises(ConfigError, match="a time to wait is a number, not nan"):
+            with pytest.raises(ConfigError, match="a timeout must be a number, not nan"):
                 await call
         await producer.close()
         await consumer.close()

@@ -62,7 +62,7 @@ def test_defaults_are_kafka_3_9s_but_for_batches() -> None:
         ({"max_block_ms": 2**63}, "max.block.ms must be at most 9223372036854775807"),
         ({"linger_ms": "nan"}, "linger.ms must be a number, not 'nan'"),
         ({"linger_ms": float("inf")}, "linger.ms must be at most 9223372036854775807, not inf"),
-        ({"client_id": "\ud800"}, "client.id has characters without an encoding in UTF-8"),
+        ({"client_id": "\ud800"}, "client.id has characters that UTF-8 cannot encode"),
         ({"client_id": "x" * 32_768}, "client.id must have at most 32767 bytes, not 32768"),
         ({"transactional_id": ""}, "transactional.id is empty"),
         ({"transactional_id": "t", "acks": "1"}, "transactional.id needs acks=all, not acks=1"),

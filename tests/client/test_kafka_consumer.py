@@ -159,7 +159,7 @@ def test_a_callback_that_polls_is_told_that_it_may_not(broker: Any) -> None:
         listener = Listener(react)
         reading.subscribe(["t"], listener=listener)
         assert reading.poll(LONG_MS) == {}
-    assert heard == ["nothing can be polled inside of a rebalance callback: it is called by a poll that waits"] * 3
+    assert heard == ["a rebalance callback cannot poll: the poll that calls it is waiting"] * 3
     assert [word for word, _ in listener.heard] == ["assigned", "revoked"]
 
 
@@ -305,29 +305,32 @@ def test_without_a_group_nobody_commits(broker: Any) -> None:
     [
         (
             lambda reading: reading.assign([TopicPartition("t", NO_INT)]),
-            "a partition's number is a whole number, not str",
+            "a partition's number must be an integer, not str",
         ),
-        (lambda reading: reading.assign(["t"]), "a partition is a TopicPartition"),
-        (lambda reading: reading.assign(T0), "partitions are a list of TopicPartition"),
-        (lambda reading: reading.assign([(b"t", 0)]), "a topic is a text, not bytes"),
-        (lambda reading: reading.seek(T0, 5.0), "an offset is a whole number, not float"),
-        (lambda reading: reading.seek(T0, -1), "an offset is from 0"),
-        (lambda reading: reading.end_offsets([TopicPartition(NO_STR, 0)]), "a topic is a text, not NoneType"),
-        (lambda reading: reading.committed(TopicPartition("t", True)), "a whole number, not bool"),
-        (lambda reading: reading.commit({T0: "5"}), "an offset is a whole number, not str"),
+        (lambda reading: reading.assign(["t"]), "a partition must be a TopicPartition"),
+        (lambda reading: reading.assign(T0), "partitions must be a list of TopicPartition"),
+        (lambda reading: reading.assign([(b"t", 0)]), "a topic must be a string, not bytes"),
+        (lambda reading: reading.seek(T0, 5.0), "an offset must be an integer, not float"),
+        (lambda reading: reading.seek(T0, -1), "an offset must be between 0"),
+        (lambda reading: reading.end_offsets([TopicPartition(NO_STR, 0)]), "a topic must be a string, not NoneType"),
+        (lambda reading: reading.committed(TopicPartition("t", True)), "an integer, not bool"),
+        (lambda reading: reading.commit({T0: "5"}), "an offset must be an integer, not str"),
         (lambda reading: reading.commit_async({T0: OffsetAndMetadata(1, "", NO_INT)}), "the leader epoch of an offset"),
         (lambda reading: reading.commit_async({T0: OffsetAndMetadata(1, "", 2**31)}), "the leader epoch of an offset"),
         (lambda reading: reading.commit_async({T0: OffsetAndMetadata(1, "\ud800")}), "the metadata of an offset has"),
-        (lambda reading: reading.commit_async({T0: ()}), "an offset is a number or OffsetAndMetadata"),
-        (lambda reading: reading.subscribe([5]), "a topic is a text, not int"),
-        (lambda reading: reading.poll(max_records=0), "max_records is from 1"),
-        (lambda reading: reading.poll(NAN), "a time to wait is a number, not nan"),
-        (lambda reading: reading.poll(NO_INT), "a time to wait is a number, not str"),
-        (lambda reading: reading.position(T0, NAN), "a time to wait is a number, not nan"),
-        (lambda reading: reading.commit(timeout_ms=NAN), "a time to wait is a number, not nan"),
-        (lambda reading: reading.close(timeout_ms=NAN), "a time to wait is a number, not nan"),
-        (lambda reading: reading.pause("t"), "a partition is a TopicPartition"),
-        (lambda reading: reading.offsets_for_times({T0: -5}), "a timestamp in milliseconds since 1970 is from 0"),
+        (lambda reading: reading.commit_async({T0: ()}), "an offset must be a number or OffsetAndMetadata"),
+        (lambda reading: reading.subscribe([5]), "a topic must be a string, not int"),
+        (lambda reading: reading.poll(max_records=0), "max_records must be between 1"),
+        (lambda reading: reading.poll(NAN), "a timeout must be a number, not nan"),
+        (lambda reading: reading.poll(NO_INT), "a timeout must be a number, not str"),
+        (lambda reading: reading.position(T0, NAN), "a timeout must be a number, not nan"),
+        (lambda reading: reading.commit(timeout_ms=NAN), "a timeout must be a number, not nan"),
+        (lambda reading: reading.close(timeout_ms=NAN), "a timeout must be a number, not nan"),
+        (lambda reading: reading.pause("t"), "a partition must be a TopicPartition"),
+        (
+            lambda reading: reading.offsets_for_times({T0: -5}),
+            "a timestamp in milliseconds since 1970 must be between 0",
+        ),
     ],
 )
 def test_a_wrong_argument_is_refused_at_once_and_is_in_nobodys_way(

@@ -46,18 +46,18 @@ def producer(broker: Any, **settings: Any) -> KafkaProducer:
     ("wrong", "error"),
     [
         ({"value": 1}, "value_serializer must give bytes, not int"),
-        ({"value": b"", "headers": [("name", "text")]}, "a header is a text and bytes or None"),
-        ({"value": b"", "headers": [(b"name", b"")]}, "a header is a text and bytes or None"),
-        ({"value": b"", "headers": ["name"]}, "a header is a pair"),
-        ({"value": b"", "headers": 5}, "headers are pairs of a text and bytes or None, not 5"),
-        ({"value": b"", "timestamp_ms": -5}, "milliseconds since 1970 is from 0"),
-        ({"value": b"", "timestamp_ms": 2**63}, "milliseconds since 1970 is from 0 to 9223372036854775807"),
-        ({"value": b"", "timestamp_ms": 0.5}, "milliseconds since 1970 is a whole number, not float"),
-        ({"value": b"", "partition": "0"}, "not supported between|whole number"),
-        ({"value": b"", "partition": 0.0}, "a partition's number is a whole number, not float"),
+        ({"value": b"", "headers": [("name", "text")]}, "a header must be a string and bytes or None"),
+        ({"value": b"", "headers": [(b"name", b"")]}, "a header must be a string and bytes or None"),
+        ({"value": b"", "headers": ["name"]}, "a header must be a pair"),
+        ({"value": b"", "headers": 5}, "headers must be pairs of a string and bytes or None, not 5"),
+        ({"value": b"", "timestamp_ms": -5}, "milliseconds since 1970 must be between 0"),
+        ({"value": b"", "timestamp_ms": 2**63}, "milliseconds since 1970 must be between 0 and 9223372036854775807"),
+        ({"value": b"", "timestamp_ms": 0.5}, "milliseconds since 1970 must be an integer, not float"),
+        ({"value": b"", "partition": "0"}, "not supported between|an integer"),
+        ({"value": b"", "partition": 0.0}, "a partition's number must be an integer, not float"),
         ({"value": b"", "partition": -1}, "partition -1 of topic t: its partitions are 0-0"),
-        ({"topic": b"orders"}, "a topic is a text, not bytes"),
-        ({"topic": None}, "a topic is a text, not NoneType"),
+        ({"topic": b"orders"}, "a topic must be a string, not bytes"),
+        ({"topic": None}, "a topic must be a string, not NoneType"),
         ({"topic": ""}, "a topic's name has 1 to 249"),
         ({"topic": "a/b"}, "a topic's name has 1 to 249"),
     ],
@@ -108,7 +108,7 @@ def test_a_partitioner_may_give_any_whole_number(broker: Any) -> None:
     given: list[Any] = [numpy.int64(0), False]
     with producer(broker, partitioner=lambda key, all_partitions, available: given.pop(0)) as sending:
         assert sending.send("t", b"").result(PATIENCE_S).partition == 0
-        with pytest.raises(TypeError, match="a partition's number is a whole number, not bool"):
+        with pytest.raises(TypeError, match="a partition's number must be an integer, not bool"):
             sending.send("t", b"")
 
 
@@ -143,7 +143,7 @@ def test_a_callback_that_waits_for_a_record_is_told_that_it_may_not(broker: Any)
         first = sending.send("t", b"", callback=told)
         assert first.result(PATIENCE_S).offset == 0
         assert first.add_callback(lambda metadata: heard.append(str(first.get().offset))).succeeded()
-    assert heard == ["what runs on the producer's loop, as callbacks do, may not block for a record: await it"] * 2 + [
+    assert heard == ["code on the producer's loop, such as a callback, may not block for a record: await it"] * 2 + [
         "0"
     ]
 

@@ -134,4 +134,4 @@ def test_a_listener_that_polls_is_told_that_it_may_not(own_task: bool) -> None:
                 await consumer.getmany(LONG_S * 1_000)
 
     run(main, brokers=1, topics={"t": 1, "other": 1}, seed=7)
-    assert told == ["nothing can be polled inside of a rebalance callback: it is called by a poll that waits"]
+    assert told == ["a rebalance callback cannot poll: the poll that calls it is waiting"]

@@ -57,7 +57,7 @@ def test_headers_that_were_read_refuse_to_be_changed(change: Callable[[Any], obj
     """With and without content: what an application does to them fails with its first record, not with some later."""
     before = all_kinds()
     for headers in before:
-        with pytest.raises(TypeError, match="make a list of your own"):
+        with pytest.raises(TypeError, match="make a new list"):
             change(headers)
     assert before == all_kinds() == [[], WITH, []]
 

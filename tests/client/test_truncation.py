@@ -138,7 +138,7 @@ def test_reading_goes_on_where_the_histories_part(
 
     with caplog.at_level(logging.WARNING, "odradek.client.consumer.fetcher"):
         leader = run(scripted_broker, work, "earliest", highest_fetch=highest_fetch)
-    assert "parts at offset 2 from what was read up to 4" in caplog.text
+    assert "diverges at offset 2 from what was read up to 4" in caplog.text
     asked = leader.broker.requests(OffsetForLeaderEpochRequest)
     if highest_fetch >= OLDEST_WITH_EPOCHS_IN_FETCH:
         assert asked == []

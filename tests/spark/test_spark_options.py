@@ -75,7 +75,7 @@ REFUSED = [
     ({"assign": "{}"}, "assign names no partition"),
     ({"subscribe": "a", "startingOffsets": "newest"}, "must be earliest, latest or JSON"),
     ({"subscribe": "a", "startingOffsets": '{"a":{"0":-3}}'}, "a-0 has -3: a whole number of at least -2"),
-    ({"subscribe": "a", "startingOffsets": '{"a":{"x":3}}'}, "'x' is no partition of topic a"),
+    ({"subscribe": "a", "startingOffsets": '{"a":{"x":3}}'}, "'x' is not a partition of topic a"),
     ({"subscribe": "a", "startingTimestamp": "soon"}, "startingTimestamp must be a whole number"),
     ({"subscribe": "a", "startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest"),
     ({"subscribe": "a", "failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false"),

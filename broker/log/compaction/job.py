@@ -46,7 +46,7 @@ class Job:
         """End the child; nothing more is swapped in. Harmless twice."""
         if not self._aborted and not self._ended:
             self._aborted = True
-            logger.info("%s: compaction is given up: %s", self.log, reason)
+            logger.info("%s: compaction is abandoned: %s", self.log, reason)
             if self.child is not None:
                 self.child.kill()
 
@@ -93,14 +93,14 @@ class Job:
     def _failed(self, failed: Failed) -> None:
         self._aborted = True
         if self._why_not([self._segments[one.base_offset] for one in self._request.segments[:1]]) is not None:
-            logger.info("%s: compaction is given up, the log has changed: %s", self.log, failed.reason)
+            logger.info("%s: compaction is abandoned, the log has changed: %s", self.log, failed.reason)
         elif failed.errno == 0:
             self.damage = failed.reason
         elif failed.errno in NO_ROOM:
             self.hindered = True
-            logger.warning("%s: no room for compacted segments: %s", self.log, failed.reason)
+            logger.warning("%s: no space for compacted segments: %s", self.log, failed.reason)
         elif failed.errno == errno.ENOENT:
-            logger.warning("%s: a segment went while it was compacted: %s", self.log, failed.reason)
+            logger.warning("%s: a segment was deleted while it was compacted: %s", self.log, failed.reason)
         else:
             self.log.give_up_directory(OSError(failed.errno, failed.reason))
 

@@ -159,7 +159,7 @@ class CheckpointFiles:
         """Say so once, not each time."""
         if name not in self._without_room:
             self._without_room.add(name)
-            logger.error("%s: no room for %s, the older one stays: %s", self._path, name, error)
+            logger.error("%s: no space for %s, the older one stays: %s", self._path, name, error)
 
     def certain(self, name: str, key: PartitionKey) -> int:
         """Return the least that a start will find there."""

@@ -66,7 +66,7 @@ def decode_meta(data: bytes) -> tuple[MetaProperties, dict[str, str]]:
     properties = decode_properties(data)
     version = properties.get("version", "0")
     if version == "1":
-        raise OtherMode("meta.properties is of version 1: this is not a directory of ZooKeeper mode")
+        raise OtherMode("meta.properties has version 1: this is not a directory of ZooKeeper mode")
     if version != "0":
         raise CorruptFile(f"meta.properties of version {version}")
     broker_id, cluster_id = properties.get("broker.id"), properties.get("cluster.id")
@@ -107,7 +107,7 @@ def common_owner(owners: Mapping[str, MetaProperties]) -> MetaProperties:
         if owner.directory_id is None:
             continue
         if int.from_bytes(owner.directory_id, "big") < RESERVED_DIRECTORY_IDS:
-            raise UnusableDirectory(path, f"its directory.id {encode_topic_id(owner.directory_id)} is a reserved one")
+            raise UnusableDirectory(path, f"its directory.id {encode_topic_id(owner.directory_id)} is reserved")
         first = directory_ids.setdefault(owner.directory_id, path)
         if first != path:
             raise UnusableDirectory(path, f"it has the directory.id of {first}")

@@ -144,7 +144,7 @@ class FutureLogs:
             elif self._is_of_use(log, topic_id, current):
                 self._logs.add_future(log)
             else:
-                logger.info("%s is of no use any more", log.directory)
+                logger.info("%s is not needed any more", log.directory)
                 self._set_aside(log)
         if self._directories.all_online():
             for path in deleted:

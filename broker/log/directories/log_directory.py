@@ -227,7 +227,7 @@ class LogDirectory:
         try:
             return decode_partition_metadata(self._environment.files.read(f"{directory}/{PARTITION_METADATA}"))
         except CorruptFile as error:
-            logger.warning("%s: %s; the controller will say it again", directory, error)
+            logger.warning("%s: %s; the controller will send it again", directory, error)
             return None
 
 
@@ -280,7 +280,7 @@ def sync_removals(environment: LogEnvironment) -> None:
 def remove_later(environment: LogEnvironment, log: Log, path: str) -> None:
     """Remove a log's directory, which has been renamed to `path`, when its `file.delete.delay.ms` are over."""
     delay_ms = log.config.file_delete_delay_ms
-    logger.info("%s is deleted, %s goes in %d ms", log.directory, path, delay_ms)
+    logger.info("%s is deleted, %s will be removed in %d ms", log.directory, path, delay_ms)
     environment.clock.call_later(delay_ms, lambda: remove_directory(environment, path))
 
 

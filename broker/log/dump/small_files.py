@@ -58,7 +58,7 @@ def _places(data: bytes, size: int) -> Iterator[int]:
             return
         yield at
     if whole < len(data):
-        raise Damaged(whole, f"{len(data)} bytes, entries of {size}: the last is not whole")
+        raise Damaged(whole, f"{len(data)} bytes, entries of {size}: the last is incomplete")
 
 
 def aborted_transactions(data: bytes, _: int) -> Entries:
@@ -72,7 +72,7 @@ def aborted_transactions(data: bytes, _: int) -> Entries:
             "producer_id": producer_id, "first_offset": first, "last_offset": last, "last_stable_offset": stable
         }  # fmt: skip
     if whole < len(data):
-        raise Damaged(whole, f"{len(data)} bytes, entries of {ABORTED_ENTRY.size}: the last is not whole")
+        raise Damaged(whole, f"{len(data)} bytes, entries of {ABORTED_ENTRY.size}: the last is incomplete")
 
 
 def producers(data: bytes, _: int) -> Entries:
@@ -130,7 +130,7 @@ def _checkpoint(data: bytes, names: Sequence[str]) -> Entries:
         raise Damaged(0, f"checkpoint of version {lines[0][1]!r}, known is {VERSION}")
     count_at, count = lines[1] if len(lines) > 1 else (at, "")
     if not count.isdigit():
-        raise Damaged(count_at, f"{count!r} is no number of entries")
+        raise Damaged(count_at, f"{count!r} is not a number of entries")
     for position, entry in lines[2:]:
         yield position, _entry(position, entry, names)
     if int(count) != len(lines) - 2 or not data.endswith(b"\n"):
@@ -140,7 +140,7 @@ def _checkpoint(data: bytes, names: Sequence[str]) -> Entries:
 def _entry(position: int, line: str, names: Sequence[str]) -> Row:
     values = line.split()
     if len(values) != len(names):
-        raise Damaged(position, f"{line!r} has not {len(names)} fields")
+        raise Damaged(position, f"{line!r} does not have {len(names)} fields")
     try:
         return {name: value if name == "topic" else int(value) for name, value in zip(names, values, strict=True)}
     except ValueError as error:
@@ -159,9 +159,9 @@ def clean_shutdown(data: bytes, _: int) -> Entries:
     try:
         values = json.loads(data) if data.strip() else {}
     except ValueError as error:
-        raise Damaged(0, f"no JSON: {error}") from None
+        raise Damaged(0, f"not JSON: {error}") from None
     if not isinstance(values, dict):
-        raise Damaged(0, f"no JSON object: {values}")
+        raise Damaged(0, f"not a JSON object: {values}")
     for name, value in values.items():
         yield 0, {"property": name, "value": value}
 

@@ -179,10 +179,10 @@ def _load_epochs(
         data = environment.files.read(f"{directory}/{LEADER_EPOCHS}")
         in_file = decode_epochs(data)
         if any(epoch <= before or offset < former for (before, former), (epoch, offset) in pairwise(in_file)):
-            raise CorruptFile("leader epochs that do not rise")
+            raise CorruptFile("leader epochs do not increase")
         return LeaderEpochs(in_file), in_file if data or not has_data else None
     except CorruptFile as error:
-        logger.warning("%s/%s: %s; it is made anew from the batches", directory, LEADER_EPOCHS, error)
+        logger.warning("%s/%s: %s; it is rebuilt from the batches", directory, LEADER_EPOCHS, error)
         return LeaderEpochs(), None
 
 

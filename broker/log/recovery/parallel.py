@@ -155,7 +155,7 @@ class ParallelRecovery:
 
     def _ended(self, well: bool) -> None:
         if not well:
-            logger.warning("a process that validates logs has failed: this one does the rest")
+            logger.warning("a process that validates logs has failed: this process does the rest")
         self._left -= 1
         if self._left == 0:
             self._done(frozenset(self._repaired))

@@ -250,7 +250,7 @@ Handle = Callable[[Services, Any, RequestContext], Outcome]
 def authorized(handle: Handle, key: int, authorizer: AclAuthorizer) -> Handle:
     """Put an API's rules before its handler. Raises UnsupportedRequestError for an API that is not in the table."""
     if key not in TABLE:
-        raise UnsupportedRequestError(f"nobody has said who may ask API {key}")
+        raise UnsupportedRequestError(f"no rule says who may use API {key}")
     rules, name = TABLE[key], API_NAMES[key]
     if not rules:
         return handle

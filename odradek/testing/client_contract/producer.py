@@ -36,7 +36,7 @@ async def check_send(world: ContractWorld) -> None:
     error = await raises(TypeError, lambda: producer.send(topic, b"", partition="0"))
     assert "a partition's number" in str(error)
     error = await raises(TypeError, lambda: producer.send(topic, b"", callback="told"))
-    assert "the callback of a record is a function" in str(error)
+    assert "the callback of a record must be a function" in str(error)
     await raises(ConfigError, lambda: producer.send(topic, b"", timestamp_ms=2**63))
     await raises(KafkaError, lambda: producer.send(topic, b"x" * 2_000_000))
 

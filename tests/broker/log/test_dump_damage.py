@@ -87,7 +87,7 @@ TABLE = [
     (f"{FIRST}.txnindex", number(5, 3), number(6, 3), 34, "producer 6 aborts no transaction"),
     (f"{FIRST}.txnindex", number(3, 4), number(4, 4), 34, "from 4 to 4"),
     (f"{FIRST}.txnindex", number(4, 5), number(4, 6), 34, "last stable offset 6"),
-    (f"{FIRST}.txnindex", number(5, 3), number(5, 3)[:-1], 34, "the last is not whole"),
+    (f"{FIRST}.txnindex", number(5, 3), number(5, 3)[:-1], 34, "the last is incomplete"),
     (f"{FIRST}.txnindex", b"\x00\x00", b"\x00\x01", 0, "version 1"),
     (f"{LAST}.snapshot", b"\x00\x01", b"\x00\x02", 0, "version 2"),
     (f"{LAST}.snapshot", number(5), number(4), 2, "checksum"),

@@ -160,7 +160,7 @@ def test_a_full_disk_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) 
         with pytest.raises(KafkaError) as refused:
             log.append_as_leader(make_batch([b"2"]), 0)
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert caplog.text.count("the disk is full, records are refused until there is room") == told
+        assert caplog.text.count("the disk is full, records are refused until there is space") == told
         clock.advance(FULL_DISK_TOLD_EVERY_MS / 2)
     files.fault = None
     log.append_as_leader(make_batch([b"2"]), 0)
@@ -204,7 +204,7 @@ def test_without_descriptors_nothing_is_given_up(caplog: pytest.LogCaptureFixtur
                 refused.append(error)
     assert {one.code for one in refused} == {ErrorCode.KAFKA_STORAGE_ERROR} and len(refused) == 5
     assert not given_up and log.recovery_point == flushed < 6
-    assert caplog.text.count("no file can be opened, records are refused until there is room") == 1
+    assert caplog.text.count("no file can be opened, records are refused until there is space") == 1
     log.append_as_leader(make_batch([b"y" * 60]), 0)
     assert log.read(0, 1000, 7, whole_first_batch=True).records and log.log_end_offset == 7
     clock.advance(FLUSH_AGAIN_MS)

@@ -345,11 +345,11 @@ def test_what_another_program_says_of_a_directory_is_kept() -> None:
 @pytest.mark.parametrize(
     ("contents", "why"),
     [
-        (["version=1\nnode.id=1\ncluster.id=cluster-a\n"], "of version 1"),
+        (["version=1\nnode.id=1\ncluster.id=cluster-a\n"], "has version 1"),
         (["version=7\n"], "of version 7"),
         (["broker.id=one\n"], "broker.id=one"),
         (["directory.id=short\n"], "directory.id=short"),
-        (["directory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"], "AAAAAAAAAAAAAAAAAAAAAQ is a reserved one"),
+        (["directory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"], "AAAAAAAAAAAAAAAAAAAAAQ is reserved"),
         ([ID, ID], "/b cannot be used: it has the directory.id of /a"),
         (["broker.id=1\n", "broker.id=2\n"], "different brokers: /a to 1, /b to 2"),
         (["cluster.id=x\n", "cluster.id=y\n"], "different clusters: /a to x, /b to y"),

@@ -422,7 +422,7 @@ def test_single_settings_change_and_lists_grow_and_shrink() -> None:
             "1",
             [(SET, "max.connections", "0")],
             ErrorCode.INVALID_REQUEST,
-            "Invalid value 0 for configuration max.connections: nobody could connect any more",
+            "Invalid value 0 for configuration max.connections: no client could connect any more",
         ),
         (
             BROKER,

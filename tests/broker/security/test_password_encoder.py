@@ -51,7 +51,7 @@ def test_what_is_encrypted_is_read_again_and_never_the_same(password: str, bits:
      KAFKAS.replace("CBC", "GCM"), KAFKAS.replace("4096", "999999999"), KAFKAS.replace("Length:9", "Length:8")],
 )  # fmt: skip
 def test_what_cannot_be_read(text: str) -> None:
-    with pytest.raises(ValueError, match=r"encrypted|built|invalid literal") as caught:
+    with pytest.raises(ValueError, match=r"encrypted|supported|invalid literal") as caught:
         PasswordEncoder("the secret").decode(text)
     assert "w\u00f6rd" not in str(caught.value)
     with pytest.raises(ValueError, match="another secret"):
