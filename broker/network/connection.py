@@ -101,7 +101,7 @@ class Connection:
         self._held = False
         self._reading = True
         self._handling = False
-        self._continuing = False
+        self._resuming = False
         self._closing = False
         """Close when all that was promised is sent."""
         self._ended = False
@@ -111,7 +111,7 @@ class Connection:
         self._idle_timer = host.timers.call_later(host.idle_ms_max, self._check_idle) if host.idle_ms_max >= 0 else None
         endpoint.on_readable(self._on_readable)
 
-    # what the endpoint and the clock say
+    # callbacks of the endpoint and of timers
 
     def _on_readable(self) -> None:
         buffer = self._buffer
@@ -131,7 +131,7 @@ class Connection:
         buffer.end += received
         self.last_active_s = self._perf_counter()
         with self._boundary:
-            self._proceed()
+            self._handle_received()
 
     def _end(self) -> None:
         """Handle and answer what has come, as the client sends no more; it may have closed only its half.
@@ -157,11 +157,11 @@ class Connection:
     def _on_writable(self) -> None:
         self.last_active_s = self._perf_counter()
         self._flush()
-        self._continue_if_possible()
+        self._resume_if_free()
 
     def _end_throttle(self) -> None:
         self._throttle = None
-        self._continue_if_possible()
+        self._resume_if_free()
 
     def _check_idle(self) -> None:
         """Close an idle connection, or look again when it can next be idle; a client that waits for us is not."""
@@ -177,8 +177,8 @@ class Connection:
 
     # requests
 
-    def _proceed(self) -> None:
-        """Handle what has come as far as that is allowed, and send the answers."""
+    def _handle_received(self) -> None:
+        """Handle the received requests as far as that is allowed, and send the answers."""
         more = True
         while more and not self._closed:
             self._handle_frames()
@@ -267,7 +267,7 @@ class Connection:
         self._host.purgatory.watch(guarded, keys, wait.timeout_ms, tried=wait.tried)
         if wait.overtaken and not slot.overtaken and not self._closed:
             self._slots.let_overtake(slot)
-            self._host.clock.call_soon(self._continue)
+            self._host.clock.call_soon(self._send_and_resume)
 
     def _answered(self, slot: Slot, response: Message | None, throttle_ms: int) -> None:
         """Take a handler's answer, which comes at once, or later from anywhere on the loop. None: there is none."""
@@ -281,20 +281,20 @@ class Connection:
             if throttle_ms > 0:
                 self._held = True  # also behind an answer that others have overtaken
                 self._throttle = self._host.timers.extend(self._throttle, throttle_ms, self._end_throttle)
-        if not self._handling and not self._continuing and not self._closed:
-            self._continuing = True
-            self._host.clock.call_soon(self._continue)
+        if not self._handling and not self._resuming and not self._closed:
+            self._resuming = True
+            self._host.clock.call_soon(self._send_and_resume)
 
-    def _continue(self) -> None:
-        """Send what has been answered and go on with what was held up, in a turn of the loop of its own."""
-        self._continuing = False
+    def _send_and_resume(self) -> None:
+        """Send what has been answered and resume, in a turn of the loop of its own."""
+        self._resuming = False
         self._flush()
-        self._continue_if_possible()
+        self._resume_if_free()
 
     # when requests may be handled, and bytes be read
 
     def _update_held(self) -> bool:
-        """Check all reasons to be held; tell whether there is none."""
+        """Check all reasons to hold the connection; tell whether there is none."""
         self._held = (
             self._closing
             or self._slots.must_wait
@@ -304,10 +304,11 @@ class Connection:
         )
         return not self._held
 
-    def _continue_if_possible(self) -> None:
+    def _resume_if_free(self) -> None:
+        """Handle requests again if the connection was held and no reason for that is left."""
         if not self._closed and self._held and self._update_held():
             with self._boundary:
-                self._proceed()
+                self._handle_received()
 
     def _read_or_pause(self) -> None:
         buffer = self._buffer

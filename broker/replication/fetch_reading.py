@@ -145,18 +145,20 @@ def read_partitions(
         elif parameters.rack:
             urgent = urgent or answer.preferred_read_replica != LEADER
         if as_follower and not urgent:
-            urgent = _is_news(replicas, opened, wanted, answer)
+            urgent = _is_news_to_follower(replicas, opened, wanted, answer)
     if as_follower and arrived:
-        refused = replicas.note_follower(parameters.replica_id, parameters.replica_epoch, answers, opened.session)
+        refused = replicas.note_follower_fetch(parameters.replica_id, parameters.replica_epoch, answers, opened.session)
         urgent, failed = urgent or refused, failed or refused
     if total < parameters.min_bytes and not urgent:
-        urgent = any(answer.records and _is_behind(replicas, wanted, parameters) for wanted, answer in answers)
+        urgent = any(answer.records and _has_later_segment(replicas, wanted, parameters) for wanted, answer in answers)
     if before is not None:
         answers = [*before.answers, *answers]
     return PartitionsRead(answers, total, urgent, failed, unconverted)
 
 
-def _is_news(replicas: ReplicaManager, opened: OpenedFetch, wanted: CachedPartition, answer: PartitionData) -> bool:
+def _is_news_to_follower(
+    replicas: ReplicaManager, opened: OpenedFetch, wanted: CachedPartition, answer: PartitionData
+) -> bool:
     """Tell whether a follower must hear at once where its leader's log begins, or, if followers serve consumers, how
     far the high watermark is."""
     serves = replicas.selector is not None and opened.session is not None
@@ -192,7 +194,7 @@ def read_in_steps(
 
 
 def converted(read: PartitionsRead, replicas: ReplicaManager, parameters: FetchParameters) -> Steps[PartitionsRead]:
-    """Convert what the reader does not know. A conversion that fails is an error of its partition."""
+    """Convert records whose format the reader does not know. A conversion that fails is an error of its partition."""
     answers, failed = [], read.failed
     for wanted, answer in read.answers:
         records: Any = answer.records
@@ -209,8 +211,8 @@ def converted(read: PartitionsRead, replicas: ReplicaManager, parameters: FetchP
     return PartitionsRead(answers, total, read.urgent or failed, failed)
 
 
-def _is_behind(replicas: ReplicaManager, wanted: CachedPartition, parameters: FetchParameters) -> bool:
-    """Tell whether there is more in a later segment, which one answer cannot reach. Source: DelayedFetch.scala."""
+def _has_later_segment(replicas: ReplicaManager, wanted: CachedPartition, parameters: FetchParameters) -> bool:
+    """Tell whether there is more to read in a later segment, beyond one answer. Source: DelayedFetch.scala."""
     partition = replicas.partitions[wanted.topic, wanted.index]
     log = partition.log
     if parameters.replica_id != CONSUMER_REPLICA_ID:
@@ -269,12 +271,15 @@ def _refused_read(
     if partition is None:
         return _refusal(wanted, refused.code, parameters.version)
     partition.counters.failed_fetch_requests += refused.code not in NO_FAILURES_OF_BROKER
-    return _refusal(wanted, _for_stray(refused.code, partition, parameters.replica_id), parameters.version, partition)
+    return _refusal(
+        wanted, _error_for_reader(refused.code, partition, parameters.replica_id), parameters.version, partition
+    )
 
 
-def _for_stray(error: ErrorCode, partition: Partition, replica_id: int) -> ErrorCode:
-    """Send a consumer on to the leader that has come to a follower with old metadata and is ahead of it. Kafka says
-    OFFSET_OUT_OF_RANGE, and the consumer jumps to where `auto.offset.reset` says."""
+def _error_for_reader(error: ErrorCode, partition: Partition, replica_id: int) -> ErrorCode:
+    """Return NOT_LEADER_OR_FOLLOWER for a consumer that is ahead of a follower, to which old metadata has led it.
+
+    With Kafka's OFFSET_OUT_OF_RANGE it would jump to where `auto.offset.reset` says."""
     if error is ErrorCode.OFFSET_OUT_OF_RANGE and replica_id == CONSUMER_REPLICA_ID and not partition.is_leader:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return error
@@ -326,7 +331,7 @@ def _answer(
 def _refusal(
     wanted: CachedPartition, error: ErrorCode, version: int = 0, partition: Partition | None = None
 ) -> PartitionData:
-    """Records are empty, never null: clients trip over null (KAFKA-18646)."""
+    """Answer with an error. Records are empty, never null: clients trip over null (KAFKA-18646)."""
     if error is ErrorCode.KAFKA_STORAGE_ERROR and version <= LAST_VERSION_WITHOUT_STORAGE_ERROR:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     answer = PartitionData(

@@ -1,9 +1,9 @@
 """Incremental fetch sessions (KIP-227): a fetcher of many partitions names only those whose request has changed, and
 hears only of those whose answer has.
 
-So that a fetch costs as much as it brings, and not as much as the session holds, a session keeps a list of its *dirty*
-partitions: at first all, then those that a request names and those that have moved since they were answered. One leaves
-the list when nothing is left to say of it (`answered`); from then on the session listens to its keys in the purgatory.
+A fetch costs as much as it brings, not as much as the session holds: a session keeps a list of its *dirty* partitions,
+at first all of them, then those that a request names and those that have moved since they were answered. `note_answer`
+takes one off the list when nothing is left to say of it; from then on the session listens to its keys in the purgatory.
 
 The cache is bounded (`max.incremental.fetch.session.cache.slots`): a session that has not been used for
 `MIN_EVICTION_MS` gives way to a new one; when none may be evicted, the fetcher simply goes on without a session.
@@ -68,8 +68,8 @@ class CachedPartition:
         self.leader_epoch, self.last_fetched_epoch = asked.current_leader_epoch, asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
 
-    def tell(self, answer: PartitionData) -> bool:
-        """Note what is being answered, and tell whether it says anything new."""
+    def note_sent(self, answer: PartitionData) -> bool:
+        """Note an answer that is being sent; tell whether it says anything new (Kafka: maybeUpdateResponseData)."""
         news = (
             answer.error_code != 0
             or (answer.records is not None and len(answer.records) > 0)
@@ -137,7 +137,7 @@ class FetchSession:
             self.dirty.pop(wanted, None)
             self._stop_listening(wanted)
 
-    def fetches(self, now_ms: float) -> None:
+    def note_request(self, now_ms: float) -> None:
         """Note that the next request has come."""
         period_ms = LOOK_AT_ALL_MS if self.replica_id >= 0 else CONSUMER_LOOKS_AT_ALL_MS
         self.looks_due += len(self.partitions) * min((now_ms - self.last_used_ms) / period_ms, 1.0)
@@ -155,16 +155,15 @@ class FetchSession:
         since."""
         return self.partitions.get(session_key(wanted, self.by_topic_id)) is wanted
 
-    def served(self, wanted: CachedPartition) -> None:
-        """Move a partition behind the others, so that a small `max_bytes` does not starve them."""
+    def move_to_end(self, wanted: CachedPartition) -> None:
+        """Move a partition that was served behind the others, so that a small `max_bytes` does not starve them."""
         key = session_key(wanted, self.by_topic_id)
         self.partitions[key] = self.partitions.pop(key)
         self.dirty.pop(wanted, None)
         self.dirty[wanted] = None
 
-    def answered(self, wanted: CachedPartition, answer: PartitionData, partition: Partition) -> None:
-        """Note what a partition was answered: when that was all there is to say, it is dirty again only when the
-        partition moves or when it is named.
+    def note_answer(self, wanted: CachedPartition, answer: PartitionData, partition: Partition) -> None:
+        """Take a partition off the dirty list if the answer says all there is to say, until it moves or is named.
 
         A follower that is not in the ISR yet leaves it dirty: its next fetch may be the one that takes it in. While the
         controller is asked to take it in, no fetch can do more: a refusal moves the partition (`members_changed`). A
@@ -348,7 +347,7 @@ class FetchSessionCache:
             return OpenedFetch(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         self._sessions[session.id] = self._sessions.pop(session.id)
-        session.fetches(now_ms)
+        session.note_request(now_ms)
         for topic in request.topics:
             name, topic_id = identity_of(topic, version, names)
             for asked in topic.partitions:

@@ -174,16 +174,16 @@ class ReplicaManager:
 
     # ---- followers
 
-    def note_follower(
+    def note_follower_fetch(
         self,
         replica_id: int,
         replica_epoch: int,
         answers: Iterable[tuple[CachedPartition, PartitionData]],
         session: FetchSession | None,
     ) -> bool:
-        """Note what a follower's fetch says of it, partition by partition, and complete the answers accordingly.
+        """Advance a follower's progress by its fetch, partition by partition, and complete the answers accordingly.
 
-        Tells whether it was refused for some partition, as it is no replica of that; its answer says so.
+        Tells whether it was refused for some partition of which it is not a replica; the answer says so.
         """
         refused = False
         now_ms = self.clock.monotonic_ms()
@@ -216,7 +216,7 @@ class ReplicaManager:
             self.purgatory.touch(key)
         return refused
 
-    def sent_to_follower(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
+    def count_sent_to_follower(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
         """Count what is sent to a follower now, also against the limit on it when there is one."""
         limited = self.serving.limit.bytes_per_second is not None
         for wanted, answer in answers:
@@ -227,7 +227,7 @@ class ReplicaManager:
                 if partition is not None and answer.records:
                     self.serving.copied(partition, len(answer.records))
 
-    def sent_to_consumer(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
+    def count_sent_to_consumer(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
         """Count what is sent to a consumer now."""
         for wanted, answer in answers:
             if answer.records:

@@ -154,11 +154,11 @@ class _Fetch:
 
     def _response(self, read: PartitionsRead) -> FetchResponse:
         broker, as_follower, session = self.broker, self.parameters.as_follower, self.opened.session
-        answers = read.answers if session is None else _told(broker, session, read, self.opened.incremental)
+        answers = read.answers if session is None else _session_answers(broker, session, read, self.opened.incremental)
         if as_follower:
-            broker.replicas.sent_to_follower(answers)
+            broker.replicas.count_sent_to_follower(answers)
         else:
-            broker.replicas.sent_to_consumer(answers)
+            broker.replicas.count_sent_to_consumer(answers)
         response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))
         if read.failed:
             broker.request_metrics.failed(FETCH_FOLLOWER if as_follower else FETCH_CONSUMER, response)
@@ -179,20 +179,20 @@ def _parameters(broker: Services, request: FetchRequest, version: int, may_read:
     )
 
 
-def _told(
+def _session_answers(
     broker: Services, session: FetchSession, read: PartitionsRead, incremental: bool
 ) -> list[tuple[CachedPartition, PartitionData]]:
-    """Answers that a session is given: everything the first time, then only news."""
+    """Choose the answers that a session is sent: everything the first time, then only news."""
     answers = []
     partitions = broker.replicas.partitions
     for wanted, answer in read.answers:
-        if wanted.tell(answer) or not incremental:
+        if wanted.note_sent(answer) or not incremental:
             answers.append((wanted, answer))
             if incremental and answer.records and session.holds(wanted):
-                session.served(wanted)
+                session.move_to_end(wanted)
         partition = partitions.get((wanted.topic, wanted.index))
         if partition is not None and session.holds(wanted):
-            session.answered(wanted, answer, partition)
+            session.note_answer(wanted, answer, partition)
     return answers
 
 
@@ -211,7 +211,7 @@ def _by_topic(answers: Iterable[tuple[CachedPartition, PartitionData]]) -> list[
 def _leaders_named(
     broker: Services, answers: Iterable[tuple[CachedPartition, PartitionData]], listener: str
 ) -> list[NodeEndpoint]:
-    """Addresses of the leaders that refusals point to (KIP-951), so that a client need not ask for metadata."""
+    """Return the addresses of leaders that refusals name (KIP-951), so that a client need not ask for metadata."""
     leaders = {a.current_leader.leader_id for _, a in answers if a.current_leader is not None}
     nodes = [node for leader in sorted(leaders) if (node := broker.metadata.node(leader, listener)) is not None]
     return [NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes]

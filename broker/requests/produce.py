@@ -96,12 +96,12 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
         except KafkaError as error:
             return Reply(_refused(request, error.code))
         if unverified:
-            _keep_records(request)
+            _copy_records(request)
             return _append_verified(_Appends(broker, request, context), unverified)
     return _Appends(broker, request, context).append({}, [])
 
 
-def _keep_records(request: ProduceRequest) -> None:
+def _copy_records(request: ProduceRequest) -> None:
     """Copy the records out of the connection's receive buffer, since they outlive the call that handles the request."""
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -118,7 +118,7 @@ async def _append_verified(appends: "_Appends", unverified: list[Unverified]) ->
     """
     broker = appends.broker
     refused: Verdicts = {}
-    await TimeSlice(broker.clock).finish(appends.make_ready(refused))
+    await TimeSlice(broker.clock).finish(appends.prepare(refused))
     verdicts = await broker.transaction_verification.verify(appends.request.transactional_id or "", unverified)
     for at, verdict in verdicts.items():
         if verdict in RETRIED:
@@ -175,8 +175,8 @@ class _Appends:
             yield
         return self._answer()
 
-    def make_ready(self, refused: Verdicts) -> Iterator[None]:
-        """Do in steps what takes long before records are appended; `refused` takes those that must not be."""
+    def prepare(self, refused: Verdicts) -> Iterator[None]:
+        """Check and convert records in steps, before they are appended; `refused` takes those that must not be."""
         for topic in self.request.topic_data:
             for data in topic.partition_data:
                 partition = self.broker.replicas.partitions.get((topic.name, data.index))

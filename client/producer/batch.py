@@ -19,18 +19,11 @@ Callback = Callable[[RecordMetadata | None, Exception | None], object]
 
 
 class Outcome:
-    """Delivered at an offset, or failed; set once by the producer's thread, read by any."""
+    """Outcome of a batch: delivered at an offset, or failed. Set once by the producer's thread, read by any."""
 
     __slots__ = (
-        "_waiters",
-        "awake",
-        "base_offset",
-        "decided",
-        "error",
-        "log_append_time_ms",
-        "timestamps_ms",
-        "topic_partition",
-    )
+        "_waiters", "awake", "base_offset", "decided", "error", "log_append_time_ms", "timestamps_ms", "topic_partition",
+    )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self._waiters: dict[Callable[[], object], None] = {}
@@ -285,7 +278,7 @@ class Home:
 
 
 class RecordFuture:
-    """The fate of one record: what `send` returns. Awaitable, and with the methods of kafka-python's future.
+    """Result of sending one record, as `send` returns it. Awaitable, and with the methods of kafka-python's future.
 
     Any thread may wait for it, and any event loop await it.
     """

@@ -70,10 +70,10 @@ def test_who_asks_again_is_told_again() -> None:
     assert session is not None
     (wanted,) = session.partitions.values()
     answer = PartitionData(high_watermark=5, last_stable_offset=5, log_start_offset=0, records=b"")
-    assert wanted.tell(answer) and not wanted.tell(answer)
+    assert wanted.note_sent(answer) and not wanted.note_sent(answer)
     topics[0].partitions[0].current_leader_epoch = 7
     cache.open(FetchRequest(topics=topics, session_epoch=1, session_id=session.id), 13, names, 0.0)
-    assert wanted.tell(answer)
+    assert wanted.note_sent(answer)
 
 
 def test_who_has_to_truncate_is_told_the_high_watermark_again() -> None:
@@ -82,10 +82,10 @@ def test_who_has_to_truncate_is_told_the_high_watermark_again() -> None:
     wanted = CachedPartition("t", TOPIC_ID, FetchPartition(partition=0, fetch_offset=9))
     parting = PartitionData(high_watermark=8, last_stable_offset=8, log_start_offset=0, records=b"")
     parting.diverging_epoch = EpochEndOffset(epoch=1, end_offset=8)
-    assert wanted.tell(parting)
+    assert wanted.note_sent(parting)
     wanted.update(FetchPartition(partition=0, fetch_offset=8))
     answer = PartitionData(high_watermark=8, last_stable_offset=8, log_start_offset=0, records=b"")
-    assert wanted.tell(answer) and not wanted.tell(answer)
+    assert wanted.note_sent(answer) and not wanted.note_sent(answer)
 
 
 @pytest.mark.parametrize("damage", [b"\x00\xff\xfe", b"\xe2\x82\xac"])

@@ -98,7 +98,7 @@ def test_a_partition_that_was_served_goes_behind_the_others(cache: FetchSessionC
     session = opened_session(cache)
     opened = cache.open(request(session=session, epoch=1), BY_ID, NAMES, 1.0)
     assert opened.session is not None
-    opened.session.served(next(iter(opened.partitions)))
+    opened.session.move_to_end(next(iter(opened.partitions)))
     opened = cache.open(request(session=session, epoch=2), BY_ID, NAMES, 1.0)
     assert asked(opened) == [("b", 1, 7), ("a", 0, 5)]
 
@@ -159,13 +159,13 @@ def test_only_news_are_told(cache: FetchSessionCache) -> None:
         plain = {"high_watermark": 5, "last_stable_offset": 5, "log_start_offset": 0, "records": b""}
         return PartitionData(**{**plain, **changed})  # type: ignore[arg-type]
 
-    assert wanted.tell(answer())
-    assert not wanted.tell(answer())
-    assert wanted.tell(answer(records=b"x"))
-    assert wanted.tell(answer(high_watermark=6))
-    assert not wanted.tell(answer(high_watermark=6))
-    assert wanted.tell(answer(high_watermark=6, log_start_offset=1))
-    assert wanted.tell(answer(error_code=3, high_watermark=6, log_start_offset=1))
+    assert wanted.note_sent(answer())
+    assert not wanted.note_sent(answer())
+    assert wanted.note_sent(answer(records=b"x"))
+    assert wanted.note_sent(answer(high_watermark=6))
+    assert not wanted.note_sent(answer(high_watermark=6))
+    assert wanted.note_sent(answer(high_watermark=6, log_start_offset=1))
+    assert wanted.note_sent(answer(error_code=3, high_watermark=6, log_start_offset=1))
 
 
 FOLLOWER = 1
@@ -192,7 +192,7 @@ def session_at_the_end(cache: FetchSessionCache, partition: Partition, replica_i
     assert opened.session is not None
     wanted = opened.session.partitions[(A_ID, 0)]
     answer = PartitionData(high_watermark=end, last_stable_offset=end, log_start_offset=0, records=b"")
-    opened.session.answered(wanted, answer, partition)
+    opened.session.note_answer(wanted, answer, partition)
     return opened.session
 
 
@@ -238,7 +238,7 @@ def test_a_partition_with_more_to_say_stays_due(cache: FetchSessionCache, why: s
     answer.error_code = 3 if why == "error" else 0
     answer.diverging_epoch = EpochEndOffset(epoch=0, end_offset=1) if why == "diverging" else None
     (wanted,) = session.dirty
-    session.answered(wanted, answer, partition)
+    session.note_answer(wanted, answer, partition)
     assert wanted in session.dirty
 
 
@@ -253,7 +253,7 @@ def test_a_follower_that_is_about_to_join_is_not_looked_at_until_that_is_decided
     _, pending = partition.follower_fetched(FOLLOWER, 3, 0, 9, 0.0)
     assert pending is not None
     answer = PartitionData(high_watermark=3, last_stable_offset=3, log_start_offset=0, records=b"")
-    session.answered(wanted, answer, partition)
+    session.note_answer(wanted, answer, partition)
     assert wanted not in session.dirty
     replicas.isr_refused(pending)
     assert wanted in session.dirty, "its next fetch proposes it again"
@@ -328,6 +328,6 @@ def test_a_partition_that_is_named_again_is_left_out_while_there_is_nothing_new(
         again.topics[0].partitions[0].current_leader_epoch = leader_epoch
         opened = cache.open(again, BY_ID, NAMES, 1.0)
         wanted = next(one for one in opened.partitions if one.topic == "a")
-        return wanted.tell(PartitionData(high_watermark=6, last_stable_offset=6, log_start_offset=0, records=b""))
+        return wanted.note_sent(PartitionData(high_watermark=6, last_stable_offset=6, log_start_offset=0, records=b""))
 
     assert [named_again(1, -1), named_again(2, -1), named_again(3, 5), named_again(4, 5)] == [True, False, True, False]

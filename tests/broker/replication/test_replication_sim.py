@@ -240,10 +240,10 @@ class Adversary:
                 if isinstance(answer.records, FileRange):
                     part = answer.records
                     answer.records = part.file.pread(part.length, part.position)
-                if wanted.tell(answer) or not opened.incremental:
+                if wanted.note_sent(answer) or not opened.incremental:
                     response.responses.append(FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[answer]))
                 if opened.session is not None:
-                    opened.session.answered(wanted, answer, leader.partition)
+                    opened.session.note_answer(wanted, answer, leader.partition)
             response.session_id = opened.session.id if opened.session else 0
         body = encode(response, 17)
 
