@@ -22,7 +22,8 @@ class Outcome:
     """Outcome of a batch: delivered at an offset, or failed. Set once by the producer's thread, read by any."""
 
     __slots__ = (
-        "_waiters", "awake", "base_offset", "decided", "error", "log_append_time_ms", "timestamps_ms", "topic_partition",
+        "_waiters", "awake", "base_offset", "decided", "error", "log_append_time_ms", "timestamps_ms",
+        "topic_partition",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
