@@ -131,7 +131,7 @@ class GroupStateMachine:
             self._session_expired(member_id, now_ms)
 
     def stored(self, write: Write, error: ErrorCode, now_ms: int) -> None:
-        """Handle the end of a `StoreGroup` effect's append; `error` is one for clients (append_errors.group_error)."""
+        """Handle the end of a `StoreGroup` effect's append; `error` is one for clients (`group.group_error`)."""
         if isinstance(write, AssignmentWrite):
             self._rebalance.assignment_stored(write, error, now_ms)
         elif isinstance(write, StaticMemberWrite):

@@ -26,40 +26,40 @@ from odradek.client.zookeeper.assignment import Assignment, GroupView, own_assig
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Write the member's znode. Then `registered`."""
+    """Step: write the member's znode, then `registered`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Stop fetching, commit, delete the owner znodes, in this order. Then `released`."""
+    """Step: stop fetching, commit, delete the owner znodes, in this order, then `released`."""
 
     partitions: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read the group, leaving watches; and whether `owned` is really owned. Then `read`."""
+    """Step: read the group, leaving watches, and whether `owned` is really owned, then `read`."""
 
     owned: Collection[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Create the owner znodes. Then `claimed`."""
+    """Step: create the owner znodes, then `claimed`."""
 
     partitions: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Read the offsets, now that nobody else can change them, and fetch. Then `started`."""
+    """Step: read the offsets, now that nobody else can change them, and fetch, then `fetching`."""
 
     partitions: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell whoever looks after the program."""
+    """Step: report a failure to the application, in its log."""
 
     text: str
 
@@ -75,7 +75,7 @@ Step = Register | Release | Read | Claim | Start | Report | Wait
 
 
 class Balance:
-    """The state. Whoever carries out a step tells its outcome, unless the session has ended meanwhile."""
+    """State of a member's balancing. Whoever carries out a step reports its outcome, unless the session has ended."""
 
     def __init__(self, consumer_id: str, strategy: str, max_retries: int, backoff_ms: float) -> None:
         self.consumer_id = consumer_id
@@ -103,7 +103,7 @@ class Balance:
     # -- what to do ----------------------------------------------------------------------------------------------------
 
     def take_step(self, now_ms: float) -> Step:
-        """The next step, which the caller begins."""
+        """Return the next step, which the caller begins."""
         if self._report is not None:
             report, self._report = Report(self._report), None
             return report
@@ -129,14 +129,14 @@ class Balance:
     # -- what happens --------------------------------------------------------------------------------------------------
 
     def connected(self, session_id: int) -> None:
-        """A session, new or the same as before."""
+        """Note that a session is connected, a new one or the same as before."""
         if session_id != self.session_id:
             self.expired()
             self.session_id = session_id
         self.changed()
 
     def expired(self) -> None:
-        """The session is gone and all its znodes with it: nothing is owned, there is nothing to release."""
+        """Note that the session has expired, and all its znodes with it: nothing is owned, nothing to be released."""
         self.session_id = 0
         self.owned, self._target = {}, None
         self.started = self.settled = self._registered = self._releasing = False
@@ -144,12 +144,12 @@ class Balance:
         self._not_before_ms = 0.0
 
     def changed(self) -> None:
-        """A watch fired: members, brokers, topics or partitions are others now."""
+        """Note that members, brokers, topics or partitions have changed: a watch has fired."""
         self._stale, self.settled = True, False
         self._attempts = 0
 
     def owner_gone(self, path: str) -> None:
-        """An owner znode that was in the way has been deleted. When all of them are, another attempt is due."""
+        """Note that an owner znode that was in the way is deleted; when all of them are, another attempt is due."""
         if path in self._blockers:
             self._blockers.discard(path)
             self._stale = self._stale or not self._blockers
@@ -157,7 +157,7 @@ class Balance:
     # -- how it went ---------------------------------------------------------------------------------------------------
 
     def registered(self) -> None:
-        """The member's znode is there."""
+        """Note that the member's znode exists."""
         self._registered = self._stale = True
 
     def released(self) -> None:
@@ -166,7 +166,7 @@ class Balance:
         self.started = self._releasing = False
 
     def read(self, view: GroupView) -> None:
-        """Return what ZooKeeper says: own this, or leave everything as it is."""
+        """Compare the group in ZooKeeper with what is owned: claim another assignment, or leave all as it is."""
         if self.consumer_id not in view.members:
             self._registered = False
             return
@@ -182,9 +182,9 @@ class Balance:
         self._releasing = bool(self.owned)
 
     def claimed(self, won: Assignment, blockers: Collection[str], now_ms: float) -> None:
-        """`blockers`: paths of owner znodes that others have and that are watched now.
+        """Note which partitions were won. `blockers`: paths of others' owner znodes, which are watched now.
 
-        With less than everything won, all of it goes back, and after a pause the group is read again.
+        If any partition was not won, all of them are released, and the group is read again after a pause.
         """
         assert self._target is not None and not self.owned, (self._target, self.owned)
         wanted, self._target = self._target, None
@@ -203,7 +203,7 @@ class Balance:
         self._settle()
 
     def interrupted(self, step: Step) -> None:
-        """A step was not finished because the connection was lost; it is back now, in the same session."""
+        """Note that a step was not finished, as the connection was lost; it is back now, in the same session."""
         if isinstance(step, Claim):
             # Nobody knows which of them were created: all of them go back.
             self.owned, self._target = dict(step.partitions), None
@@ -211,13 +211,13 @@ class Balance:
         self._stale = True
 
     def failed(self, step: Step, reason: str, now_ms: float) -> None:
-        """A step could not be done, by trouble that is no lost race. What is owned and fetched stays so."""
+        """Note that a step has failed, not by a lost race. What is owned and fetched stays so."""
         self.interrupted(step)
         self._count_failure(reason)
         self._not_before_ms = now_ms + self._backoff_ms
 
     def _count_failure(self, reason: str) -> bool:
-        """Tell whether rebalance.max.retries is used up."""
+        """Count a failed attempt; tell whether rebalance.max.retries is used up."""
         self._attempts += 1
         if self._attempts < self._max_retries:
             return False
@@ -226,7 +226,7 @@ class Balance:
         return True
 
     def _settle(self) -> None:
-        """All is as it should be, but for what is claimed and not yet started."""
+        """Note that there is nothing to do, unless partitions are claimed and not yet started."""
         if self.started or not self.owned:
             self._attempts = 0
             self.settled = not self._stale

@@ -19,10 +19,10 @@ from odradek.world.clock import Clock
 
 
 class Streams(Protocol):
-    """The application's streams."""
+    """Streams of the application, by topic and thread."""
 
     def stream_of(self, topic: str, thread: int) -> MessageStream:
-        """The stream of a topic's thread."""
+        """Return the stream of a topic's thread."""
 
 
 class Claimed:
@@ -58,7 +58,7 @@ class Consumption:
         self._stopping: asyncio.Event | None = None
 
     def wake(self) -> None:
-        """A stream has room, or a message is done with."""
+        """Have the fetcher look again: a stream has room, or a message has been processed."""
         self.changed.set()
         if self._stopping is not None:
             self._stopping.set()

@@ -39,23 +39,24 @@ class Reading(Protocol):
     """Consumption of owned partitions (`consumption.Consumption`)."""
 
     def start(self, partitions: Mapping[TopicPartition, str]) -> None:
-        """Read these."""
+        """Begin to read these partitions, each with the name of its thread."""
 
     async def stop(self, patience_ms: float) -> None:
-        """Read nothing more."""
+        """Read nothing more; wait `patience_ms` at most for messages in hand."""
 
     def abandon(self) -> None:
-        """OwnedPartitions is lost."""
+        """Stop at once: the partitions are lost to other members."""
 
     def given_up(self) -> None:
-        """After `stop`, when the offsets are committed."""
+        """Note, after `stop`, that the offsets are committed."""
 
     def consumed(self, *, in_hand: bool) -> dict[TopicPartition, int]:
-        """The offsets of what is read now."""
+        """Return the offsets up to which messages are consumed; with `in_hand` those being processed count as well."""
 
 
 class Member:
-    """Loop-thread only. `run` and `commit_periodically` until cancelled; `brokers_seen` is told who lives."""
+    """Member of a group. `run` and `commit_periodically` run until they are cancelled; `brokers_seen` is told the live
+    brokers. Loop-thread only."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class Member:
             self.balance.connected(self._store.session_id)
 
     async def decided(self) -> None:
-        """Until the first rebalance is done, or was reported to have failed."""
+        """Wait until the first rebalance is done, or was reported to have failed."""
         await self._decided.wait()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ class Member:
         self._woken.set()
 
     async def run(self) -> None:
-        """Step after step."""
+        """Carry out one step of the balance after another, until cancelled."""
         while True:
             self._woken.clear()
             step = self.balance.take_step(self._clock.monotonic_ms())
@@ -153,7 +154,7 @@ class Member:
                 outcome()
 
     async def _outcome(self, step: Step) -> Callable[[], object]:
-        """Do it. What to tell the balance, if the session is still the same."""
+        """Carry out a step; return what reports its outcome to the balance, to be called in the same session only."""
         balance = self.balance
         match step:
             case Register():

@@ -1,4 +1,4 @@
-"""The page that tells how many seeds each planted mistake takes, as `bench/planted_bugs.py --table` writes it."""
+"""Page that says how many seeds each planted mistake takes, as `bench/planted_bugs.py --table` writes it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from odradek.testing.planted_bugs import FIRST_SEED, Bug, Outcome
 
 ABOVE = f"""\
-# How soon the simulator finds what is planted
+# How soon the simulator finds planted mistakes
 
-For those who change Odradek, or wonder whether its simulator would see anything. `bench/planted_bugs.py --table
-docs/planted-bugs.md` puts each mistake of `bench/planted_bugs.txt` into a copy of the program, plays seeds from
-{FIRST_SEED:_} on until a run breaks a promise, and writes its row; with `--only` the other rows stay. See
-[testing](testing.md).
+For those who change Odradek, or wonder whether its simulator finds anything. `bench/planted_bugs.py --table
+docs/planted-bugs.md` puts each mistake of `bench/planted_bugs.txt` into a copy of the program, runs the simulator with
+seeds from {FIRST_SEED:_} on until a run breaks a promise, and writes the mistake's row; with `--only` it keeps the
+other rows. See [testing](testing.md).
 
-**seeds** says how many it took: 1, the first one showed it. Seeds decide everything, so that this number is the same
-on every machine, until a rule or a plan of the simulator changes; it is the figure to look at. **seconds** of processor
-for all of these runs, without the start of Python, belong to one machine, and to what else it did: compare them with
-each other. **faults** names those that are played, `all` where any may come; *small* and *expiring* segments are
-compacted, or deleted, meanwhile.
+**seeds** is the number of seeds that were needed; 1 means that the first one found the mistake. A seed decides
+everything in a run, so this number is the same on every machine, until a rule or a plan of the simulator changes: it is
+the figure to look at. **seconds** is the processor time of all these runs, without the start of Python, on one machine,
+which did other work as well: compare the rows with each other only. **faults** names the faults that are played, `all`
+where any may occur; *small* segments are compacted during the run, *expiring* ones also deleted.
 
 """
 HEADING = ("mistake", "faults", "seeds", "seconds"), ("---", "---", "---:", "---:")
@@ -34,7 +34,7 @@ def read_table(text: str) -> dict[str, tuple[str, str]]:
 
 
 def told_of(outcome: Outcome) -> tuple[str, str]:
-    """What stands there of an outcome."""
+    """Return the seeds and seconds of an outcome, as the table shows them."""
     return str(outcome.seeds) if outcome.seeds else f"{NOT_FOUND}{outcome.tried}", f"{outcome.processor_s:.1f}"
 
 
@@ -46,7 +46,7 @@ def table(bugs: Sequence[Bug], told: Told) -> str:
     summary = f"Planted: {len(rows)}. Found: {len(seeds)}. Not found: {missed}."
     summary += f" Not played: {len(rows) - len(seeds) - missed}."
     if seeds:
-        summary += f"\nThe first seed showed {seeds.count(1)}; half of those that were found took no more than"
+        summary += f"\n{seeds.count(1)} were found with the first seed; half of those found needed at most"
         summary += f" {seeds[(len(seeds) - 1) // 2]}, and none more than {seeds[-1]}."
     lines = [f"| {' | '.join(row)} |" for row in (*HEADING, *rows)]
     return ABOVE + summary + "\n\n" + "\n".join(lines) + "\n"

@@ -34,7 +34,7 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
 class Bench:
-    """One member; `run_until_stable` answers everything as a coordinator with this one member would."""
+    """One member of a group, and answers as a coordinator gives them to the group's only member."""
 
     def __init__(self, *, cooperative: bool = False, instance: str | None = None) -> None:
         name = "cooperative-sticky" if cooperative else "range"

@@ -64,7 +64,7 @@ def replay(entries: list[Entry], end_offset: int) -> Replay:
 
 
 class History:
-    """A partition's. `stopped_with` is asked after a stop, when `log` has told all that it will."""
+    """History of a partition: what was written, and what may be there after a stop at any moment."""
 
     def __init__(self, topic: str, compacts: bool) -> None:
         self.topic = topic
