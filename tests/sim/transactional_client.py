@@ -217,3 +217,12 @@ async def until(within_ms: float, client: Client, holds: Callable[[], Awaitable[
     while not await holds():
         assert clock.monotonic_ms() < end_ms, f"not within {within_ms} ms"
         await asyncio.sleep(0.1)
+
+
+async def one_producer(client: Client, *indexes: int) -> Producer:
+    """A producer in a transaction with these partitions, all on one broker."""
+    await client.create([[0]] * len(indexes))
+    producer = Producer(client, "id")
+    await producer.begin()
+    await producer.add(*indexes)
+    return producer
