@@ -176,14 +176,14 @@ def test_listeners_of_before_3_0() -> None:
         ({"listeners": "PLAINTEXT://:99999"}, "not between 0 and 65535"),
         ({"listeners": "OTHER://:9092"}, "no protocol in listener.security.protocol.map"),
         ({"listeners": "SSL://:9092"}, "PLAINTEXT: is not the name of an advertised listener"),
-        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "listener name PLAINTEXT comes twice"),
+        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "listener name PLAINTEXT is named twice"),
         (
             {"listeners": "A://a:1,B://b:1", "listener_security_protocol_map": "A:PLAINTEXT,B:PLAINTEXT"},
-            "port 1 comes twice",
+            "port 1 is named twice",
         ),
         ({"listener_security_protocol_map": "A=PLAINTEXT"}, "is not NAME:PROTOCOL"),
-        ({"listener_security_protocol_map": "A:TLS"}, "is no security protocol"),
-        ({"listener_security_protocol_map": "A:SSL,a:SSL"}, "A comes twice"),
+        ({"listener_security_protocol_map": "A:TLS"}, "is not a security protocol"),
+        ({"listener_security_protocol_map": "A:SSL,a:SSL"}, "A is named twice"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "cannot be connected to"),
         ({"advertised_listeners": "PLAINTEXT://0.0.0.0:9092"}, "cannot be connected to"),
         (

@@ -211,7 +211,7 @@ def test_a_listener_whose_keys_are_not_known_is_not_opened() -> None:
         ),
         ({"advertised_listeners": "EXTRA://broker-0:1", "listener_security_protocol_map": MAP}, "is not in listeners"),
         ({"listener_security_protocol_map": "PLAINTEXT:SASL_PLAINTEXT"}, "which exists, cannot be changed"),
-        ({"advertised_listeners": "PLAINTEXT://:9092"}, "say which host"),
+        ({"advertised_listeners": "PLAINTEXT://:9092"}, "name the host"),
         ({"inter_broker_listener_name": "PLAINTEXT"}, "Cannot update these configs dynamically"),
     ],
 )

@@ -208,9 +208,9 @@ def test_a_command_is_given_so_that_a_shell_takes_any_name(cluster: Cluster, cap
 
 def test_what_no_request_can_hold_is_one_line(cluster: Cluster, capsys: Capture) -> None:
     for arguments, said in (
-        (["topics", "create", "huge", "--partitions", str(2**40)], "cannot be asked for"),
-        (["topics", "create", "huge", "--replication-factor", str(2**20)], "cannot be asked for"),
-        (["groups", "describe", "no \udcff text"], "a group id has characters without an encoding"),
+        (["topics", "create", "huge", "--partitions", str(2**40)], "cannot be sent"),
+        (["topics", "create", "huge", "--replication-factor", str(2**20)], "cannot be sent"),
+        (["groups", "describe", "no \udcff text"], "a group id has characters that UTF-8 cannot encode"),
     ):
         code, lines = run(cluster, capsys, *arguments)
         assert code == 2 and len(lines) == 1 and said in lines[0], lines

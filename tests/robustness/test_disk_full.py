@@ -70,7 +70,7 @@ def test_writes_go_on_when_there_is_room_again(cluster: UpCluster, disk: Path) -
             last_written = answer.base_offset
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert ErrorCode(produce(connection, 1).error_code) == ErrorCode.KAFKA_STORAGE_ERROR
-        wait_until(lambda: "no room for" in cluster.log_file(0).read_text(), "a checkpoint that could not be written")
+        wait_until(lambda: "no space for" in cluster.log_file(0).read_text(), "a checkpoint that could not be written")
         read = fetch_offsets(connection, 0)
         assert read.error_code == 0 and len(read.records) > len(VALUE)
         assert read.high_watermark == last_written + 1

@@ -28,7 +28,7 @@ BROKERS = 3
 SESSION_TIMEOUT_MS, LONG_SESSION_MS = 10_000, 90_000
 """One that tests wait for the end of, and one that outlasts the start of another ZooKeeper on any machine."""
 AWAY, BACK, EXPIRED = (
-    "ZooKeeper is away",
+    "ZooKeeper is unreachable",
     "ZooKeeper is reachable again, in the same session",
     "the ZooKeeper session has expired:",
 )

@@ -69,8 +69,8 @@ REFUSED = [
     ({}, "exactly one of subscribe, subscribePattern, assign; there is none"),
     ({"subscribe": "a", "assign": '{"a":[0]}'}, "there is subscribe and assign"),
     ({"subscribe": " , "}, "subscribe names no topic"),
-    ({"subscribePattern": "a("}, "is no regular expression"),
-    ({"assign": "a"}, "assign is no JSON"),
+    ({"subscribePattern": "a("}, "is not a regular expression"),
+    ({"assign": "a"}, "assign is not JSON"),
     ({"assign": '{"a":["0"]}'}, "assign must be like"),
     ({"assign": "{}"}, "assign names no partition"),
     ({"subscribe": "a", "startingOffsets": "newest"}, "must be earliest, latest or JSON"),
@@ -132,7 +132,7 @@ def test_offsets_as_in_sparks_checkpoints() -> None:
 
 def test_offsets_must_be_of_the_partitions_read() -> None:
     check_complete("startingOffsets", [A0, A1], [A1, A0])
-    with pytest.raises(ConfigError, match="says nothing of a-1"):
+    with pytest.raises(ConfigError, match="lacks a-1"):
         check_complete("startingOffsets", [A0], [A0, A1])
     with pytest.raises(ConfigError, match="names a-1, which this query does not read"):
         check_complete("startingOffsets", [A0, A1], [A0])

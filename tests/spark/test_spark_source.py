@@ -166,7 +166,7 @@ def test_lost_records_are_named(
         ({"startingOfsets": "earliest"}, "did you mean startingOffsets"),
         ({"subscribe": "no-such-topic"}, "has no topic no-such-topic: create it, or correct the option"),
         ({"kafka.bootstrap.servers": "127.0.0.1:1"}, "broker 127.0.0.1:1: not reachable"),
-        ({"startingOffsets": '{"errors":{"7":1}}'}, "startingOffsets says nothing of"),
+        ({"startingOffsets": '{"errors":{"7":1}}'}, "startingOffsets lacks"),
     ],
 )
 def test_errors_one_can_act_on(load: Load, cluster: Cluster, options: dict[str, str], words: str) -> None:

@@ -150,7 +150,7 @@ def test_zookeeper_away_is_said_once(zookeeper: EmbeddedZooKeeper, caplog: pytes
 
     caplog.set_level("WARNING")
     asyncio.run(scenario())
-    assert [record.getMessage() for record in caplog.records] == [f"ZooKeeper at {zookeeper.connect} is away"]
+    assert [record.getMessage() for record in caplog.records] == [f"ZooKeeper at {zookeeper.connect} is unreachable"]
 
 
 def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_session(

@@ -290,7 +290,7 @@ class KazooSession:
     def _lose_connection(self) -> None:
         if self._connected:
             self._connected, self._seen_zxid = False, self._client.last_zxid
-            log.warning("ZooKeeper at %s is away", self._hosts)
+            log.warning("ZooKeeper at %s is unreachable", self._hosts)
             self._emit(Suspended())
 
     def _expire(self) -> None:

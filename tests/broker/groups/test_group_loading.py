@@ -227,10 +227,8 @@ def test_nonsense_in_the_log_is_passed_over_and_the_rest_served(world, caplog, k
     move(world)
     world.clock.advance()
     assert world.offsets() == {T0: 5, T1: 7}
-    [said] = [one.getMessage() for one in caplog.records if "make no sense" in one.getMessage()]
-    assert said.startswith(
-        f"__consumer_offsets-{partition}: 1 records make no sense and are passed over, first offset 2"
-    )
+    [said] = [one.getMessage() for one in caplog.records if "are invalid and ignored" in one.getMessage()]
+    assert said.startswith(f"__consumer_offsets-{partition}: 1 records are invalid and ignored, the first: offset 2")
 
 
 def test_tombstones_and_unknown_keys(world):

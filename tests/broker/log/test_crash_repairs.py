@@ -1,17 +1,9 @@
-"""Each a way to lose or to mix up data that a crash at any byte has shown; bench/crash.py found them."""
+"""Logs after a crash: what recovery cuts off, drops or keeps, and what must not come back."""
 
-import errno
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from odradek.broker.log.checkpoint_format import (
-    CLEANER_OFFSETS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    decode_offsets,
-)
 from odradek.broker.log.compaction.cleanable_offsets import log_to_clean
 from odradek.broker.log.leader_epochs import LeaderEpochs
 from odradek.broker.log.log import Log
@@ -29,20 +21,12 @@ from odradek.testing.log_environments import (
     open_test_log,
     read_batches,
 )
-from odradek.testing.simulated_files import Fault, MachineStopped, SimulatedFiles
+from odradek.testing.simulated_files import MachineStopped, SimulatedFiles
+from tests.broker.log.crashing_log import SEEDS, batch, write
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=0)
+
 BATCH_BYTES = len(make_batch([b"x" * 60]))
-SEEDS = range(8)
-
-
-def batch(number: int, **more: Any) -> bytearray:
-    return make_batch([b"%060d" % number], timestamp_ms=1000 + number, **more)
-
-
-def write(log: Log, count: int) -> None:
-    for number in range(count):
-        log.append_as_leader(batch(number), 0)
 
 
 def values(log: Log) -> list[int]:
@@ -133,9 +117,6 @@ def test_a_part_of_a_refused_write_is_cut_off_on_the_disk() -> None:
     assert (files.size(path(0)), files.syncs) == (BATCH_BYTES, syncs + 1)
 
 
-# leader epochs
-
-
 def test_an_empty_epoch_checkpoint_is_a_lost_one() -> None:
     for content in (b"", b"0\n"):
         files = SimulatedFiles()
@@ -168,9 +149,6 @@ def test_epochs_that_a_start_corrects_are_synced_with_the_next_clean_stop() -> N
         close_log(log)
         files.crash()
         assert files.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
-
-
-# compaction
 
 
 def test_a_durable_value_does_not_give_way_to_one_that_is_not() -> None:
@@ -260,108 +238,6 @@ def test_a_damaged_swap_file_does_not_keep_the_log_from_being_opened() -> None:
     assert open_test_log(make_environment(files), SMALL, recovery_point=8).log_end_offset == 8
 
 
-# checkpoints
-
-
-def machine_with_log() -> tuple[Machine, Log]:
-    machine = Machine(1)
-    log = machine.start().get_or_create("events", 0, TOPIC_IDS["events"], is_new=True)
-    machine.histories["events", 0] = History("events", False)
-    return machine, log
-
-
-def checkpointed(machine: Machine, name: str) -> int:
-    return decode_offsets(machine.files.read(f"/a/{name}")).get(("events", 0), 0)
-
-
-def test_nothing_is_written_while_a_checkpoint_promises_what_was_cut_off() -> None:
-    machine, log = machine_with_log()
-    write(log, 5)
-    log.flush()
-    assert machine.logs is not None
-    machine.logs.checkpoints.write_recovery_points()
-    machine.background.drain()
-    assert checkpointed(machine, RECOVERY_POINTS) == 5
-    log.truncate_to(2)
-    log.append_as_leader(batch(9), 1)
-    assert checkpointed(machine, RECOVERY_POINTS) == 2
-    machine.background.drain()
-    assert checkpointed(machine, RECOVERY_POINTS) == 2, "the background had older ones to write"
-
-
-def test_nothing_is_written_while_a_checkpoint_says_that_it_was_compacted_already() -> None:
-    machine, log = machine_with_log()
-    write(log, 5)
-    log.cleaned_to = 4
-    assert machine.logs is not None
-    machine.logs.checkpoints.write_cleaned("/a")
-    machine.background.drain()
-    assert checkpointed(machine, CLEANER_OFFSETS) == 4
-    log.truncate_to(2)
-    log.append_as_leader(batch(9), 1)
-    assert checkpointed(machine, CLEANER_OFFSETS) == 2
-
-
-def test_who_waits_for_a_recovery_point_is_told_when_it_is_written_and_not_when_that_fails() -> None:
-    machine, log = machine_with_log()
-    write(log, 5)
-    log.flush()
-    assert machine.logs is not None
-    checkpoints, told = machine.logs.checkpoints, []
-    machine.files.fault = Fault(machine.files.calls + 1, 1000, errno.ENOSPC, "/a/", "room")
-    assert not checkpoints.covers(log, 5, lambda: told.append("failed"))
-    machine.background.drain()
-    machine.files.fault = None
-    assert not checkpoints.covers(log, 5, lambda: told.append("written"))
-    assert not told
-    machine.background.drain()
-    assert told == ["written"] and checkpointed(machine, RECOVERY_POINTS) == 5
-    assert checkpoints.covers(log, 5, lambda: told.append("not needed"))
-    machine.background.drain()
-    assert told == ["written"]
-
-
-def test_a_checkpoint_that_waits_for_another_one_promises_too() -> None:
-    machine, log = machine_with_log()
-    write(log, 5)
-    assert machine.logs is not None
-    machine.logs.checkpoints.write_recovery_points()
-    log.flush()
-    machine.logs.checkpoints.write_recovery_points()
-    log.truncate_to(2)
-    log.append_as_leader(batch(9), 1)
-    machine.background.drain()
-    assert checkpointed(machine, RECOVERY_POINTS) == 2
-
-
-def test_a_log_that_starts_over_further_back_is_not_hidden_by_its_old_start() -> None:
-    machine, log = machine_with_log()
-    write(log, 5)
-    log.advance_log_start_offset(4)
-    assert machine.logs is not None
-    machine.logs.checkpoints.write_log_starts()
-    machine.background.drain()
-    assert checkpointed(machine, LOG_START_OFFSETS) == 4
-    log.truncate_fully_and_start_at(1)
-    assert checkpointed(machine, LOG_START_OFFSETS) == 1
-
-
-def test_a_topic_that_is_made_anew_has_nothing_of_the_one_before() -> None:
-    machine, log = machine_with_log()
-    write(log, 5)
-    log.flush()
-    log.advance_log_start_offset(4)
-    assert machine.logs is not None
-    machine.logs.checkpoints.write_log_starts()
-    machine.logs.checkpoints.write_recovery_points()
-    machine.background.drain()
-    machine.logs.delete("events", 0)
-    machine.logs.get_or_create("events", 0, TOPIC_IDS["events"], is_new=True)
-    machine.stop(power_fails=False)
-    fresh = machine.start().get("events", 0)
-    assert fresh is not None and (fresh.log_start_offset, fresh.log_end_offset, fresh.recovery_point) == (0, 0, 0)
-
-
 def stop_in_compaction(step: int, power_fails: bool) -> tuple[Machine, bool]:
     """Before or within its nth change of the disk, and start again without `compact`; whether there was that one."""
     machine = Machine(step)
@@ -406,35 +282,3 @@ def test_what_is_behind_a_gap_that_compaction_made_stays_when_the_topic_is_not_c
             assert step > 20 and len(log.segments) > 1
             return
     raise AssertionError("a compaction that does not end")
-
-
-def test_a_deleted_log_does_not_come_back_beside_one_in_another_directory() -> None:
-    for seed in range(20):
-        machine = Machine(seed)
-        logs = machine.start()
-        logs.get_or_create("events", 0, TOPIC_IDS["events"], is_new=True).append_as_leader(batch(1), 0)
-        machine.background.drain()
-        machine.clock.advance(0)
-        machine.background.drain()
-        logs.delete("events", 0)
-        logs.get_or_create("table", 0, TOPIC_IDS["table"], is_new=True)
-        fresh = logs.get_or_create("events", 0, TOPIC_IDS["events"], is_new=True)
-        assert fresh.directory == "/b/events-0"
-        fresh.append_as_leader(batch(2), 0)
-        fresh.flush()
-        machine.stop(power_fails=True)
-        machine.start()
-        assert machine.failed == []
-
-
-def test_a_checkpoint_that_a_start_has_read_does_not_become_an_older_one() -> None:
-    """It was renamed, and the process was killed before that was on the disk."""
-    for seed in SEEDS:
-        machine = Machine(seed)
-        machine.start()
-        machine.files.write_atomically(f"/a/{LOG_START_OFFSETS}", b"0\n1\nevents 0 16\n")
-        machine.files.write_atomically(f"/a/{LOG_START_OFFSETS}", b"0\n0\n", sync=False)
-        machine.stop(power_fails=False)
-        machine.start()
-        machine.stop(power_fails=True)
-        assert b"16" not in machine.files.read(f"/a/{LOG_START_OFFSETS}")
