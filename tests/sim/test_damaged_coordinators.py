@@ -21,6 +21,7 @@ from odradek.broker.transactions.transaction_records import key_of, value_of
 from odradek.broker.transactions.transaction_state import (
     COMPLETE_COMMIT,
     ONGOING,
+    PREPARE_ABORT,
     PREPARE_COMMIT,
     ProducerIdentity,
     TxnState,
@@ -33,6 +34,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.transaction_state import TransactionStatus
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.log_environments import make_batch
+from odradek.testing.simulation import decisions as decisions_module
 from odradek.testing.simulation.clients import SimulatedConsumer
 from odradek.testing.simulation.coordinators import Coordinators
 from odradek.testing.simulation.decisions import Decisions
@@ -110,6 +112,22 @@ def test_a_transaction_that_is_open_in_a_log_and_not_to_its_coordinator() -> Non
     assert "has a transaction of id open from 0 on, which is COMPLETE_COMMIT to its coordinator" in stage.seen
 
 
+def states_and_data() -> tuple[Stage, Stage, Decisions]:
+    states, data = Stage(TRANSACTION_STATE), Stage("transactions")
+    for broker, replica in zip(states.brokers, data.replicas, strict=True):
+        broker.server.services.replicas.partitions["transactions", 0] = replica
+    leaders = {(TRANSACTION_STATE, 0): states.leader, ("transactions", 0): data.leader}
+    decisions = Decisions(
+        states.cluster, states.history, ["transactions"], lambda where: states.leader.high_watermark, leaders.get
+    )
+    return states, data, decisions
+
+
+def end(data: Stage, *, commits: bool, epoch: int) -> None:
+    data.write(make_batch([b"a"], producer_id=1, transactional=True), to=())
+    data.write(encode_end_txn_marker(EndTxnMarker(commits, 0), 0, 1, epoch), to=())
+
+
 @pytest.mark.parametrize(
     ("status", "copied", "commits", "epoch", "seen"),
     [
@@ -125,32 +143,43 @@ def test_a_marker_of_what_is_not_decided(
     status: TransactionStatus, copied: tuple[int, ...], commits: bool, epoch: int, seen: bool
 ) -> None:
     """Or not in sync everywhere; a transaction before it has ended so, which is long known."""
-    states, data = Stage(TRANSACTION_STATE), Stage("transactions")
-    for broker, replica in zip(states.brokers, data.replicas, strict=True):
-        broker.server.services.replicas.partitions["transactions", 0] = replica
-    leaders = {(TRANSACTION_STATE, 0): states.leader, ("transactions", 0): data.leader}
-    decisions = Decisions(
-        states.cluster, states.history, ["transactions"], lambda where: states.leader.high_watermark, leaders.get
-    )
-
-    def end(*, commits: bool, epoch: int) -> None:
-        data.write(make_batch([b"a"], producer_id=1, transactional=True), to=())
-        data.write(encode_end_txn_marker(EndTxnMarker(commits, 0), 0, 1, epoch), to=())
-
+    states, data, decisions = states_and_data()
     state = TxnState(ProducerIdentity(1, 0), 1000, PREPARE_COMMIT, frozenset({WHERE}), 5, 6)
     states.write(state_batch("id", state, 0))
-    end(commits=True, epoch=0)
+    end(data, commits=True, epoch=0)
     decisions.look()
     states.write(state_batch("id", replace(state, status=ONGOING), 0))
     decisions.look()
     decisions.look()
     assert not states.seen
     states.write(state_batch("id", replace(state, status=status), 0), to=copied)
-    end(commits=commits, epoch=epoch)
+    end(data, commits=commits, epoch=epoch)
     decisions.look()
     assert (
         ("<transactions-0 leader epoch 5 isr [0, 1, 2]> has a marker at 3" in states.seen) is bool(states.seen) is seen
     )
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_a_marker_whose_decision_has_been_compacted_away(compacted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    states, data, decisions = states_and_data()
+    state = TxnState(ProducerIdentity(1, 0), 1000, PREPARE_ABORT, frozenset({WHERE}), 5, 6)
+    states.write(state_batch("id", state, 0))
+    left = state_batch("id", replace(state, status=ONGOING), 0)
+    states.write(left)
+    if compacted:
+        data_of = decisions_module._bytes_between
+        monkeypatch.setattr(
+            decisions_module,
+            "_bytes_between",
+            lambda *asked: data_of(*asked)[-len(left) if asked[0] is states.leader else 0 :],
+        )
+    end(data, commits=False, epoch=0)
+    decisions.look()
+    assert not states.seen
+    end(data, commits=True, epoch=0)
+    decisions.look()
+    assert "COMMIT of producer 1" in states.seen
 
 
 def test_a_coordinator_that_keeps_what_another_one_leads() -> None:

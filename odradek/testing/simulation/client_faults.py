@@ -70,6 +70,11 @@ class ClientFaults:
         for program in self.programs:
             self._work(program)
 
+    def kill_all(self) -> None:
+        """Kill every program, also those that stand still: the run is lost."""
+        for program in self.programs:
+            program.process.kill()
+
     async def _start(self, host: str, life: int) -> Program:
         async def make() -> SimulatedProducer | SimulatedConsumer:
             kind, _, number = host.rpartition("-")

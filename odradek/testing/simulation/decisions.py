@@ -71,19 +71,22 @@ class Decisions:
         return sorted({where for partitions in held for where in partitions if where[0] in topics})
 
     def _read(self, where: Where) -> bool:
-        """Take in what is replicated of a partition of `__transaction_state`; tell whether that can be known."""
-        begin, end = self._taken.get(where, 0), self._replicated(where)
+        """Take in what is replicated of a partition of `__transaction_state`; tell whether that can be known: what has
+        been compacted away meanwhile cannot."""
+        begin, end, is_whole = self._taken.get(where, 0), self._replicated(where), True
         if begin >= end:
             return True
         leader = self._present_leader(where)
         data = b"" if leader is None else _bytes_between(leader, begin, end)
         for position, header in batches(data):
+            values = decode_records(data, position).values
+            is_whole &= header.next_offset - self._taken.get(where, 0) <= len(values)
             self._taken[where] = header.next_offset
-            for value in () if header.is_control else decode_records(data, position).values:
+            for value in () if header.is_control else values:
                 if value is not None:
                     state = read_value(value)
                     self._states.setdefault(state.producer.id, []).append(state)
-        return self._taken.get(where, 0) >= end
+        return is_whole and self._taken.get(where, 0) >= end
 
     def _look_at(self, leader: Partition, ends: dict[tuple[Partition, int], int], *, judge: bool) -> None:
         epoch, end = leader.leader_epoch, leader.log.log_end_offset

@@ -178,6 +178,7 @@ class Simulation:
 
     def _abandon(self) -> None:
         """The run is lost: nothing is waited for."""
+        self.programs.kill_all()
         self._stop_writing()
         for reader in (*self.members, *([self.consumer] if self.consumer else [])):
             reader.stop()
