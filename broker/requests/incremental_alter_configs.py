@@ -91,9 +91,11 @@ def apply_changes(
         else:
             old = _elements(result.get(name, _list_default(known, name, Operation(change.config_operation))))
             if change.config_operation == Operation.APPEND:
-                new = [*old, *(one for one in _elements(text) if one not in old)]
+                present = set(old)
+                new = [*old, *(one for one in _elements(text) if one not in present)]
             else:
-                new = [one for one in old if one not in _elements(text)]
+                removed = set(_elements(text))
+                new = [one for one in old if one not in removed]
             result[name] = ",".join(new)
     return result
 

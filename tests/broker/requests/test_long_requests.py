@@ -196,7 +196,7 @@ def test_metadata_of_a_topic_with_many_partitions() -> None:
 
 
 def metadata_update(asker: Asker, leader_epoch: int, topics: tuple[str, ...], **fields: Any) -> UpdateMetadataRequest:
-    """Make a request that has all partitions of `topics` in this leader epoch."""
+    """Make the first request of the next controller, with all partitions of `topics` in this leader epoch."""
     endpoint = UpdateMetadataEndpoint(port=asker.cluster.port, host="broker-0", listener="PLAINTEXT")
     states = [
         UpdateMetadataPartitionState(partition_index=index, leader_epoch=leader_epoch, replicas=[0], isr=[0])
@@ -204,7 +204,7 @@ def metadata_update(asker: Asker, leader_epoch: int, topics: tuple[str, ...], **
     ]
     request = UpdateMetadataRequest(
         type=TYPE_FULL,
-        controller_epoch=asker.cluster.brokers[0].server.services.controller_requests.controller_epoch,
+        controller_epoch=asker.cluster.brokers[0].server.services.controller_requests.controller_epoch + 1,
         topic_states=[UpdateMetadataTopicState(topic_name=name, partition_states=states) for name in topics],
         live_brokers=[UpdateMetadataBroker(id=0, endpoints=[endpoint])],
     )
@@ -260,13 +260,14 @@ def test_a_large_update_whose_connection_broke_does_not_undo_a_later_one() -> No
     """Its sender sends it again, and then what is newer: neither comes before the first has ended."""
 
     async def scenario(asker: Asker) -> None:
-        lost = asyncio.ensure_future(asker.ask(metadata_update(asker, 7, ("t", "u")), 8))
+        first = metadata_update(asker, 7, ("t", "u"))
+        lost = asyncio.ensure_future(asker.ask(first, 8))
         await asker.ask_other(MetadataRequest(topics=[]), 7)
         assert known_of_both(asker) == {("t", 0)} and not lost.done()
         asker.close_one()
         with pytest.raises(OSError, match="closed here"):
             await lost
-        later = metadata_update(asker, 8, ("u",), type=TYPE_INCREMENTAL)
+        later = metadata_update(asker, 8, ("u",), type=TYPE_INCREMENTAL, controller_epoch=first.controller_epoch)
         later.topic_states[0].partition_states[1:] = []
         assert len(encode(later, 8)) < update_metadata.LARGE_BYTES
         assert (await asker.ask_other(later, 8)).error_code == ErrorCode.NONE
