@@ -69,7 +69,7 @@ class BrokerUnreachable(ClientError, OSError):
 
 
 class NoBrokerReachable(BrokerUnreachable):
-    """None of the brokers that the client knows can be reached. `reasons`: address → why."""
+    """Failure to reach any of the brokers that the client knows. `reasons`: address → why."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         tried = "; ".join(dict.fromkeys(reasons.values()))

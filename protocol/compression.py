@@ -110,7 +110,7 @@ def compress_in_steps(codec: int, data: Buffer, *, level: int | None = None, for
 
 
 def decompress_in_steps(codec: int, data: Buffer, limit: int, *, lenient_lz4: bool = False) -> Steps[bytes]:
-    """Do what `decompress` does, with a pause for each piece."""
+    """Decompress as `decompress` does, with a pause for each piece."""
     content = []
     for piece in pieces(codec, data, limit, lenient_lz4=lenient_lz4):
         content.append(piece)

@@ -59,7 +59,7 @@ def records_of(batch: Buffer) -> Columns:
 
 
 def to_batches(records: Buffer, *, compressed: bool) -> Iterator[Buffer]:
-    """Do what `batches_in_steps` does, without a pause."""
+    """Convert as `batches_in_steps` does, without a pause."""
     return (piece for piece in batches_in_steps(records, compressed=compressed) if piece is not None)
 
 

@@ -211,7 +211,7 @@ def down_convert(
     *,
     log_append_time: bool = False,
 ) -> bytes:
-    """Do what `down_convert_in_steps` does, at once."""
+    """Convert as `down_convert_in_steps` does, at once."""
     return at_once(down_convert_in_steps(columns, magic, codec, log_append_time=log_append_time))
 
 

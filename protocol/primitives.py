@@ -67,7 +67,7 @@ UNSIGNED_VARINTS: list[bytes] = [write_unsigned_varint(value) for value in range
 
 
 def unsigned_varint(value: int) -> bytes:
-    """Like write_unsigned_varint, from the table when the value is small."""
+    """Encode as `write_unsigned_varint` does, from a table when the value is small."""
     return UNSIGNED_VARINTS[value] if value < SMALL_VARINTS else write_unsigned_varint(value)
 
 
@@ -122,7 +122,7 @@ def length_tail(data: Buffer, at: int, first: int, most: int = LENGTH_LIMIT) -> 
 
 
 def length_not_null(data: Buffer, at: int, first: int, most: int = LENGTH_LIMIT) -> tuple[int, int]:
-    """Like length_tail for a field that must not be null: a first byte of zero is refused."""
+    """Decode as `length_tail` does, for a field that must not be null: a first byte of zero is refused."""
     if first == 0:
         raise MalformedMessage(f"null where a value is needed, at byte {at - 1}")
     return length_tail(data, at, first, most)

@@ -59,11 +59,11 @@ class Znode(NamedTuple):
 
 
 class NotABackup(ValueError):  # noqa: N818 - says what it is
-    """Raised for text that `encode` has not made."""
+    """Error of a text that is not a backup made by `encode`."""
 
 
 class NotEmpty(Exception):  # noqa: N818 - says what it is
-    """Raised when there is a cluster where one is to be restored."""
+    """Error of restoring to a place where there is a cluster already."""
 
 
 async def read_znodes(store: Store) -> list[Znode]:

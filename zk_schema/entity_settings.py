@@ -25,7 +25,7 @@ ATTEMPTS_MAX = 10
 
 
 class SettingsTooLarge(StoreError):  # noqa: N818 - named as the others of its kind
-    """Raised in place of a write that ZooKeeper would not take."""
+    """Refusal of a write that is too large for ZooKeeper."""
 
     reason = f"settings of more than {SETTINGS_BYTES_MAX} bytes"
 

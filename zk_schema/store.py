@@ -94,13 +94,13 @@ class SessionExpired(StoreError):
 
 
 class ConnectionLost(StoreError):
-    """No connection now. A write that was already under way may or may not have been carried out."""
+    """Loss of the connection. A write that was already under way may or may not have been carried out."""
 
     reason = "no connection to ZooKeeper"
 
 
 class NoSuchHost(ConnectionLost):
-    """No connection when it was first wanted, and names of servers that have no address."""
+    """Failure of the first connection, as names of servers have no address."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__("/")

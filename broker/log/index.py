@@ -88,7 +88,7 @@ def _rises(numbers: "array[int]") -> bool:
 
 
 class OffsetIndex(_IndexFile):
-    """(last offset of a batch, position where it begins) about every `index.interval.bytes`."""
+    """Offset index of a segment: (last offset of a batch, its position), about every `index.interval.bytes`."""
 
     __slots__ = ("_relative_offsets", "positions")
     ENTRY = OFFSET_ENTRY
@@ -161,7 +161,7 @@ class OffsetIndex(_IndexFile):
         self._forget_written()
 
     def entries(self) -> list[tuple[int, int]]:
-        """(offset, position) of all."""
+        """Return (offset, position) of all entries."""
         return [(self.base_offset + a, b) for a, b in zip(self._relative_offsets, self.positions, strict=True)]
 
 
@@ -177,7 +177,7 @@ def read_last_time_entry(file: File, base_offset: int) -> TimeEntry | None:
 
 
 class TimeIndex(_IndexFile):
-    """(largest timestamp so far, offset) wherever that timestamp has grown since the entry before."""
+    """Time index of a segment: (largest timestamp so far, offset), where that has grown since the entry before."""
 
     __slots__ = ("_relative_offsets", "timestamps")
     ENTRY = TIME_ENTRY

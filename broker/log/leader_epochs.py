@@ -19,7 +19,9 @@ EPOCH, START_OFFSET = itemgetter(0), itemgetter(1)
 
 
 class LeaderEpochs:
-    """(epoch, start offset), oldest first; both rise. Pure: the log writes them whenever a method answers True."""
+    """Leader epochs of a log: (epoch, start offset), oldest first; both increase (Kafka: LeaderEpochFileCache).
+
+    Pure: the log writes them whenever a method returns True."""
 
     __slots__ = ("_entries",)
 

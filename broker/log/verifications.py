@@ -14,7 +14,7 @@ VERIFICATIONS_MAX = 10_000
 
 
 class VerificationGuard:
-    """Given out while a transaction's coordinator is asked about it; known again by identity, not by value.
+    """Guard of an append while the coordinator is asked about its transaction; compared by identity, not by value.
 
     Holds the lowest sequence that was to be written in the newest epoch. A later batch must not overtake it when its
     verification has failed: then it would be out of order for ever.

@@ -102,7 +102,7 @@ def all_sent(sending: list[RequestWatch], now_s: float) -> None:
 
 
 class Sampling:
-    """Says which wake-ups of a broker's connections are measured."""
+    """Sampling of wake-ups: which of them are measured, for all connections of a broker."""
 
     __slots__ = ("next_s",)
 

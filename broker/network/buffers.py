@@ -150,7 +150,7 @@ class Slot:
         self._answered = answered
 
     def answer(self, response: Message, throttle_ms: int = 0) -> None:
-        """Answer; once, from wherever on the loop. Nothing happens when the client is gone."""
+        """Answer the request, once, from anywhere on the loop. Nothing happens when the client is gone."""
         self._answered(self, response, throttle_ms)
 
     def fill(self, parts: list[Part]) -> None:

@@ -49,7 +49,7 @@ class Respond(Protocol):
     """The way to answer a request later."""
 
     def __call__(self, response: Message, throttle_ms: int = 0) -> None:
-        """Answer; once per request, from wherever on the loop. Nothing happens when the client is gone.
+        """Answer the request, once, from anywhere on the loop. Nothing happens when the client is gone.
 
         The answer is encoded here and sent, with others, when what is running on the loop now has ended: calling this
         never runs another request.

@@ -53,7 +53,7 @@ class Layers:
         return _setting(name).read(self.text(name))
 
     def names(self) -> set[str]:
-        """Everything that somebody set."""
+        """Names of all settings that somebody has set."""
         return {*self.static, *self.dynamic_default, *self.dynamic_broker}
 
     def milliseconds(self, name: str) -> int:

@@ -102,7 +102,7 @@ def _target(number: int, replicas: Sequence[int] | None) -> ReassignablePartitio
 
 
 async def list_reassignments(cluster: Cluster, deadline: Deadline) -> list[Reassignment]:
-    """Everything that is being moved, sorted by partition."""
+    """Return the reassignments in progress, sorted by partition."""
     request = ListPartitionReassignmentsRequest(timeout_ms=cluster.config.request_timeout_ms, topics=None)
 
     def errors(answer: ListPartitionReassignmentsResponse) -> list[ErrorCode]:

@@ -43,7 +43,7 @@ class AdminBase(QuestionsClient):
         work: Callable[[Cluster, Deadline], Coroutine[Any, Any, Result]],
         timeout_ms: float | None = None,
     ) -> Result:
-        """Do something within `timeout_ms`, or default.api.timeout.ms.
+        """Carry out `work` within `timeout_ms` (None: default.api.timeout.ms); `what` names it in errors.
 
         Raises ClientTimeout, ClientClosed, ConfigError for numbers and texts that no request can hold.
         """

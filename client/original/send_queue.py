@@ -25,7 +25,7 @@ class EventHandler:
         """Take event.handler.props, once, before anything else."""
 
     def handle(self, messages: Sequence[KeyedMessage], send: Callable[[Sequence[KeyedMessage]], None]) -> None:
-        """Do something with a batch: by default `send` it. What it raises is logged, and the batch is gone."""
+        """Handle a batch: by default `send` it. What this raises is logged, and the batch is lost."""
         send(messages)
 
     def close(self) -> None:

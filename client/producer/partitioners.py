@@ -76,7 +76,7 @@ class StickyPartitioner:
 
 
 class RoundRobinPartitioner:
-    """Each record to the next available partition, whatever its key."""
+    """Partitioner that sends each record to the next available partition, whatever its key."""
 
     def __init__(self) -> None:
         self._turn: dict[str, int] = {}

@@ -158,7 +158,7 @@ class ProducerSequences:
         (self._restart_wanted if refused else self._unresolved).add(batch.topic_partition)
 
     def settle(self, on_wire: Container[TopicPartition]) -> None:
-        """Before each round of sending: restart the partitions that need it and have nothing on the wire."""
+        """Restart sequences of partitions that need it and have nothing on the wire; before each round of sending."""
         for topic_partition in [tp for tp in self._unresolved if tp not in on_wire]:
             partition = self.partitions[topic_partition]
             if partition.unacknowledged:

@@ -149,7 +149,7 @@ class TransactionDriver:
         self._start(Call.BEGIN)
 
     async def begin_after_the_last(self, timeout_ms: float) -> None:
-        """Begin, once a commit or an abort that nobody has waited for has come to its end; a failed commit is aborted.
+        """Begin a transaction after a commit or abort that nobody has waited for; a failed commit is aborted first.
 
         Raises as `commit`, `abort` and `begin`.
         """

@@ -82,7 +82,7 @@ class NotRepeatable(ClientError):  # noqa: N818 - named after what has happened
 
 
 class Superseded(ClientError):  # noqa: N818 - named after what has happened
-    """Another driver of the same query has decided this epoch, or a later one, since its tasks were run."""
+    """Failure of an epoch that another driver of the same query has decided, or a later one, since its tasks ran."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ else:
 
         @dataclass
         class ReadMinRows(ReadLimit):
-            """Not before there are so many."""
+            """Read limit: no micro-batch before this many records exist."""
 
             min_rows: int
 

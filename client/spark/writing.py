@@ -141,7 +141,7 @@ def commit(options: SinkOptions, messages: Iterable[WriterCommitMessage | None],
 
 
 def abort(options: SinkOptions, messages: Iterable[WriterCommitMessage | None]) -> None:
-    """Something has failed: have what was written and is not decided aborted."""
+    """Abort what was written and is not decided yet, as a task has failed."""
     results = _results(messages)
     if results:
         here().run(abort_epoch(sink_session_for(options), results))

@@ -21,7 +21,7 @@ READY_LIMIT = 500
 
 
 class ConsumerTimeout(ClientTimeout):
-    """No message for consumer.timeout.ms. The stream can be read on."""
+    """Lack of messages for consumer.timeout.ms. The stream can still be read."""
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class MessageStream:
             progress.consumed = progress.handed_out = offset
 
     def put(self, chunk: Chunk) -> None:
-        """Something to read. Dropped when the partition has been given up since it was asked for."""
+        """Add fetched records, unless the partition has been given up since they were asked for."""
         with self._arrived:
             if self._is_current(chunk):
                 self._chunks.append(chunk)

@@ -48,7 +48,7 @@ def consumer_of(thread: str) -> str:
 
 
 def thread_number(thread: str) -> int:
-    """Its number among the member's threads."""
+    """Return the number of a thread among the member's, from its name."""
     return int(thread.rpartition("-")[2])
 
 

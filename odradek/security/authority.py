@@ -21,7 +21,7 @@ CLOCK_SKEW = timedelta(hours=1)
 
 
 class Authority:
-    """Signs certificates. `pair` is its own key and certificate: a new one, unless one is given."""
+    """Certificate authority. `pair` is its own key and certificate: a new one, unless one is given."""
 
     def __init__(self, name: str = "Odradek", pair: KeyPair | None = None) -> None:
         self.pair = pair or _own(name)

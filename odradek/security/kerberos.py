@@ -35,7 +35,7 @@ UNREACHABLE: Final = frozenset({156, 220})
 
 
 class KerberosUnreachable(ConnectionError):  # noqa: N818 - named after what has happened
-    """No key distribution center answers: trying again may help."""
+    """Failure to reach any key distribution center: trying again may help."""
 
 
 def load_gssapi(setting: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """Something that was asked to happen later."""
+    """Callback that is to be called later, and can be cancelled."""
 
     def cancel(self) -> None:
         """Forget it; harmless after it has happened."""
@@ -43,7 +43,7 @@ async def sleep(clock: Clock, delay_ms: float) -> None:
 
 
 class StandingClock:
-    """Always the same time, no timers: for work that is done from beginning to end in one go."""
+    """Clock that stands still and has no timers, for work that is done from beginning to end in one go."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms

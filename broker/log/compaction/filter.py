@@ -90,7 +90,8 @@ class WalkedTransactions:
 
 
 class Filter:
-    """Fed with the batches of all groups, in order. `aborted` collects entries for the transaction index."""
+    """Filter of records, which is given the batches of all groups in order. `aborted` collects entries for the
+    transaction index."""
 
     def __init__(self, request: Request, offset_map: OffsetMap, verdicts: RecordVerdicts) -> None:
         self.aborted: list[AbortedTransaction] = []

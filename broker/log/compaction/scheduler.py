@@ -34,7 +34,7 @@ def _take(step: Step) -> None:
 
 
 class Compaction:
-    """Belongs to the log manager. `logs()`: all there are; `cleaned(log)` is told when a log is clean further on.
+    """Scheduler of compaction, owned by the log manager. `logs()`: all logs; `cleaned(log)`: called after a compaction.
 
     `covers(log, offset, then)`: whether a start will know that the disk has all before `offset`, else `then` comes
     when it will. Only then is it compacted: recovery would take the gaps between what is left for lost data.

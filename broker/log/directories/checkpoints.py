@@ -23,7 +23,7 @@ MADE_DISTANCE_MS = 500.0
 
 
 class Checkpoints:
-    """Belongs to the log manager. Nothing but high watermarks is written any more once `stopped`."""
+    """Checkpoints of all log directories, owned by the log manager. Once `stopped` it writes high watermarks alone."""
 
     def __init__(self, clock: Clock, directories: LogDirectories, logs: LiveLogs) -> None:
         self._clock = clock

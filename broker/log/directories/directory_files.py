@@ -44,7 +44,7 @@ class MetaProperties(NamedTuple):
 
 
 class OtherMode(Exception):  # noqa: N818 - says what it is
-    """Raised for a directory that a broker of KRaft mode has written."""
+    """Error of a directory that a broker in KRaft mode has written."""
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
