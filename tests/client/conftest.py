@@ -26,6 +26,7 @@ from odradek.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from odradek.world.tcp import TcpNetwork
+from tests.client.group_of_one import make_coordinator
 
 Handler = Callable[[Any], Message | None]
 PORT = 9092
@@ -139,3 +140,10 @@ def broker_on_loopback() -> Iterator[ScriptedBroker]:
     yield broker
     thread.call(broker.listener.close)
     thread.stop()
+
+
+@pytest.fixture
+def broker(broker_on_loopback: Any) -> Any:
+    """A scripted broker that coordinates a group of one member."""
+    make_coordinator(broker_on_loopback)
+    return broker_on_loopback

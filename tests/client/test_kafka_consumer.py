@@ -2,196 +2,33 @@
 
 import gc
 import threading
-import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.client import KafkaConsumer
-from odradek.client.consumer.group_protocol import Identity, encode_assignment
-from odradek.client.consumer.subscription import RebalanceListener
+from odradek.client.consumer.group_protocol import Identity
 from odradek.client.errors import (
     ClientBroken,
     ClientClosed,
-    ClientError,
     CommitFailed,
     ConfigError,
     DeserializationError,
 )
 from odradek.client.records import OffsetAndMetadata, TopicPartition
-from odradek.protocol.messages.fetch import FetchRequest
-from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from odradek.protocol.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from odradek.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
-from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from odradek.protocol.records import encode_batch
+from odradek.protocol.messages.leave_group import LeaveGroupRequest
 from odradek.testing.forked import in_a_child
+from tests.client.group_of_one import LONG_MS, T0, Listener, arrive, consumer
 
-T0 = TopicPartition("t", 0)
 NO_STR: Any = None
+
 NO_INT: Any = "0"
+
 NAN = float("nan")
-LONG_MS = 30_000
+
 NOBODY_LISTENS = "127.0.0.1:1"
-
-
-def make_coordinator(broker: Any) -> None:
-    """Answers as for a group of one, which gets partition 0; its log begins at offset 3 and never gets a record."""
-    found = Coordinator(key="g", node_id=0, host=broker.name, port=broker.port)
-    start = ListOffsetsPartitionResponse(partition_index=0, offset=3)
-    committed = OffsetCommitResponsePartition(partition_index=0)
-    broker.handlers |= {
-        FindCoordinatorRequest: lambda _: FindCoordinatorResponse(coordinators=[found]),
-        JoinGroupRequest: lambda _: JoinGroupResponse(
-            generation_id=1, member_id="me", leader="other", protocol_name="range"
-        ),
-        SyncGroupRequest: lambda _: SyncGroupResponse(assignment=encode_assignment([T0])),
-        HeartbeatRequest: lambda _: HeartbeatResponse(),
-        LeaveGroupRequest: lambda _: LeaveGroupResponse(),
-        OffsetFetchRequest: lambda _: OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g")]),
-        OffsetCommitRequest: lambda _: OffsetCommitResponse(
-            topics=[OffsetCommitResponseTopic(name="t", partitions=[committed])]
-        ),
-        ListOffsetsRequest: lambda _: ListOffsetsResponse(
-            topics=[ListOffsetsTopicResponse(name="t", partitions=[start])]
-        ),
-        FetchRequest: lambda _: None,
-    }
-
-
-@pytest.fixture
-def broker(broker_on_loopback: Any) -> Any:
-    make_coordinator(broker_on_loopback)
-    return broker_on_loopback
-
-
-def consumer(broker: Any, **settings: Any) -> KafkaConsumer:
-    return KafkaConsumer(bootstrap_servers=f"127.0.0.1:{broker.port}", group_id="g", **settings)
-
-
-class Listener(RebalanceListener):
-    """Notes what it hears; `react` is called on every assignment."""
-
-    def __init__(self, react: Callable[[], object] = lambda: None) -> None:
-        self.heard: list[tuple[str, list[TopicPartition]]] = []
-        self.react = react
-
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        self.heard.append(("assigned", list(assigned)))
-        self.react()
-
-    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        self.heard.append(("revoked", list(revoked)))
-
-
-def arrive(reading: KafkaConsumer, offset: int, *values: bytes) -> None:
-    """Partition 0 is at this offset, and the records from there on have been fetched."""
-    reading.seek(T0, offset)
-    with reading._core._shared.lock:
-        version = reading._core._shared.positions.partitions[T0].version
-        records = memoryview(encode_batch(offset, [0] * len(values), [None] * len(values), values))
-        reading._core._shared.chunks[T0] = deque([Chunk(T0, records, offset, version, None)])
-
-
-def test_the_position_of_a_new_partition_can_be_asked_for_in_the_callback(broker: Any) -> None:
-    """Nobody looked for it before the callback had returned: `position` waited until its time was over."""
-    found: list[int] = []
-    with consumer(broker, auto_offset_reset="earliest") as reading:
-        listener = Listener(lambda: (found.append(reading.position(T0, LONG_MS)), reading.wakeup()))
-        reading.subscribe(["t"], listener=listener)
-        reading.poll(LONG_MS)
-    assert found == [3]
-    assert listener.heard == [("assigned", [T0]), ("revoked", [T0])]
-    assert len(broker.requests(LeaveGroupRequest)) == 1
-
-
-def test_what_a_callback_raises_is_raised_once_and_the_rebalance_goes_on(broker: Any) -> None:
-    """The turn was not done, so that every poll called the callbacks again."""
-    listener = Listener(lambda: 1 / 0)
-    with consumer(broker) as reading:
-        reading.subscribe(["t"], listener=listener)
-        with pytest.raises(ZeroDivisionError):
-            reading.poll(LONG_MS)
-        assert reading.assignment() == {T0}
-        reading.poll(0)
-        assert listener.heard == [("assigned", [T0])]
-
-
-def test_a_callback_may_close_the_consumer(broker: Any) -> None:
-    """`poll` raised RuntimeError: Event loop is closed."""
-    reading = consumer(broker)
-    reading.subscribe(["t"], listener=Listener(reading.close))
-    with pytest.raises(ClientClosed):
-        reading.poll(LONG_MS)
-    assert len(broker.requests(LeaveGroupRequest)) == 1
-
-
-def test_a_callback_that_polls_is_told_that_it_may_not(broker: Any) -> None:
-    """Each such poll called the same callback again, until Python's stack was full."""
-    heard: list[str] = []
-
-    def react() -> None:
-        for poll in (lambda: reading.poll(LONG_MS), lambda: reading.poll(0), lambda: next(reading)):
-            with pytest.raises(ClientError) as refused:
-                poll()
-            heard.append(str(refused.value))
-        reading.wakeup()
-
-    with consumer(broker) as reading:
-        listener = Listener(react)
-        reading.subscribe(["t"], listener=listener)
-        assert reading.poll(LONG_MS) == {}
-    assert heard == ["a rebalance callback cannot poll: the poll that calls it is waiting"] * 3
-    assert [word for word, _ in listener.heard] == ["assigned", "revoked"]
-
-
-def test_what_close_revokes_may_be_committed_by_the_callback(broker: Any) -> None:
-    """It was told that the consumer is closed."""
-    seen: list[int] = []
-
-    class Committing(Listener):
-        def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-            reading.pause(*revoked)
-            reading.commit({T0: 2})
-            seen.append(reading.position(T0))
-
-    reading = consumer(broker, auto_offset_reset="earliest", enable_auto_commit=False)
-    reading.subscribe(["t"], listener=Committing(lambda: (reading.seek(T0, 2), reading.wakeup())))
-    reading.poll(LONG_MS)
-    reading.close()
-    assert seen == [2]
-    assert [one.topics[0].partitions[0].committed_offset for one in broker.requests(OffsetCommitRequest)] == [2]
-    with pytest.raises(ClientClosed):
-        reading.commit()
-
-
-def test_closing_waits_for_commits_that_nobody_waits_for(broker: Any) -> None:
-    reading = consumer(broker, enable_auto_commit=False)
-    reading.assign([T0])
-    told: list[Exception | None] = []
-    reading.commit_async({T0: OffsetAndMetadata(7)}, lambda offsets, error: told.append(error))
-    reading.close()
-    assert told == [None]
-    (request,) = broker.requests(OffsetCommitRequest)
-    assert request.topics[0].partitions[0].committed_offset == 7
 
 
 def test_who_waits_long_for_records_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,33 +204,6 @@ def test_a_fault_inside_ends_the_membership_and_every_later_call_raises_it(
     assert len(broker.requests(LeaveGroupRequest)) == 1
 
 
-def test_what_could_not_be_processed_is_not_committed(broker: Any) -> None:
-    """Leaving the block committed the record whose processing had just failed."""
-    with pytest.raises(ZeroDivisionError), consumer(broker) as reading:
-        reading.assign([T0])
-        arrive(reading, 0, b"a")
-        assert [one.value for one in reading.poll(0)[T0]] == [b"a"]
-        raise ZeroDivisionError
-    assert broker.requests(OffsetCommitRequest) == []
-    with consumer(broker) as reading:
-        reading.assign([T0])
-        arrive(reading, 0, b"a")
-        reading.poll(0)
-    assert len(broker.requests(OffsetCommitRequest)) == 1
-
-
-def test_between_memberships_nobody_commits_in_a_transaction(broker: Any) -> None:
-    """Once the application had heard of the loss, it was nobody, whose offsets coordinators take unfenced."""
-    with consumer(broker, auto_offset_reset="earliest") as reading:
-        reading.subscribe(["t"], listener=Listener(reading.wakeup))
-        reading.poll(LONG_MS)
-        core: Any = reading._core
-        membership = core._group.membership
-        membership.identity, membership.owned = Identity(), ()
-        with pytest.raises(CommitFailed, match="the partitions belong to others by now"):
-            reading.group_metadata()
-
-
 @pytest.mark.parametrize("in_a_circle", [False, True])
 def test_a_consumer_that_is_dropped_says_so_once_and_leaves_its_group(
     broker: Any, in_a_circle: bool, caplog: pytest.LogCaptureFixture
@@ -442,41 +252,6 @@ def test_after_a_fork_the_child_is_told(broker: Any) -> None:
         assert reading.poll(0) == {}
 
 
-def test_a_poll_takes_no_longer_than_it_was_given_though_a_commit_does(broker: Any) -> None:
-    """Partitions are given up once what was read of them is committed: the poll waited a minute for that."""
-    committed = broker.handlers[OffsetCommitRequest]
-    listener = Listener()
-    with consumer(broker, auto_offset_reset="earliest", heartbeat_interval_ms=50) as reading:
-        listener.react = reading.wakeup
-        reading.subscribe(["t"], listener=listener)
-        reading.poll(LONG_MS)
-        reading.position(T0, LONG_MS)
-        broker.handlers[OffsetCommitRequest] = lambda _: None
-        core: Any = reading._core
-        core._group.membership._rejoin = True
-        began = time.monotonic()
-        while not broker.requests(OffsetCommitRequest):
-            assert reading.poll(50) == {}
-            assert time.monotonic() - began < LONG_MS / 1000
-        for _ in range(3):
-            began = time.monotonic()
-            assert reading.poll(50) == {}
-            assert time.monotonic() - began < LONG_MS / 1000, "of the minute that the commit takes"
-        assert listener.heard == [("assigned", [T0])], "not before the commit has come to its end"
-        broker.handlers[OffsetCommitRequest] = committed
-        reading._thread.call(lambda: broker_lost(reading))
-        while len(listener.heard) < 3:
-            reading.poll(50)
-        assert listener.heard[1:] == [("revoked", [T0]), ("assigned", [T0])]
-
-
-def broker_lost(reading: KafkaConsumer) -> None:
-    """Break its connections: what was not answered is asked again."""
-    for link in list(reading._core.engine.cluster._links.values()):
-        if link.connection is not None:
-            link.connection.close()
-
-
 def test_without_a_group_all_partitions_of_the_topics_are_read(broker: Any) -> None:
     """It was an error, and is the first example of kafka-python."""
     broker.topics["t"] = 2
@@ -504,14 +279,3 @@ def test_iterating_hands_out_what_is_there_and_the_position_follows() -> None:
         assert positions.partitions[T0].fetch_offset == 3, "what was decoded is fetched again"
         arrive(reading, 3, b"d")
         assert [one.value for one in reading] == [b"d"] and positions.consumed()[T0].offset == 4
-
-
-def test_commit_callbacks_are_called_inside_a_poll(broker: Any) -> None:
-    """They were called on the consumer's own thread."""
-    threads: list[threading.Thread] = []
-    with consumer(broker, enable_auto_commit=False) as reading:
-        reading.assign([T0])
-        reading.commit_async({T0: 7}, lambda offsets, error: threads.append(threading.current_thread()))
-        while not threads:
-            reading.poll(20)
-    assert threads == [threading.current_thread()]

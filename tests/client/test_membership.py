@@ -1,10 +1,7 @@
-"""A member of a group, step by step, with time and answers in the test's hand."""
-
-from typing import Any
+"""Membership of a consumer in its group, as pure steps: joining, rebalances, losses, leaving."""
 
 import pytest
 
-from odradek.client.consumer.assignors import ASSIGNORS
 from odradek.client.consumer.group_protocol import (
     decode_assignment,
     decode_subscription,
@@ -14,90 +11,17 @@ from odradek.client.consumer.group_protocol import (
 from odradek.client.consumer.member_states import (
     Adopt,
     Count,
-    FindCoordinator,
     Heartbeat,
     Join,
     Leave,
-    MemberSettings,
     Prepare,
     State,
     Sync,
     WaitUntil,
 )
-from odradek.client.consumer.membership import Membership
 from odradek.client.errors import GroupError
-from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from odradek.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-
-T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
-
-
-class Bench:
-    """One member of a group, and answers as a coordinator gives them to the group's only member."""
-
-    def __init__(self, *, cooperative: bool = False, instance: str | None = None) -> None:
-        name = "cooperative-sticky" if cooperative else "range"
-        settings = MemberSettings("g", instance, 10_000, 60_000, 3_000, 100, [ASSIGNORS[name]], cooperative)
-        self.name = name
-        self.now_ms = 1_000.0
-        self.member = Membership(settings)
-
-    def start(self) -> None:
-        self.member.subscribe(["t"])
-        self.member.polled(self.now_ms)
-
-    def step(self) -> Any:
-        return self.member.next_step(self.now_ms)
-
-    def find_coordinator(self) -> None:
-        assert isinstance(self.step(), FindCoordinator)
-        self.member.coordinator_found()
-
-    def prepare(self) -> Prepare:
-        """The turn before joining; the coordinator is looked for meanwhile."""
-        if isinstance(self.step(), FindCoordinator):
-            self.member.coordinator_found()
-        turn = self.member.turn
-        assert isinstance(turn, Prepare)
-        self.member.turn_done(turn)
-        return turn
-
-    def join(self, generation: int, error: ErrorCode = ErrorCode.NONE, leader: str = "other") -> Join:
-        step = self.step()
-        assert isinstance(step, Join), step
-        self.member.joined(self.joined(generation, error, leader), self.now_ms)
-        return step
-
-    def joined(self, generation: int, error: ErrorCode, leader: str) -> JoinGroupResponse:
-        return JoinGroupResponse(
-            error_code=error, generation_id=generation, member_id="me", leader=leader, protocol_name=self.name
-        )
-
-    def sync(self, *partitions: TopicPartition) -> None:
-        assert isinstance(self.step(), Sync)
-        self.member.synced(ErrorCode.NONE, encode_assignment(partitions), self.now_ms)
-
-    def adopt(self) -> Adopt:
-        turn = self.member.turn
-        assert isinstance(turn, Adopt)
-        self.member.turn_done(turn)
-        return turn
-
-    def stable(self, *partitions: TopicPartition) -> "Bench":
-        self.start()
-        self.prepare()
-        self.join(1)
-        self.sync(*partitions)
-        self.adopt()
-        assert self.member.state == State.STABLE
-        return self
-
-    def beat(self, error: ErrorCode) -> None:
-        self.now_ms += 3_000
-        step = self.step()
-        assert isinstance(step, Heartbeat), step
-        self.member.beaten(error, self.now_ms)
+from tests.client.one_member import T0, T1, T2, Bench
 
 
 def test_nothing_happens_before_the_application_polls() -> None:
@@ -119,36 +43,6 @@ def test_the_way_into_a_group() -> None:
     assert bench.adopt() == Adopt((), (T0, T1), (T0, T1))
     assert bench.member.state == State.STABLE and bench.member.identity.generation_id == 4
     assert bench.step() == WaitUntil(bench.now_ms + 3_000)
-
-
-def test_the_leader_decides_on_the_counts_of_all_members_topics() -> None:
-    bench = Bench()
-    bench.start()
-    bench.prepare()
-    assert isinstance(bench.step(), Join)
-    answer = bench.joined(1, ErrorCode.NONE, leader="me")
-    answer.members = [
-        JoinGroupResponseMember(member_id="me", metadata=encode_subscription(["t"], (), -1)),
-        JoinGroupResponseMember(member_id="you", metadata=encode_subscription(["t", "u"], (), -1)),
-    ]
-    bench.member.joined(answer, bench.now_ms)
-    assert bench.step() == Count(frozenset({"t", "u"}))
-    bench.member.counted({"t": 3, "u": 1})
-    step = bench.step()
-    assert isinstance(step, Sync)
-    decided = {one.member_id: decode_assignment(one.assignment) for one in step.request.assignments}
-    assert decided == {"me": [T0, T1], "you": [T2, TopicPartition("u", 0)]}
-
-
-def test_a_leader_starts_a_rebalance_when_a_topic_grows_and_nobody_else_does() -> None:
-    for leads in (True, False):
-        bench = Bench().stable(T0)
-        bench.member._leader, bench.member._counts = leads, {"t": 1}
-        bench.member.counts_changed({"t": 1})
-        assert isinstance(bench.step(), WaitUntil) and bench.member.state == State.STABLE
-        bench.member.counts_changed({"t": 2})
-        bench.step()
-        assert (bench.member.state == State.PREPARING) is leads
 
 
 def test_eager_gives_up_everything_before_joining_and_heartbeats_meanwhile() -> None:
@@ -337,66 +231,6 @@ def test_after_a_failure_a_new_subscription_begins_anew() -> None:
     assert bench.member.failure is None
     bench.prepare()
     bench.join(1)
-
-
-def lead(bench: Bench, counts: dict[str, int], *, skip_assignment: bool = False) -> Sync:
-    """Join as the leader of a group of one; what is sent with SyncGroup."""
-    bench.start()
-    bench.prepare()
-    assert isinstance(bench.step(), Join)
-    answer = bench.joined(1, ErrorCode.NONE, leader="me")
-    answer.members = [JoinGroupResponseMember(member_id="me", metadata=encode_subscription(["t"], (), -1))]
-    answer.skip_assignment = skip_assignment
-    bench.member.joined(answer, bench.now_ms)
-    assert isinstance(bench.step(), Count)
-    bench.member.counted(counts)
-    step = bench.step()
-    assert isinstance(step, Sync)
-    bench.member.synced(ErrorCode.NONE, encode_assignment(()), bench.now_ms)
-    return step
-
-
-def test_a_topic_that_is_made_after_it_was_subscribed_to_starts_a_rebalance() -> None:
-    """The leader kept the counts of the topics that there were, and so never missed one that there was not."""
-    bench = Bench()
-    lead(bench, {})
-    bench.adopt()
-    assert bench.member.watched_topics == {"t"}
-    bench.member.counts_changed({"other": 3})
-    bench.step()
-    assert bench.member.state == State.STABLE
-    bench.member.counts_changed({"t": 3})
-    bench.step()
-    assert bench.member.state == State.PREPARING
-
-
-def test_a_topic_that_two_answers_lack_is_deleted_and_its_partitions_are_given_up() -> None:
-    """It counted as unchanged for ever. One broker alone may not know it yet."""
-    bench = Bench()
-    lead(bench, {"t": 1})
-    bench.adopt()
-    for counts, state in (({}, State.STABLE), ({"t": 1}, State.STABLE), ({}, State.STABLE), ({}, State.PREPARING)):
-        bench.member.counts_changed(counts)
-        bench.step()
-        assert bench.member.state == state
-
-
-def test_a_topic_that_grows_while_the_application_adopts_is_not_missed() -> None:
-    bench = Bench()
-    lead(bench, {"t": 1})
-    bench.member.counts_changed({"t": 2})
-    bench.adopt()
-    bench.step()
-    assert bench.member.state == State.PREPARING
-
-
-def test_a_static_leader_that_comes_back_decides_nothing_but_watches() -> None:
-    bench = Bench(instance="i")
-    assert lead(bench, {"t": 1}, skip_assignment=True).request.assignments == []
-    bench.adopt()
-    bench.member.counts_changed({"t": 2})
-    bench.step()
-    assert bench.member.state == State.PREPARING
 
 
 def test_what_was_adopted_while_membership_was_lost_is_given_up_before_joining() -> None:

@@ -1,0 +1,108 @@
+"""Leaders of a group: they assign for all members, and watch the topics for a rebalance."""
+
+from odradek.client.consumer.group_protocol import (
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
+from odradek.client.consumer.member_states import (
+    Count,
+    Join,
+    State,
+    Sync,
+    WaitUntil,
+)
+from odradek.client.records import TopicPartition
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.join_group import JoinGroupResponseMember
+from tests.client.one_member import T0, T1, T2, Bench
+
+
+def test_the_leader_decides_on_the_counts_of_all_members_topics() -> None:
+    bench = Bench()
+    bench.start()
+    bench.prepare()
+    assert isinstance(bench.step(), Join)
+    answer = bench.joined(1, ErrorCode.NONE, leader="me")
+    answer.members = [
+        JoinGroupResponseMember(member_id="me", metadata=encode_subscription(["t"], (), -1)),
+        JoinGroupResponseMember(member_id="you", metadata=encode_subscription(["t", "u"], (), -1)),
+    ]
+    bench.member.joined(answer, bench.now_ms)
+    assert bench.step() == Count(frozenset({"t", "u"}))
+    bench.member.counted({"t": 3, "u": 1})
+    step = bench.step()
+    assert isinstance(step, Sync)
+    decided = {one.member_id: decode_assignment(one.assignment) for one in step.request.assignments}
+    assert decided == {"me": [T0, T1], "you": [T2, TopicPartition("u", 0)]}
+
+
+def test_a_leader_starts_a_rebalance_when_a_topic_grows_and_nobody_else_does() -> None:
+    for leads in (True, False):
+        bench = Bench().stable(T0)
+        bench.member._leader, bench.member._counts = leads, {"t": 1}
+        bench.member.counts_changed({"t": 1})
+        assert isinstance(bench.step(), WaitUntil) and bench.member.state == State.STABLE
+        bench.member.counts_changed({"t": 2})
+        bench.step()
+        assert (bench.member.state == State.PREPARING) is leads
+
+
+def lead(bench: Bench, counts: dict[str, int], *, skip_assignment: bool = False) -> Sync:
+    """Join as the leader of a group of one; what is sent with SyncGroup."""
+    bench.start()
+    bench.prepare()
+    assert isinstance(bench.step(), Join)
+    answer = bench.joined(1, ErrorCode.NONE, leader="me")
+    answer.members = [JoinGroupResponseMember(member_id="me", metadata=encode_subscription(["t"], (), -1))]
+    answer.skip_assignment = skip_assignment
+    bench.member.joined(answer, bench.now_ms)
+    assert isinstance(bench.step(), Count)
+    bench.member.counted(counts)
+    step = bench.step()
+    assert isinstance(step, Sync)
+    bench.member.synced(ErrorCode.NONE, encode_assignment(()), bench.now_ms)
+    return step
+
+
+def test_a_topic_that_is_made_after_it_was_subscribed_to_starts_a_rebalance() -> None:
+    """The leader kept the counts of the topics that there were, and so never missed one that there was not."""
+    bench = Bench()
+    lead(bench, {})
+    bench.adopt()
+    assert bench.member.watched_topics == {"t"}
+    bench.member.counts_changed({"other": 3})
+    bench.step()
+    assert bench.member.state == State.STABLE
+    bench.member.counts_changed({"t": 3})
+    bench.step()
+    assert bench.member.state == State.PREPARING
+
+
+def test_a_topic_that_two_answers_lack_is_deleted_and_its_partitions_are_given_up() -> None:
+    """It counted as unchanged for ever. One broker alone may not know it yet."""
+    bench = Bench()
+    lead(bench, {"t": 1})
+    bench.adopt()
+    for counts, state in (({}, State.STABLE), ({"t": 1}, State.STABLE), ({}, State.STABLE), ({}, State.PREPARING)):
+        bench.member.counts_changed(counts)
+        bench.step()
+        assert bench.member.state == state
+
+
+def test_a_topic_that_grows_while_the_application_adopts_is_not_missed() -> None:
+    bench = Bench()
+    lead(bench, {"t": 1})
+    bench.member.counts_changed({"t": 2})
+    bench.adopt()
+    bench.step()
+    assert bench.member.state == State.PREPARING
+
+
+def test_a_static_leader_that_comes_back_decides_nothing_but_watches() -> None:
+    bench = Bench(instance="i")
+    assert lead(bench, {"t": 1}, skip_assignment=True).request.assignments == []
+    bench.adopt()
+    bench.member.counts_changed({"t": 2})
+    bench.step()
+    assert bench.member.state == State.PREPARING
