@@ -119,10 +119,11 @@ class SendWaits:
         topic_name(topic)
         engine, cluster = self._engine, self._engine.cluster
         deadline_ms = cluster.clock.monotonic_ms() + max_wait_ms
+        failure: ClientError | None = None
         while True:
             engine.check_open()
             cluster.needs.want(topic, cluster.clock.monotonic_ms())
-            failure = await self._refresh(max(0.0, deadline_ms - cluster.clock.monotonic_ms()))
+            failure = await self._refresh(max(0.0, deadline_ms - cluster.clock.monotonic_ms()), failure)
             info = cluster.view.topics.get(topic)
             if info is not None and info.error in FATAL_TOPIC_ERRORS:
                 raise KafkaError(info.error, f"topic {topic}")
@@ -134,13 +135,18 @@ class SendWaits:
             if left_ms <= engine.config.retry_backoff_ms:
                 raise ClientTimeout(_unknown(topic, partition, count, max_wait_ms, failure))
 
-    async def _refresh(self, longest_ms: float) -> ClientError | None:
-        """Wait for metadata, which others may have asked for before: its answer may take longer than a send."""
+    async def _refresh(self, longest_ms: float, before: ClientError | None) -> ClientError | None:
+        """Wait for metadata, which others may have asked for before: its answer may take longer than a send.
+
+        Returns what went wrong; where nothing came in time that is what went wrong before, if anything did.
+        """
         cluster, silence = self._engine.cluster, ClientTimeout("no broker has answered yet")
         try:
             await within(cluster, "metadata", cluster.refresh(), longest_ms, lambda: silence)
-        except (BrokerUnreachable, ClientTimeout) as error:
+        except BrokerUnreachable as error:
             return error
+        except ClientTimeout:
+            return before or silence
         return None
 
 

@@ -132,5 +132,6 @@ def _password(path: Path | None) -> str:
         text = sys.stdin.readline()
     password = text.rstrip("\r\n")
     if not password:
-        raise typer.BadParameter("the password is empty", param_hint="--password-file")
+        places = f"--password-file FILE, ${PASSWORD_VARIABLE}, or a line of standard input"
+        raise typer.BadParameter(f"it is empty: give it by {places}", param_hint="the password")
     return password

@@ -86,7 +86,8 @@ def examine(facts: Facts, subject: Subject, history: History | None = None) -> l
 def examine_all(facts: Facts, least: Weight = Weight.UNEVEN) -> list[Finding]:
     """Find what holds of the cluster and all in it, from some weight on, the gravest first."""
     history = History(facts.journals)
-    every = [Subject(), *(Subject(broker=one) for one in facts.brokers), *(Subject(topic=one) for one in facts.topics)]
+    topics = sorted(facts.topics, key=lambda name: name.startswith("__"))  # one's own are named first
+    every = [Subject(), *(Subject(broker=one) for one in facts.brokers), *(Subject(topic=one) for one in topics)]
     every += [Subject(group=one) for one in facts.groups]
     found = [finding for subject in every for finding in examine(facts, subject, history) if finding.weight >= least]
     return sorted(found, key=lambda one: -one.weight)

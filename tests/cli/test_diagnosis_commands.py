@@ -88,6 +88,8 @@ def test_a_dead_broker_in_words_and_as_json(cluster: Cluster, capsys: Capture) -
         assert code == 4 and any(one.startswith(f"degraded: broker {dead} is not there since ") for one in lines)
         assert any(one.startswith("stopped: hotels-0 ") and one.endswith(" [the same: hotels-1]") for one in lines)
         findings = [one for one in lines[:-1] if not one.startswith("not known")]
+        assert any("__consumer_offsets-" in one for one in findings)
+        assert not any(": __consumer_offsets-" in one for one in findings), "one's own topics are named first"
         places = sum(1 + one.count(", ", one.find("[the same: ")) for one in findings if "[the same: " in one)
         assert lines[-1].endswith(f": {len(findings)} finding(s), in {len(findings) + places} places")
         code, (line,) = run(cluster, capsys, "doctor", "--json", "--least", "stopped", *NO_ZOOKEEPER)

@@ -108,6 +108,22 @@ def test_a_producer_waits_for_metadata_no_longer_than_max_block_ms() -> None:
     run(main, brokers=1)
 
 
+def test_a_producer_that_has_waited_in_vain_says_what_went_wrong_before_the_last_attempt() -> None:
+    """A wrong password was told as "no broker has answered yet", for the time was over in the midst of an attempt."""
+
+    async def main(cluster: Any) -> None:
+        producer = await Producer(bootstrap_servers=cluster.bootstrap, max_block_ms=2_000).start()
+        await cluster.kill(0)
+        sending = asyncio.ensure_future(producer.send("t", b""))
+        await asyncio.sleep(1)
+        await cluster.partition("clients", 0)  # from now on attempts take longer than there is time
+        with pytest.raises(ClientTimeout, match=r"no metadata after .* not reachable .*refused"):
+            await sending
+        producer.stop()
+
+    run(main, brokers=1)
+
+
 def test_who_is_cancelled_just_when_the_time_is_over_is_cancelled() -> None:
     """It was a ClientTimeout, and the task that was to end went on."""
 

@@ -194,7 +194,7 @@ def test_users_says_what_is_wrong(
 ) -> None:
     monkeypatch.setenv("ODRADEK_USER_PASSWORD", "")
     for arguments, code, said in (
-        (["add", "u"], 2, "the password is empty"),
+        (["add", "u"], 2, "Invalid value for the password: it is empty"),
         (["add", "u", "--mechanism", "PLAIN"], 2, "'PLAIN' is not one of SCRAM-SHA-256, SCRAM-SHA-512"),
         (["add", "u", "--iterations", "100"], 2, "4096"),
         (["list", "--zk-tls-config-file", str(tmp_path / "missing")], 1, "missing"),
