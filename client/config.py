@@ -157,6 +157,10 @@ Config = TypeVar("Config", bound="DataclassInstance")
 
 def load(config: type[Config], given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Config:
     """Check everything given and fill in defaults. Raises ConfigError with one line that says which, what and why."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(
+            f"settings are keywords, or one mapping with Kafka's names, not {type(given).__name__}: {given!r}"
+        )
     known = {item.name.replace("_", "."): item for item in fields(config)}
     hints = typing.get_type_hints(config)
     merged = {_kafkas_name(name): value for name, value in {**(given or {}), **keywords}.items()}

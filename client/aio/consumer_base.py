@@ -11,7 +11,7 @@ from odradek.client.aio.opening import AsyncClient
 from odradek.client.aio.world import named, warn_dropped, world_of
 from odradek.client.cluster import Cluster
 from odradek.client.config import addresses, load
-from odradek.client.consumer.buffer import RecordBuffer
+from odradek.client.consumer.buffer import RecordBuffer, Shared
 from odradek.client.consumer.config import ConsumerSettings, check, deserializer
 from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.fetcher import END_SESSIONS_MS
@@ -44,6 +44,16 @@ async def call_here(function: Callable[[], object]) -> object:
     """Call a function of the application on the loop; a coroutine function is awaited."""
     result = function()
     return await result if inspect.isawaitable(result) else result
+
+
+NOT_STARTED = "the consumer is not started: use `async with`, or `await consumer.start()`"
+
+
+class NotStarted:
+    """Stands where a consumer has what is shared with its engine, before it has one: any use of it says so."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ClientError(NOT_STARTED)
 
 
 class ConsumerBase(AsyncClient):
@@ -80,6 +90,7 @@ class ConsumerBase(AsyncClient):
         self.call_back: CallBack = call_here
         """Calls the application's callbacks."""
         self._engine: ConsumerEngine | None = None
+        self._shared: Shared = NotStarted()  # type: ignore[assignment]
         self._group: Participation | None = None
         self._woken = False
         self._closing = False
@@ -104,7 +115,7 @@ class ConsumerBase(AsyncClient):
         """Return the engine, which is not for applications. Raises ClientError before `start`, ClientClosed or
         ClientBroken once it has ended."""
         if self._engine is None:
-            raise ClientError("the consumer is not started: use `async with`, or `await consumer.start()`")
+            raise ClientError(NOT_STARTED)
         self._engine.shared.check_open()
         self._check_loop()
         return self._engine
@@ -242,7 +253,8 @@ class ConsumerBase(AsyncClient):
 
     @property
     def _now_ms(self) -> float:
-        assert self._engine is not None
+        if self._engine is None:
+            raise ClientError(NOT_STARTED)
         return self._engine.cluster.clock.monotonic_ms()
 
     def _wake_engine(self) -> None:

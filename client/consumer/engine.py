@@ -45,6 +45,9 @@ class ConsumerEngine:
         self._woken = WakeUp(cluster.clock)
         self.tasks = Tasks(cluster.clock, lambda said: None)
         self._stopped = False
+        self._absent: frozenset[str] = frozenset()
+        """Topics that are wanted, and were not there in the last metadata."""
+        self._told_absent: frozenset[str] = frozenset()
         self._all_led: tuple[ClusterView, object] | None = None
         """The view, and the partitions that all have leaders in it."""
         cluster.allow_auto_create = settings.allow_auto_create_topics
@@ -191,11 +194,26 @@ class ConsumerEngine:
             logger.debug("consumer %s: %s", self.settings.client_id, error)
         elif isinstance(error, Exception):
             self.shared.fail(error)
-        elif self.group is not None:
-            self._inform_group(self.group)
         else:
-            self._assign_all()
+            self._tell_absent()
+            if self.group is not None:
+                self._inform_group(self.group)
+            else:
+                self._assign_all()
         self.wake()
+
+    def _tell_absent(self) -> None:
+        """Log, once, of topics that were not there twice in succession: a poll waits for them as if they were empty."""
+        absent = frozenset(self.cluster.needs.topics) - self.cluster.view.topics.keys()
+        for topic in sorted((absent & self._absent) - self._told_absent):
+            logger.warning(
+                "consumer %s: topic %s: the cluster does not have it: create it, or check its name",
+                self.settings.client_id,
+                topic,
+            )
+            self._told_absent |= {topic}
+        self._absent = absent
+        self._told_absent &= absent
 
     def _assign_all(self) -> None:
         """Assign all partitions of the subscribed topics, to a consumer without a group."""

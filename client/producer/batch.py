@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
+from odradek.client import arguments
 from odradek.client.errors import ClientError, ClientTimeout
 from odradek.client.records import Headers, RecordMetadata, TopicPartition
 
@@ -97,11 +98,12 @@ class Outcome:
         return self.awake or self._wait(timeout_seconds)
 
     def _wait(self, timeout_seconds: float | None) -> bool:
+        limit = None if timeout_seconds is None else arguments.duration(timeout_seconds)
         woken = threading.Event()  # made for who waits: most batches are waited for by nobody
         wake = woken.set
         self._waiters[wake] = None
         try:
-            return self.awake or woken.wait(timeout_seconds)
+            return self.awake or woken.wait(limit)
         finally:
             self._leave(wake)
 

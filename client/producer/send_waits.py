@@ -140,7 +140,7 @@ class SendWaits:
 
         Returns what went wrong; where nothing came in time that is what went wrong before, if anything did.
         """
-        cluster, silence = self._engine.cluster, ClientTimeout("no broker has answered yet")
+        cluster, silence = self._engine.cluster, ClientTimeout(f"no broker has answered yet: {_asked(self._engine)}")
         try:
             await within(cluster, "metadata", cluster.refresh(), longest_ms, lambda: silence)
         except BrokerUnreachable as error:
@@ -148,6 +148,10 @@ class SendWaits:
         except ClientTimeout:
             return before or silence
         return None
+
+
+def _asked(engine: Engine) -> str:
+    return ", ".join(engine.cluster.config.bootstrap_servers)
 
 
 def _unknown(topic: str, partition: int | None, count: int, waited_ms: float, failure: Exception | None) -> str:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.values import NewTopic
 from odradek.client.records import ConsumerRecord
@@ -37,5 +39,27 @@ def test_the_new_one_is_read_from_its_first_record() -> None:
             assert [(one.offset, one.value) for one in await read(consumer, NEW)] == [
                 (number, b"new") for number in range(NEW)
             ]
+
+    run(main, brokers=1, settings={"auto.create.topics.enable": False})
+
+
+def test_a_topic_that_is_not_there_is_told_once_and_again_when_it_has_gone(caplog: pytest.LogCaptureFixture) -> None:
+    """A consumer of a name that was misspelled read nothing, and nobody said why."""
+
+    def told() -> int:
+        return caplog.text.count("topic t: the cluster does not have it: create it, or check its name")
+
+    async def main(cluster: Any) -> None:
+        settings = {"bootstrap_servers": cluster.bootstrap}
+        async with Admin(**settings) as admin, Consumer("t", auto_offset_reset="earliest", **settings) as consumer:
+            assert await consumer.getone(10_000) is None
+            assert told() == 1
+            await admin.create_topics([NewTopic("t", 1, 1)])
+            async with Producer(**settings) as producer:
+                await (await producer.send("t", b"record"))
+            assert [one.value for one in await read(consumer, 1)] == [b"record"]
+            await admin.delete_topics(["t"])
+            assert await consumer.getone(10_000) is None
+            assert told() == 2
 
     run(main, brokers=1, settings={"auto.create.topics.enable": False})

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from kafka import admin as kafka_admin
 
+from odradek import ClientError, KafkaProducer
 from odradek.aio import Admin, Consumer
 from odradek.client.admin import configs
 from odradek.client.admin.topics import topics_of
 from odradek.client.admin.values import ConfigResource, NewTopic
+from odradek.client.producer.batch import Outcome
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
@@ -85,6 +87,37 @@ def test_wrong_types_are_refused_at_the_door(scripted_broker: Any, kind: Any, ca
         await client.close()
 
     run_virtual(main)
+
+
+def test_a_consumer_that_is_not_started_says_so() -> None:
+    """It was an AssertionError without a word, or an AttributeError."""
+
+    async def main(cluster: Any) -> None:
+        calls: list[tuple[str, tuple[Any, ...]]] = [
+            ("getmany", ()), ("getone", ()), ("__anext__", ()), ("position", (PLACE,)), ("seek", (PLACE, 0)),
+            ("seek_to_end", ()), ("assignment", ()), ("pause", (PLACE,)), ("paused", ()), ("highwater", (PLACE,)),
+            ("metrics", ()), ("commit", ()), ("subscribe", (["t"],)),
+        ]  # fmt: skip
+        for name, given in calls:
+            consumer = Consumer("t", bootstrap_servers=cluster.bootstrap, group_id="g")
+            with pytest.raises(ClientError, match="the consumer is not started: use `async with`"):
+                called = getattr(consumer, name)(*given)
+                if asyncio.iscoroutine(called):
+                    await called
+            await consumer.close()
+
+    run(main, brokers=1)
+
+
+def test_settings_that_are_no_mapping_are_refused_in_words() -> None:
+    """An address as the first argument was: 'str' object is not a mapping."""
+    with pytest.raises(TypeError, match="settings are keywords, or one mapping with Kafka's names, not str: 'b:9092'"):
+        KafkaProducer("b:9092")  # type: ignore[arg-type]
+
+
+def test_a_report_is_waited_for_a_number_of_seconds() -> None:
+    with pytest.raises(TypeError, match="a time to wait is a number, not str: '5'"):
+        Outcome(PLACE).wait("5")  # type: ignore[arg-type]
 
 
 def test_values_of_kafka_pythons_classes_are_taken() -> None:
