@@ -155,6 +155,24 @@ def test_waiting_member_does_not_time_out(world):
     assert {one.member_id for one in world.only(rejoined).members} == {leader.member_id, follower.member_id}
 
 
+def test_a_member_that_waits_for_its_assignment_does_not_time_out(world):
+    leader, follower = joined_pair(world)
+    waiting = world.sync(follower)
+    for _ in range(4):
+        world.clock.advance(5_000)
+        assert world.heartbeat(leader) is ErrorCode.NONE
+    world.sync(leader, {follower.member_id: b"f"})
+    assert (world.only(waiting).error, world.only(waiting).assignment) == (ErrorCode.NONE, b"f")
+
+
+def test_who_asks_for_its_assignment_again_lives(world):
+    leader, follower = world.stable(2)
+    for _ in range(4):
+        world.clock.advance(5_000)
+        assert world.heartbeat(leader) is ErrorCode.NONE
+        assert world.only(world.sync(follower)).error is ErrorCode.NONE
+
+
 def test_new_member_whose_connection_died_is_dropped_after_five_minutes(world):
     leader = world.stable(1, rebalance_ms=1_000_000, session_ms=1_000_000)[0]
     newcomer = world.join(rebalance_ms=1_000_000)

@@ -108,6 +108,28 @@ def test_restart_that_cannot_be_stored_is_taken_back(world, error):
     assert world.describe("g").members[1].member_metadata == world.subscription("t")
 
 
+def test_a_restart_that_is_taken_back_leaves_the_old_member_no_longer_than_its_session(world):
+    static_pair(world)
+    world.log.error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.only(world.join(instance_id="two", version=5)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.clock.advance(9_999)
+    assert {one.group_instance_id for one in world.describe("g").members} >= {"two"}
+    world.clock.advance(1)
+    assert "two" not in {one.group_instance_id for one in world.describe("g").members}
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_a_restart_is_not_answered_by_its_store_when_a_rebalance_has_begun(world, error):
+    leader, _ = static_pair(world)
+    world.log.held = True
+    again = world.join(instance_id="two", version=5)
+    newcomer = world.join(instance_id="three", version=5)
+    world.log.acknowledge(error)
+    assert world.state() == "PreparingRebalance" and not again
+    rejoined = world.join(member_id=leader.member_id, instance_id="one", version=5)
+    assert {world.only(one).generation for one in (again, newcomer, rejoined)} == {2}
+
+
 def test_rebalance_that_begins_while_a_restart_is_stored_answers_it(world):
     leader, _ = static_pair(world)
     world.log.held = True

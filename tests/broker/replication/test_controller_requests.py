@@ -179,6 +179,22 @@ def test_so_is_one_that_no_controller_has_spoken_of_before() -> None:
     with_broker(scenario)
 
 
+@pytest.mark.parametrize("delete", [True, False])
+@pytest.mark.parametrize(("leader_epoch", "obeyed"), [(4, False), (5, True), (-1, True), (-2, True)])
+def test_what_is_to_stop_by_an_older_leader_epoch_goes_on(leader_epoch: int, obeyed: bool, delete: bool) -> None:
+    """A request that comes late. -1: none is named; -2: the topic is being deleted, whatever the epoch."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        partition = services.replicas.partitions["t", 0]
+        partition.lead(PartitionView(0, 5, (0,), 7, (0,)), 0.0)
+        error = services.controller_requests.stop(StoppedReplica("t", 0, leader_epoch, delete=delete))
+        assert error is (ErrorCode.NONE if obeyed else ErrorCode.FENCED_LEADER_EPOCH)
+        assert partition.is_leader is not obeyed
+        assert (("t", 0) in services.replicas.partitions) is not (obeyed and delete)
+
+    with_broker(scenario)
+
+
 def test_a_deletion_waits_for_the_end_of_what_the_controller_said_before() -> None:
     """A LeaderAndIsr whose connection had broken went on while the deletion that came after it was carried out, and
     made anew what had just been deleted."""
