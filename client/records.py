@@ -81,7 +81,11 @@ NO_HEADERS = RecordHeaders()
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as it was read."""
+    """A record that a consumer has read.
+
+    `key` and `value` are bytes, or what the deserializers made of them; None is null. `headers` are immutable (name,
+    bytes or None) pairs. `leader_epoch` is that of its batch, -1 where the message format has none.
+    """
 
     topic: str
     partition: int

@@ -19,7 +19,8 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource:
-    """Owner of a configuration. A broker's name is its id; empty for the default of all brokers.
+    """Topic, broker or broker's loggers to which a configuration belongs. A broker's name is its id; empty is the
+    default of all brokers.
 
     `configs` are settings for `alter_configs` and `reset_configs`; two are equal when type and name are.
     """
@@ -41,7 +42,7 @@ class ConfigResource:
 
     @property
     def resource_type(self) -> ResourceType:
-        """The type (kafka-python's name)."""
+        """Type of the resource (kafka-python's name)."""
         return self.type
 
     def __eq__(self, other: object) -> bool:
@@ -82,7 +83,11 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. -1 leaves the number to the broker; `replica_assignments` replaces both numbers."""
+    """A topic to create. -1 stands for the brokers' default.
+
+    `replica_assignments`: partition → broker ids, the preferred leader first, in place of both numbers. `configs`:
+    topic settings by Kafka's names.
+    """
 
     name: str
     num_partitions: int = -1
@@ -103,7 +108,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster; `controller_id` is -1 when there is none."""
+    """Brokers, controller and id of a cluster; `controller_id` is -1 when there is no controller."""
 
     cluster_id: str | None
     controller_id: int
@@ -190,7 +195,7 @@ class LogDirectory:
     replicas: list[LogDirectoryReplica]
 
     def only(self, partitions: Collection[TopicPartition] | None) -> "LogDirectory":
-        """Return the same with its replicas of some partitions; with all of them for None."""
+        """Return the directory with its replicas of these partitions only (None: all)."""
         kept = [one for one in self.replicas if partitions is None or one.topic_partition in partitions]
         return replace(self, replicas=kept)
 
@@ -204,7 +209,8 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """A number of partitions to come to, and the replicas of the new ones, if they are not the controller's choice."""
+    """Total number of partitions that a topic is to have, and the replicas of the new ones (None: the controller
+    chooses)."""
 
     total_count: int
     new_assignments: Sequence[Sequence[int]] | None = None
@@ -257,7 +263,7 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """A producer that a partition knows; -1 stands for what there is not, as for an open transaction."""
+    """An active producer of a partition; -1 stands for what it does not have, such as an open transaction."""
 
     producer_id: int
     producer_epoch: int

@@ -313,34 +313,35 @@ class RecordFuture:
         return (batch, index) if batch.halves is None else self._wait(timeout_seconds)
 
     def done(self) -> bool:
-        """Tell whether it is delivered or failed."""
+        """Tell whether the record is delivered or has failed."""
         return self._place()[0].outcome.awake
 
     @property
     def is_done(self) -> bool:
-        """Tell whether it is delivered or failed (kafka-python's name)."""
+        """True when the record is delivered or has failed (kafka-python's name)."""
         return self.done()
 
     def succeeded(self) -> bool:
-        """Tell whether it is delivered."""
+        """Tell whether the record is delivered."""
         outcome = self._place()[0].outcome
         return outcome.awake and outcome.error is None
 
     def failed(self) -> bool:
-        """Tell whether it has failed."""
+        """Tell whether the send has failed."""
         outcome = self._place()[0].outcome
         return outcome.awake and outcome.error is not None
 
     @property
     def value(self) -> RecordMetadata | None:
-        """Return where the record is, None unless it is delivered."""
+        """RecordMetadata of the record once it is delivered; None before, and if it has failed."""
         batch, index = self._place()
         return batch.outcome.metadata(index) if self.succeeded() else None
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait at most `timeout` seconds. Raises what the send failed with, ClientTimeout when it is still open.
+        """Wait until the record is delivered, and return its RecordMetadata.
 
-        Not for what runs on the producer's own loop, as callbacks do. Raises ClientError there.
+        Raises what the send failed with; ClientTimeout after `timeout` seconds (None: no limit); ClientError on the
+        producer's own loop, where callbacks run.
         """
         batch, index = self._wait(timeout)
         return _answer(batch, index)
@@ -350,11 +351,11 @@ class RecordFuture:
         return self.result(timeout)
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Return what it failed with, or None; waits like `result`."""
+        """Wait as `result` does, and return what the send failed with, or None if the record was delivered."""
         return self._wait(timeout)[0].outcome.error
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        """Wait until it is decided. Raises what the send failed with."""
+        """Wait until the record is delivered, and return its RecordMetadata. Raises what the send failed with."""
         return self._awaited().__await__()
 
     async def _awaited(self) -> RecordMetadata:
@@ -376,7 +377,7 @@ class RecordFuture:
         return self._add(lambda metadata, error: None if error is None else callback(*args, error, **kwargs))
 
     def add_both(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
-        """Call `callback(*args, metadata or error, **kwargs)` once the record's fate is known."""
+        """Call `callback(*args, metadata or error, **kwargs)` once the record is delivered or has failed."""
         return self._add(
             lambda metadata, error: callback(*args, metadata if error is None else error, **kwargs),
         )
