@@ -229,7 +229,9 @@ class Segment:
             return False
         if size > config.segment_bytes - size_bytes:
             return True
-        first = self._load_first_timestamp() if self.first_timestamp_ms is None else self.first_timestamp_ms
+        first = self.first_timestamp_ms
+        if first is None:
+            first = self._load_first_timestamp()
         waited = max_timestamp_ms - first if first >= 0 else clock.now_ms() - self.created_ms
         if waited > config.segment_ms - self.roll_jitter_ms:
             return True
