@@ -51,14 +51,12 @@ class Segment:
     def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
         """Make a new, empty segment; nothing is written yet. `load_size` makes it one that exists."""
         self.base_offset = base_offset
-        self.size_bytes = 0
-        self.roll_jitter_ms = 0
+        self.size_bytes = self.roll_jitter_ms = 0
         self._files = files
         self._prefix = f"{directory}/{base_offset:020d}"
         self._transactions: TransactionIndex | None = None
-        self._index_interval_bytes = config.index_interval_bytes
+        self._index_interval_bytes, self._preallocated = config.index_interval_bytes, config.preallocate
         self.created_ms = created_ms
-        self._preallocated = config.preallocate
         self._begins_with_messages: bool | None = None
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
