@@ -106,11 +106,11 @@ def read_partitions(
     partitions: Iterable[CachedPartition] | None = None,
     before: PartitionsRead | None = None,
 ) -> PartitionsRead:
-    """Read each partition in turn while `max_bytes` lasts; the first one that has anything gives one whole batch.
+    """Read each partition in turn while `max_bytes` lasts; the first that has any data gives one whole batch (KIP-74).
 
-    `arrived`: the request has just come, and when a follower sent it, what it says of that follower is noted. Later
-    rounds, for a request that waits, say nothing new of it. `partitions`: some of those that are asked for, after those
-    that were read `before`; None for all.
+    `arrived`: the request has just come, so a follower's progress is noted; it says nothing new in the later rounds of
+    a request that waits. `partitions`: those to be read now, None for all. `before`: what was read of this request's
+    partitions before these.
     """
     answers = []
     as_follower, may_read = parameters.as_follower, parameters.may_read
