@@ -6,8 +6,12 @@ import typer
 
 
 def broker(
-    file: Annotated[str, typer.Argument(metavar="FILE.properties", help="Kafka's own server.properties")],
-    override: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="instead of the file's value")] = None,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE.properties", help="a server.properties file, with Kafka's names")
+    ],
+    override: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="override a setting of the file")
+    ] = None,
 ) -> None:
     """Run one broker in the foreground. SIGINT and SIGTERM shut it down in a controlled way."""
     from odradek.broker.__main__ import main

@@ -42,11 +42,11 @@ def describe(
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
     broker_loggers: BrokerLoggers = None,
-    all_: Annotated[bool, typer.Option("--all", help="also those that nobody has set")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="include settings at their defaults")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Show what is set, and where."""
+    """Show which settings are set, and at which level."""
     from odradek.client.admin.values import ConfigSource
 
     resource = _resource(topic, broker, broker_defaults, broker_loggers)
@@ -68,10 +68,10 @@ def describe(
 
 @configs.command()
 def alter(
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set it")] = None,
-    delete: Annotated[list[str] | None, typer.Option(metavar="KEY", help="back to its default")] = None,
-    append: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="add to a list")] = None,
-    subtract: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="take out of a list")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set a setting")] = None,
+    delete: Annotated[list[str] | None, typer.Option(metavar="KEY", help="reset a setting to its default")] = None,
+    append: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="append to a list")] = None,
+    subtract: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="remove from a list")] = None,
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
@@ -79,7 +79,7 @@ def alter(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Change single settings; the others stay as they are."""
+    """Change single settings and keep all others."""
     from odradek.client.admin.configs import Change, Operation
 
     changes: list[Change] = [(name, Operation.SET, value) for name, value in settings(set_, "--set").items()]

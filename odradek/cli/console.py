@@ -22,18 +22,16 @@ def console(
             "--bootstrap",
             "--bootstrap-server",
             callback=check_addresses,
-            help="host:port of any brokers, with commas",
+            help="host:port of one or more brokers, separated by commas",
         ),
     ] = DEFAULT_BOOTSTRAP_SERVER,
-    host: Annotated[str, typer.Option(help="address to listen on; others than this machine's need the token")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(min=0, max=PORT_MAX, help="of the page; 0: a free one")] = 9090,
+    host: Annotated[str, typer.Option(help="address to listen on; other addresses require the token")] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option(min=0, max=PORT_MAX, help="port of the page; 0 takes a free one")] = 9090,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="another name under which browsers reach it")
+        list[str] | None, typer.Option(metavar="NAME", help="another host name under which browsers reach the page")
     ] = None,
 ) -> None:
-    """Serve one web page that shows the cluster as it lives. It only looks: brokers are in hand with `up --console`."""
+    """Serve one live web page about a cluster. It is read-only; `up --console` can also control the brokers."""
     check_installed()
     from odradek.console.life import ConsolePlan
 

@@ -21,20 +21,20 @@ POLL_MS = 500
 
 def consume(
     topic: str,
-    group: Annotated[str | None, typer.Option(help="share the topic with this group, and commit")] = None,
+    group: Annotated[str | None, typer.Option(help="consumer group to read with; its offsets are committed")] = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="from the first record there is, unless the group has an offset")
+        bool, typer.Option("--from-beginning", help="start at the first record, unless the group has an offset")
     ] = False,
-    max_messages: Annotated[int | None, typer.Option(min=0, help="end after so many")] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="only this one")] = None,
-    offset: Annotated[int | None, typer.Option(min=0, help="start there; needs --partition")] = None,
-    timeout_ms: Annotated[int | None, typer.Option(min=0, help="end when nothing comes for so long")] = None,
+    max_messages: Annotated[int | None, typer.Option(min=0, help="stop after this many records")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="read only this partition")] = None,
+    offset: Annotated[int | None, typer.Option(min=0, help="start at this offset; needs --partition")] = None,
+    timeout_ms: Annotated[int | None, typer.Option(min=0, help="stop when no record comes for this long")] = None,
     key_separator: Annotated[str | None, typer.Option(help="print KEY SEPARATOR VALUE")] = None,
     property: Properties = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Print the values of a topic's records, one a line; Ctrl-C ends it cleanly, with the group's offsets committed."""
+    """Print the values of a topic's records, one per line. Ctrl-C stops cleanly and commits the group's offsets."""
     from odradek.client.consumer.client import KafkaConsumer
 
     if offset is not None and partition is None:

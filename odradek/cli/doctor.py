@@ -24,14 +24,14 @@ class Least(Enum):
 
 
 def doctor(
-    least: Annotated[Least, typer.Option("--least", help="show findings from this weight on")] = Least.uneven,
+    least: Annotated[Least, typer.Option("--least", help="least severity of the findings shown")] = Least.uneven,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     zookeeper: ZooKeeper = None,
     zookeeper_file: ZooKeeperFile = None,
     json: Json = False,
 ) -> None:
-    """Check a cluster: what is wrong, the gravest first. Exit code 0: nothing is degraded; 3: degraded; 4: stopped or
-    lost; 1: it could not be checked."""
+    """Check a cluster and list what is wrong, worst first. Exit code 0: nothing is degraded; 3: degraded; 4: stopped or
+    lost; 1: the check failed."""
     import asyncio
 
     from odradek.cli.options import command_config

@@ -18,11 +18,11 @@ def dump_log(
     file: Annotated[
         list[str], typer.Argument(metavar="FILE…", help=".log, .index, .timeindex, .txnindex, .snapshot, a checkpoint")
     ],
-    records: Annotated[bool, typer.Option("--records", help="the records of each batch too")] = False,
+    records: Annotated[bool, typer.Option("--records", help="print the records of each batch as well")] = False,
     topic: Annotated[
         str | None,
         typer.Option(
-            "--topic", help="whose records they are; __consumer_offsets and __transaction_state are decoded [directory]"
+            "--topic", help="topic of the records, to decode __consumer_offsets and __transaction_state [directory]"
         ),
     ] = None,
     verify: Annotated[
@@ -30,7 +30,7 @@ def dump_log(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Print batches, index entries, producers; or check every byte and say exactly where damage begins."""
+    """Print batches, index entries and producers, or check every byte and say exactly where damage begins."""
     paths = [path.rstrip("/") or "/" for path in file]
     raise typer.Exit(_verify(paths, topic, json) if verify else _dump(paths, records, topic, json))
 

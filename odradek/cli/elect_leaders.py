@@ -9,14 +9,17 @@ from odradek.cli.output import print_json
 
 
 def elect_leaders(
-    partition: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION…]", help="none: all")] = None,
+    partition: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC-PARTITION…]", help="without any: all")
+    ] = None,
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="any live replica, even one out of sync: acknowledged records may be lost")
+        bool,
+        typer.Option("--unclean", help="elect any live replica, even out of sync: acknowledged records may be lost"),
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Give partitions back to their preferred leader."""
+    """Elect the preferred leaders of partitions."""
     if unclean and not partition:
         raise typer.BadParameter("name the partitions: it may lose records", param_hint="--unclean")
     wanted = [topic_partition(text) for text in partition] if partition else None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from odradek.client.zookeeper.groups import GroupInZooKeeper
     from odradek.zk_schema.store import Store
 
-ZooKeeper = Annotated[str | None, zookeeper_option("groups of Kafka 0.8's consumer, which it keeps there")]
+ZooKeeper = Annotated[str | None, zookeeper_option("show groups of Kafka 0.8's consumers, which this ZooKeeper holds")]
 
 STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling")
 """The last two are of groups in Kafka's newer protocol, which brokers of Kafka 4 may have."""
@@ -27,14 +27,14 @@ groups = new_app("Consumer groups: list, describe with lag, reset offsets, delet
 @groups.command("list")
 def list_(
     state: Annotated[
-        list[str] | None, typer.Option(callback=one_of(*STATES), help="only groups in it: Stable, Empty, …")
+        list[str] | None, typer.Option(callback=one_of(*STATES), help="only groups in this state: Stable, Empty, …")
     ] = None,
     zookeeper: ZooKeeper = None,
     zk_tls_config_file: ZooKeeperFile = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """All groups and their state; with --zookeeper those that balance there."""
+    """List all groups and their states; with --zookeeper those of Kafka 0.8 consumers."""
     if zookeeper:
         from odradek.client.zookeeper.groups import group_ids
 
@@ -52,13 +52,13 @@ def list_(
 @groups.command()
 def describe(
     group: Annotated[list[str], typer.Argument(metavar="GROUP…")],
-    members: Annotated[bool, typer.Option("--members", help="who is in it, instead of offsets and lag")] = False,
+    members: Annotated[bool, typer.Option("--members", help="show the members instead of offsets and lag")] = False,
     zookeeper: ZooKeeper = None,
     zk_tls_config_file: ZooKeeperFile = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Offsets and lag of groups by partition, and who reads it."""
+    """Show a group's offsets and lag by partition, and which members read them."""
     from odradek.cli.described_groups import coordinated, in_zookeeper
 
     seen = _in_zookeeper(group, zookeeper, zk_tls_config_file) if zookeeper else []
@@ -96,12 +96,16 @@ def reset_offsets(
     to_earliest: Annotated[bool, typer.Option("--to-earliest")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest")] = False,
     to_offset: Annotated[int | None, typer.Option(min=0)] = None,
-    to_datetime: Annotated[str, typer.Option(metavar="ISO", help="2026-01-31T12:00:00+01:00; no zone: local")] = "",
-    execute: Annotated[bool, typer.Option("--execute", help="do it; else only show what would be done")] = False,
+    to_datetime: Annotated[
+        str, typer.Option(metavar="ISO", help="as 2026-01-31T12:00:00+01:00; without a zone, local time")
+    ] = "",
+    execute: Annotated[
+        bool, typer.Option("--execute", help="carry it out; without it only show what would be done")
+    ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Set the offsets of a group that has no members at the moment."""
+    """Set the committed offsets of a group, which must have no members."""
     from odradek.client.records import OffsetAndMetadata
     from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -166,7 +170,7 @@ def delete(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Delete groups without members, with their offsets."""
+    """Delete groups, which must have no members, and their offsets."""
     with connect(bootstrap_server) as admin:
         admin.delete_groups(group)
     if json:

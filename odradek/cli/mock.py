@@ -11,20 +11,25 @@ from odradek.cli.options import settings
 
 
 def mock(
-    brokers: Annotated[int, typer.Option(min=1, help="how many")] = 3,
+    brokers: Annotated[int, typer.Option(min=1, help="number of brokers")] = 3,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="of broker 0, the others have those after it; 0: free ones")
+        int, typer.Option(min=0, max=65535, help="port of broker 0, the others use the next ones; 0 takes free ones")
     ] = 0,
-    topic: Annotated[list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="make it first")] = None,
-    override: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="a setting of all brokers")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="create a topic at the start")
+    ] = None,
+    override: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="a setting for all brokers")] = None,
     faults_api: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT", min=0, max=65535, help="take faults over HTTP on this port of 127.0.0.1; 0: a free one"
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="accept faults over HTTP on this port of 127.0.0.1; 0 takes a free one",
         ),
     ] = None,
 ) -> None:
-    """Run a cluster in memory, for tests; print where it is as one line of JSON. Ctrl-C ends it."""
+    """Run a cluster in memory for tests, and print its addresses as one line of JSON. Ctrl-C stops it."""
     from odradek.broker.config import ConfigError
     from odradek.testing.cluster.blocking import Cluster
     from odradek.testing.cluster.http_api import FaultsApi

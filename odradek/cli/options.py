@@ -41,12 +41,14 @@ def one_of(*names: str) -> Callable[[Given], Given]:
 
 BootstrapServer = Annotated[
     str,
-    typer.Option("--bootstrap-server", callback=check_addresses, help="host:port of any brokers, with commas"),
+    typer.Option(
+        "--bootstrap-server", callback=check_addresses, help="host:port of one or more brokers, separated by commas"
+    ),
 ]
 Acks = Annotated[str | None, typer.Option(callback=one_of("all", "1", "0", "-1"), help="all (the default), 1 or 0")]
-Json = Annotated[bool, typer.Option("--json", help="JSON for scripts")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
 Properties = Annotated[
-    list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="a setting of the client, by Kafka's name")
+    list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="a client setting by Kafka's name")
 ]
 NO_NEW_TOPIC = {"allow.auto.create.topics": "false"}
 """Of commands that read: a name that was misspelled must not become a topic."""

@@ -24,8 +24,8 @@ from odradek.cli.output import print_json, print_table
 
 perf = new_app("Measure produce, consume and latency.")
 
-Records = Annotated[int, typer.Option(min=1, help="how many records")]
-Size = Annotated[int, typer.Option(min=1, help="bytes of each record")]
+Records = Annotated[int, typer.Option(min=1, help="number of records")]
+Size = Annotated[int, typer.Option(min=1, help="size of each record in bytes")]
 Report = dict[str, float | int]
 IDLE_LIMIT_SECONDS = 10.0
 """Consuming ends with an error when nothing comes for so long."""
@@ -84,7 +84,7 @@ def produce(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Send records as fast as they are taken."""
+    """Send records as fast as the brokers take them."""
     from odradek.client.producer.client import KafkaProducer
 
     config = {"linger.ms": "5", "max.block.ms": "15000", **settings(property), **chosen(acks=acks)}

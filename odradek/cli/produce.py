@@ -43,8 +43,10 @@ class Tally:
 
 def produce(
     topic: str,
-    key_separator: Annotated[str, typer.Option(help="a line is KEY SEPARATOR VALUE; without one there is no key")] = "",
-    partition: Annotated[int | None, typer.Option(min=0, help="instead of the one that the key gives")] = None,
+    key_separator: Annotated[
+        str, typer.Option(help="lines are KEY SEPARATOR VALUE; without it records have no key")
+    ] = "",
+    partition: Annotated[int | None, typer.Option(min=0, help="partition of all records, instead of the key's")] = None,
     acks: Acks = None,
     compression: Annotated[
         str | None,
@@ -56,7 +58,7 @@ def produce(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Send the lines of standard input; ends when all are acknowledged."""
+    """Send the lines of standard input as records; returns when all are acknowledged."""
     from odradek.client.producer.client import KafkaProducer
 
     own = chosen(acks=acks, compression_type=compression)

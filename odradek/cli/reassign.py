@@ -20,11 +20,11 @@ reassign = new_app("Move partitions to other brokers, or to other log directorie
 
 @reassign.command()
 def start(
-    move: Annotated[list[str], typer.Argument(metavar="TOPIC-PARTITION=ID,ID…", help="orders-0=2,3")],
+    move: Annotated[list[str], typer.Argument(metavar="TOPIC-PARTITION=ID,ID…", help="for example orders-0=2,3")],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Give partitions these replicas, the first being the preferred leader; returns when the move has begun."""
+    """Move partitions to these brokers, the preferred leader first; returns when the move has begun."""
     targets = {topic_partition(name): _brokers(value) for name, value in _pairs(move, "TOPIC-PARTITION=ID,ID…").items()}
     with connect(bootstrap_server) as admin:
         admin.alter_partition_reassignments(targets)
@@ -50,7 +50,7 @@ def _brokers(text: str) -> list[int]:
 
 @reassign.command("list")
 def list_(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Json = False) -> None:
-    """List what is being moved."""
+    """List reassignments in progress."""
     with connect(bootstrap_server) as admin:
         found = admin.list_partition_reassignments()
     if json:
@@ -68,7 +68,7 @@ def cancel(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Go back to the replicas from before the move."""
+    """Cancel reassignments and return to the previous replicas."""
     wanted = [topic_partition(text) for text in partition]
     with connect(bootstrap_server) as admin:
         admin.alter_partition_reassignments(dict.fromkeys(wanted))
@@ -80,11 +80,11 @@ def cancel(
 
 @reassign.command()
 def directories(
-    broker: Annotated[int, typer.Argument(help="its id")],
+    broker: Annotated[int, typer.Argument(help="id of the broker")],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """The log directories of a broker, and the replicas in them."""
+    """Show the log directories of a broker, and the replicas in them."""
     with connect(bootstrap_server) as admin:
         found = admin.describe_log_directories(broker)
     if json:
@@ -104,8 +104,10 @@ def directories(
 
 @reassign.command()
 def move(
-    broker: Annotated[int, typer.Argument(help="the broker that has the replicas")],
-    target: Annotated[list[str], typer.Argument(metavar="TOPIC-PARTITION=PATH", help="orders-0=/disk2/kafka")],
+    broker: Annotated[int, typer.Argument(help="id of the broker that has the replicas")],
+    target: Annotated[
+        list[str], typer.Argument(metavar="TOPIC-PARTITION=PATH", help="for example orders-0=/disk2/kafka")
+    ],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:

@@ -15,8 +15,10 @@ TIMEOUT_SECONDS = 60.0
 
 
 def stop(
-    broker: Annotated[int | None, typer.Argument(metavar="[BROKER]", help="one broker's id; without it, all")] = None,
-    data: Annotated[Path, typer.Option(metavar="DIR", help="as given to `up`")] = Path("odradek-data"),
+    broker: Annotated[
+        int | None, typer.Argument(metavar="[BROKER]", help="id of one broker; without it the whole cluster stops")
+    ] = None,
+    data: Annotated[Path, typer.Option(metavar="DIR", help="data directory, as given to `up`")] = Path("odradek-data"),
 ) -> None:
     """Shut down a local cluster, or one of its brokers, in a controlled way."""
     run_directory = data / "run"

@@ -19,7 +19,7 @@ WRONG = 1
 PEOPLE_READ = 20
 """Damages of a directory that are printed; --json has all."""
 
-storage = new_app("Log directories of a broker that does not run: name them, look into them, check them.")
+storage = new_app("Format, show and check the log directories of a stopped broker.")
 Config = Annotated[Path, typer.Option("--config", "-c", metavar="FILE.properties", help="the broker's properties file")]
 
 
@@ -38,13 +38,13 @@ def format_directories(
     config: Config,
     cluster_id: Annotated[
         str,
-        typer.Option("--cluster-id", "-t", metavar="ID", help="odradek zk get /cluster/id says it"),
+        typer.Option("--cluster-id", "-t", metavar="ID", help="as shown by odradek zk get /cluster/id"),
     ],
     ignore_formatted: Annotated[
-        bool, typer.Option("--ignore-formatted", "-g", help="leave those that belong to this broker already")
+        bool, typer.Option("--ignore-formatted", "-g", help="skip directories that belong to this broker already")
     ] = False,
 ) -> None:
-    """Write into each log directory whose it is, before a broker does so at its first start.
+    """Write each log directory's owner into it, as a broker does at its first start.
 
     The broker then refuses to start with any other cluster. Records are not touched: a directory that has a
     meta.properties is refused, or left as it is.
@@ -86,7 +86,7 @@ def format_directories(
 
 @storage.command("info")
 def info(config: Config, json: Json = False) -> None:
-    """Say whose the log directories are. Exit code 1 when a broker with this file would refuse them."""
+    """Show to which broker the log directories belong. Exit code 1 if a broker with this file would refuse them."""
     from odradek.broker.log.directories.directory_files import common_owner
     from odradek.broker.log.dump.survey import owner_of
     from odradek.broker.log.errors import UnusableDirectory
@@ -129,15 +129,15 @@ def info(config: Config, json: Json = False) -> None:
 @storage.command("check")
 def check(
     directory: Annotated[
-        list[str] | None, typer.Argument(metavar="[DIRECTORY…]", help="none: those of --config")
+        list[str] | None, typer.Argument(metavar="[DIRECTORY…]", help="without any: those of --config")
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", "-c", metavar="FILE.properties", help="the broker's properties file")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Read every byte of log directories, and say what is wrong: whose they are, each batch with its checksum, indexes,
-    checkpoints, producers, epochs, and all of these against each other. Changes nothing. Exit code 1 for damage."""
+    """Read every byte of log directories and report damage: owner, each batch with its checksum, indexes, checkpoints,
+    producers, epochs, and all of these against each other. Changes nothing. Exit code 1 if there is damage."""
     from odradek.broker.log.directories.directory_files import common_owner
     from odradek.broker.log.dump.survey import survey
     from odradek.broker.log.errors import UnusableDirectory

@@ -17,13 +17,13 @@ NAMED = 5
 
 
 def top(
-    interval: Annotated[float, typer.Option(min=0.2, help="seconds between two looks")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="one screen, for scripts: two looks, then the end")] = False,
-    rows: Annotated[int, typer.Option(min=1, help="topics and groups that are shown")] = 10,
+    interval: Annotated[float, typer.Option(min=0.2, help="seconds between updates")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="print one screen and exit, for scripts")] = False,
+    rows: Annotated[int, typer.Option(min=1, help="number of topics and groups shown")] = 10,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Show a cluster's work, live; Ctrl-C ends it. Bytes are known of brokers with a metrics.port."""
+    """Show a cluster's activity, live; Ctrl-C stops. Bytes are shown for brokers with a metrics.port."""
     import asyncio
 
     if not once and not json and not sys.stdout.isatty():

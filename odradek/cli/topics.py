@@ -9,19 +9,21 @@ from odradek.cli.output import print_json, print_table
 
 topics = new_app("Create, list, describe, alter and delete topics.")
 
-Configs = Annotated[list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="a setting of the topic")]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="a topic setting by Kafka's name")
+]
 
 
 @topics.command()
 def create(
     topic: Annotated[list[str], typer.Argument(metavar="TOPIC…")],
-    partitions: Annotated[int, typer.Option(help="how many; -1: the broker's num.partitions")] = -1,
-    replication_factor: Annotated[int, typer.Option(help="how many; -1: the broker's default")] = -1,
+    partitions: Annotated[int, typer.Option(help="number of partitions; -1: the broker's num.partitions")] = -1,
+    replication_factor: Annotated[int, typer.Option(help="replicas of each partition; -1: the broker's default")] = -1,
     replica_assignment: Annotated[
-        str, typer.Option(metavar="1:2,2:3", help="brokers of each partition, instead of the two numbers")
+        str, typer.Option(metavar="1:2,2:3", help="broker ids of each partition, in place of both numbers")
     ] = "",
     config: Configs = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="no error when it is there")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="no error if the topic exists")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
@@ -56,11 +58,11 @@ def _assignment(text: str) -> dict[int, list[int]]:
 
 @topics.command("list")
 def list_(
-    internal: Annotated[bool, typer.Option("--internal", help="with Kafka's own topics")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="include Kafka's internal topics")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """The names of all topics."""
+    """List the names of all topics."""
     with connect(bootstrap_server) as admin:
         names = admin.list_topics(internal=internal)
     if json:
@@ -72,7 +74,7 @@ def list_(
 
 @topics.command()
 def describe(
-    topic: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", help="none: all")] = None,
+    topic: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", help="without any: all")] = None,
     unavailable: Annotated[bool, typer.Option("--unavailable", help="only partitions without a leader")] = False,
     under_replicated: Annotated[
         bool, typer.Option("--under-replicated", help="only partitions with replicas out of sync")
@@ -80,7 +82,7 @@ def describe(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Partitions of topics: leader, replicas, in-sync replicas."""
+    """Show the partitions of topics: leader, replicas, in-sync replicas."""
     with connect(bootstrap_server) as admin:
         found = admin.describe_topics(topic or None)
     rows = [
@@ -113,11 +115,11 @@ def describe(
 @topics.command()
 def alter(
     topic: str,
-    partitions: Annotated[int, typer.Option(help="the new, higher number")],
+    partitions: Annotated[int, typer.Option(help="the new total number")],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Add partitions. Settings are altered with `odradek configs alter`."""
+    """Add partitions. Use `odradek configs alter` for settings."""
     with connect(bootstrap_server) as admin:
         admin.create_partitions({topic: partitions})
     if json:

@@ -7,12 +7,12 @@ import typer
 from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, new_app, topic_partition
 from odradek.cli.output import print_json, print_table
 
-transactions = new_app("Transactions: list, find those that hang, end one.")
+transactions = new_app("List transactions, find hanging ones, abort one.")
 
 
 @transactions.command("list")
 def list_(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Json = False) -> None:
-    """All transactional ids, and the state of each."""
+    """List all transactional ids with their states."""
     with connect(bootstrap_server) as admin:
         listed = [(coordinator, one) for coordinator, some in admin.list_transactions().items() for one in some]
     if json:
@@ -24,7 +24,7 @@ def list_(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Js
 
 @transactions.command()
 def hanging(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Json = False) -> None:
-    """Transactions that are open for longer than any may be, and five minutes."""
+    """List transactions that are open for five minutes longer than any may be."""
     with connect(bootstrap_server) as admin:
         found = admin.find_hanging_transactions()
     if json:
@@ -51,7 +51,7 @@ def abort(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """End a transaction that hangs in a partition: its records are aborted there."""
+    """Abort a hanging transaction in one partition."""
     from odradek.client.admin.values import AbortTransactionSpec
 
     where = topic_partition(partition)

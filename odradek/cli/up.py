@@ -34,35 +34,41 @@ HOST, SUPER_USER = "127.0.0.1", "broker"
 
 
 def up(
-    brokers: Annotated[int, typer.Option(min=1, max=100, help="how many")] = 3,
+    brokers: Annotated[int, typer.Option(min=1, max=100, help="number of brokers")] = 3,
     port: Annotated[
-        int, typer.Option(min=1, max=PORT_MAX, help="of broker 0; the others have the next ones")
+        int, typer.Option(min=1, max=PORT_MAX, help="port of broker 0; the others use the next ones")
     ] = USUAL_PORT,
-    zookeeper_port: Annotated[int, typer.Option(min=1, max=PORT_MAX, help="of the embedded ZooKeeper")] = 2181,
-    zookeeper: Annotated[str | None, zookeeper_option("a ZooKeeper of your own instead of the embedded")] = None,
-    data: Annotated[Path, typer.Option(metavar="DIR", help="for everything that is kept")] = Path("odradek-data"),
+    zookeeper_port: Annotated[int, typer.Option(min=1, max=PORT_MAX, help="port of the embedded ZooKeeper")] = 2181,
+    zookeeper: Annotated[str | None, zookeeper_option("use this ZooKeeper instead of the embedded one")] = None,
+    data: Annotated[Path, typer.Option(metavar="DIR", help="directory for data, logs and settings")] = Path(
+        "odradek-data"
+    ),
     override: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="a setting of every broker, by Kafka's name")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="a setting for every broker, by Kafka's name")
     ] = None,
     secure: Annotated[
-        bool, typer.Option("--secure", help="TLS, SCRAM and access lists; makes keys, users and files for clients")
+        bool,
+        typer.Option("--secure", help="use TLS, SCRAM and access lists; creates keys, users and files for clients"),
     ] = False,
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=PORT_MAX, help="of broker 0, for metrics and journal; else 7071, or a free one; 0: none"
+            min=0, max=PORT_MAX, help="metrics and journal port of broker 0; default 7071, or a free one; 0: none"
         ),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="return when it is ready; `odradek stop` ends it")
+        bool, typer.Option("--detach", "-d", help="return when the cluster is ready; `odradek stop` stops it")
     ] = False,
     console: Annotated[
-        bool, typer.Option("--console", help="a web page that shows the cluster, and can kill and freeze its brokers")
+        bool,
+        typer.Option("--console", help="serve a web page that shows the cluster and can kill and freeze its brokers"),
     ] = False,
-    console_port: Annotated[int, typer.Option(min=0, max=PORT_MAX, help="of that page; 0: a free one")] = 9090,
+    console_port: Annotated[
+        int, typer.Option(min=0, max=PORT_MAX, help="port of the web page; 0 takes a free one")
+    ] = 9090,
     as_json: Json = False,
 ) -> None:
-    """Start ZooKeeper and brokers, say `ready` when the cluster serves, and shut it down on SIGINT or SIGTERM."""
+    """Start ZooKeeper and brokers, print `ready` when the cluster serves, and shut it down on SIGINT or SIGTERM."""
     from odradek.broker.config import ConfigError
     from odradek.local.cluster import ClusterPlan
 

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 PASSWORD_VARIABLE = "ODRADEK_USER_PASSWORD"
 
-users = new_app("Users who log in with SCRAM. A running cluster obeys at once, one to come from its start on.")
+users = new_app("Add, list and delete users who log in with SCRAM. A running cluster applies changes at once.")
 
 PasswordFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help=f"with the password; else ${PASSWORD_VARIABLE}, else stdin"),
+    typer.Option(metavar="FILE", help=f"file with the password; without it ${PASSWORD_VARIABLE}, or stdin"),
 ]
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 Mechanism = Annotated[
-    list[str] | None, typer.Option(callback=one_of(*MECHANISMS), help=f"{' or '.join(MECHANISMS)}; both when not given")
+    list[str] | None, typer.Option(callback=one_of(*MECHANISMS), help=f"{' or '.join(MECHANISMS)}; default: both")
 ]
 
 
@@ -39,7 +39,7 @@ def add(
     zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
     zk_tls_config_file: ZooKeeperFile = None,
 ) -> None:
-    """Give a user a password, in place of one from before."""
+    """Add a user, or set another password."""
     from odradek.security.scram import SALT_BYTES, encode_credential, new_credential
 
     _check_name(name)
@@ -62,7 +62,7 @@ def delete(
     zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
     zk_tls_config_file: ZooKeeperFile = None,
 ) -> None:
-    """Take a user's credentials away; other settings of the user stay."""
+    """Delete a user's credentials; other settings of the user stay."""
     _check_name(name)
     gone = set(mechanism or MECHANISMS)
 
@@ -81,7 +81,7 @@ def delete(
 def list_(
     zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER, zk_tls_config_file: ZooKeeperFile = None, json: Json = False
 ) -> None:
-    """List who may log in, and how."""
+    """List users and their mechanisms."""
     found = with_store(zookeeper, zk_tls_config_file, _all)
     if json:
         print_json([{"user": user, "mechanisms": mechanisms} for user, mechanisms in found])

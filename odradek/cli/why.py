@@ -14,18 +14,20 @@ if TYPE_CHECKING:
     from odradek.diagnosis.situation import Finding
     from odradek.zk_schema.link import Link
 
-ZooKeeper = Annotated[str | None, zookeeper_option("`none`: do without; else brokers say where it is")]
+ZooKeeper = Annotated[
+    str | None, zookeeper_option("ZooKeeper of the cluster; default: as the brokers say; `none`: do without")
+]
 
 
 def why(
     name: Annotated[str, typer.Argument(metavar="TOPIC[-PARTITION] | BROKER | GROUP")],
-    history: Annotated[int, typer.Option("--history", min=0, help="so many events of the journals at most")] = 10,
+    history: Annotated[int, typer.Option("--history", min=0, help="most events of the journals to show")] = 10,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     zookeeper: ZooKeeper = None,
     zookeeper_file: ZooKeeperFile = None,
     json: Json = False,
 ) -> None:
-    """Tell what is so with a topic, a partition, a broker or a group, why, and the way out."""
+    """Explain the state of a topic, a partition, a broker or a group, and what to do."""
     import asyncio
 
     from odradek.diagnosis.examination import examine

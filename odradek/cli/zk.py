@@ -15,7 +15,7 @@ from odradek.cli.zookeeper import DEFAULT_ZOOKEEPER, ZooKeeper, ZooKeeperFile, w
 if TYPE_CHECKING:
     from odradek.zk_schema.store import Stat, Store
 
-zk = new_app("Look into the cluster's ZooKeeper; take its znodes away and bring them back.")
+zk = new_app("Look into the cluster's ZooKeeper; export and import its znodes.")
 
 
 @zk.command("ls")
@@ -25,7 +25,7 @@ def ls(
     zk_tls_config_file: ZooKeeperFile = None,
     as_json: Json = False,
 ) -> None:
-    """The names below a path, sorted; numbers by their value."""
+    """List the names below a path, sorted; numbers by their value."""
     path = _absolute(path)
 
     async def read(store: "Store") -> None:
@@ -46,7 +46,7 @@ def get(
     zk_tls_config_file: ZooKeeperFile = None,
     as_json: Json = False,
 ) -> None:
-    """A znode's data, JSON laid out, and what ZooKeeper knows of it."""
+    """Show a znode's data, with JSON formatted, and its metadata."""
     path = _absolute(path)
 
     async def read(store: "Store") -> None:
@@ -65,13 +65,13 @@ def get(
 
 @zk.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="to be written")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file to write")],
     zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
     zk_tls_config_file: ZooKeeperFile = None,
 ) -> None:
     """Write a cluster's znodes to a file: topics, leaders, settings, users, access lists, offsets of old consumers.
 
-    The file holds secrets and is for its owner alone. It is exact when all brokers have stopped.
+    The file contains secrets and is readable by its owner only. It is exact if all brokers have stopped.
     """
     from odradek.zk_schema.backup import encode, read_znodes
 
@@ -101,16 +101,16 @@ def _write_whole(file: Path, text: str) -> None:
 
 @zk.command("import")
 def import_znodes(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="of `odradek zk export`")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file written by `odradek zk export`")],
     newer_logs: Annotated[
-        bool, typer.Option("--newer-logs", help="the brokers' logs are newer than the file: begin with higher epochs")
+        bool, typer.Option("--newer-logs", help="the brokers' logs are newer than the file: start with higher epochs")
     ] = False,
     zookeeper: ZooKeeper = DEFAULT_ZOOKEEPER,
     zk_tls_config_file: ZooKeeperFile = None,
 ) -> None:
-    """Bring the znodes of a file back, into a ZooKeeper, or below a path of one, where there is no cluster.
+    """Restore the znodes of a file into a ZooKeeper, or a path of one, that has no cluster.
 
-    Before any broker starts. With zookeeper.set.acl=true in --zk-tls-config-file they get the access lists of brokers.
+    Run this before any broker starts. With zookeeper.set.acl=true in --zk-tls-config-file the znodes get access lists.
     """
     from odradek.zk_schema.backup import NotABackup, NotEmpty, ahead, decode, write_znodes
     from odradek.zk_schema.znodes.json_data import BadZnode

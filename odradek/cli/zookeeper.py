@@ -32,11 +32,13 @@ def zookeeper_option(help_text: str) -> Any:
     return typer.Option("--zookeeper", callback=_check, metavar="HOST:PORT/CHROOT", help=help_text)
 
 
-ZooKeeper = Annotated[str, zookeeper_option("the cluster's; several hosts with commas")]
+ZooKeeper = Annotated[str, zookeeper_option("the cluster's ZooKeeper; several hosts separated by commas")]
 ZooKeeperFile = Annotated[
     Path | None,
     typer.Option(
-        "--zk-tls-config-file", metavar="FILE", help="zookeeper.ssl.…, zookeeper.sasl.jaas.config, zookeeper.set.acl"
+        "--zk-tls-config-file",
+        metavar="FILE",
+        help="file with zookeeper.ssl.…, zookeeper.sasl.jaas.config, zookeeper.set.acl",
     ),
 ]
 DEFAULT_ZOOKEEPER = "127.0.0.1:2181"

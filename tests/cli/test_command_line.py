@@ -228,7 +228,7 @@ def test_wrong_usage_is_one_line_and_2(arguments: list[str], said: str, capsys: 
 
 def test_a_command_without_its_subcommand_shows_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run(["topics"]) == 2
-    assert "  describe  Partitions of topics" in capsys.readouterr().out
+    assert "  describe  Show the partitions of topics" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
