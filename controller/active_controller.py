@@ -91,16 +91,16 @@ class ActiveController:
         """Queue an event behind what waits already."""
         self._enqueue(event)
 
-    async def breathe(self) -> None:
-        """Let others have their turn, between slices of long work. Raises ControllerMoved after a resignation."""
+    async def yield_to_others(self) -> None:
+        """Let other tasks run, between slices of long work. Raises ControllerMoved after a resignation."""
         await asyncio.sleep(0)
         if self._closed:
             raise ControllerMoved("resigned")
 
     async def pause(self) -> None:
-        """Let others have their turn when the slice of time is over. Raises ControllerMoved after a resignation.
+        """Let other tasks run if the slice of time is over. Raises ControllerMoved after a resignation.
 
-        For each round of a loop over partitions. All loops share the slice: one that ends goes on into the next.
+        Called in each round of a loop over partitions. All loops share one slice.
         """
         if await self._slice.pause_if_over() and self._closed:
             raise ControllerMoved("resigned")
@@ -155,20 +155,20 @@ class ActiveController:
             if broker_id not in brokers:
                 brokers.append(broker_id)
             self._channels.send(broker_id, message, self._answer_to(broker_id, message))
-            await self.breathe()
+            await self.yield_to_others()
         if told:
             self.journal.note("requests", "controller", sent=told)
 
-    async def tell(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
-        """Send only metadata, of some partitions and all live brokers, to all brokers or to some."""
+    async def send_metadata(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
+        """Send an UpdateMetadata of these partitions and all live brokers to `brokers` (None: all)."""
         batch = self.batch()
         batch.update_metadata(partitions, brokers)
         await self.send(batch)
 
-    async def tell_everything(self, brokers: Iterable[int] | None = None) -> None:
-        """Send all metadata there is, to all brokers or to some, which forget whatever else they know.
+    async def send_all_metadata(self, brokers: Iterable[int] | None = None) -> None:
+        """Send an UpdateMetadata of the whole cluster to `brokers` (None: all), which forget what else they know.
 
-        While some znode cannot be read it is not said to be all: brokers would take what is missing for deleted.
+        While a znode cannot be read it is not marked as complete: brokers would take what is missing for deleted.
         """
         batch = self.batch()
         batch.update_all_metadata(brokers, complete=not self.store.unreadable)

@@ -38,37 +38,39 @@ async def compare_registrations(active: ActiveController) -> None:
     for broker_id in new:
         active.connect(broker_id, found[broker_id])
     if new:
-        await _started(active, new)
+        await _on_startup(active, new)
     if bounced:
-        await _failed(active, bounced)
+        await _on_failure(active, bounced)
         for broker_id in bounced:
             active.connect(broker_id, found[broker_id])
-        await _started(active, bounced)
+        await _on_startup(active, bounced)
     if dead:
-        await _failed(active, dead)
+        await _on_failure(active, dead)
     if updated:
         for broker_id in updated:
             active.connect(broker_id, found[broker_id])
-        await active.tell([])
+        await active.send_metadata([])
 
 
-async def _started(active: ActiveController, brokers: list[int]) -> None:
-    """Tell new brokers the whole cluster and their replicas; offline partitions may have a leader again."""
+async def _on_startup(active: ActiveController, brokers: list[int]) -> None:
+    """Send new brokers the whole cluster and their replicas, and elect leaders of offline partitions
+    (onBrokerStartup)."""
     state = active.state
     for broker_id in brokers:
         state.offline_directories.pop(broker_id, None)
-    await active.tell([], state.brokers.keys() - set(brokers))
-    await active.tell_everything(brokers)
-    await active.breathe()  # each look at all partitions takes some milliseconds of 10,000
+    await active.send_metadata([], state.brokers.keys() - set(brokers))
+    await active.send_all_metadata(brokers)
+    await active.yield_to_others()  # each look at all partitions takes some milliseconds of 10,000
     replicas = state.replicas_on(brokers)
-    serving, _ = await _by_fate(active, replicas)
+    serving, _ = await _split_off_deleted(active, replicas)
     await replica_machine.move(active, serving, ReplicaPhase.ONLINE)
     await partition_machine.elect_where_needed(active)
     await reassignment.resume_with(active, brokers)
     await topic_deletion.resume_topics(active, {replica.partition.topic for replica in replicas})
 
 
-async def _failed(active: ActiveController, brokers: list[int]) -> None:
+async def _on_failure(active: ActiveController, brokers: list[int]) -> None:
+    """Replace the replicas of brokers that have gone (onBrokerFailure)."""
     state = active.state
     for broker_id in brokers:
         state.offline_directories.pop(broker_id, None)
@@ -79,18 +81,20 @@ async def _failed(active: ActiveController, brokers: list[int]) -> None:
 async def replicas_lost(active: ActiveController, replicas: Iterable[Replica]) -> None:
     """Elect leaders in place of lost ones, then take the lost replicas out of the ISRs (onReplicasBecomeOffline)."""
     state = active.state
-    serving, to_delete = await _by_fate(active, replicas)
-    await active.breathe()  # each look at all partitions takes some milliseconds of 10,000
+    serving, to_delete = await _split_off_deleted(active, replicas)
+    await active.yield_to_others()  # each look at all partitions takes some milliseconds of 10,000
     partition_machine.move(active, state.without_live_leader(), PartitionPhase.OFFLINE)
     elected = await partition_machine.elect_where_needed(active)
     await replica_machine.take_offline(active, serving, elected)
     await topic_deletion.replicas_failed(active, to_delete)
     if not serving:
         # No request told anybody so far that a broker is gone.
-        await active.tell([])
+        await active.send_metadata([])
 
 
-async def _by_fate(active: ActiveController, replicas: Iterable[Replica]) -> tuple[list[Replica], list[Replica]]:
+async def _split_off_deleted(
+    active: ActiveController, replicas: Iterable[Replica]
+) -> tuple[list[Replica], list[Replica]]:
     """Separate the replicas that serve from those of topics that are being deleted."""
     serving: list[Replica] = []
     to_delete: list[Replica] = []

@@ -39,7 +39,7 @@ async def take_over(active: ActiveController, randomness: random.Random) -> None
     await topic_deletion.initialize(active)
     # Brokers refuse a leader that they do not know to be alive: the live brokers come first. With them all partitions,
     # for a broker that is made a coordinator takes a partition that it has never heard of for one that may still come.
-    await active.tell_everything()
+    await active.send_all_metadata()
     found = dict(state.leader_and_isr)
     await replica_machine.start(active)
     elected = await partition_machine.start(active)

@@ -116,7 +116,7 @@ async def decide_proposals(
                 assert isinstance(verdict, LeaderAndIsr), verdict
                 to_write[partition] = verdict
         remaining = await _write(active, to_write, verdicts)
-    await active.tell(proposals)
+    await active.send_metadata(proposals)
     _fill(state, response, verdicts, version)
     for partition, verdict in verdicts.items():
         if isinstance(verdict, LeaderAndIsr) and partition in state.reassigning:

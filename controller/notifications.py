@@ -47,7 +47,7 @@ async def isr_changes(active: ActiveController) -> None:
         if leader_and_isr is not None:
             active.state.leader_and_isr[partition] = leader_and_isr
     if known:
-        await active.tell(known)
+        await active.send_metadata(known)
     for partition in known:
         if partition in active.state.reassigning:
             await reassignment.complete_if_caught_up(active, partition)

@@ -151,7 +151,7 @@ async def _delete_left_overs(active: ActiveController) -> None:
             if replicas and not state.being_deleted(partition):
                 kept = {*replicas, *current.isr, current.leader}
                 batch.stop_replica([b for b in state.brokers if b not in kept], partition, delete=True)
-        await active.breathe()
+        await active.yield_to_others()
     await active.send(batch)
 
 
@@ -244,7 +244,7 @@ async def _complete(active: ActiveController, partition: TopicPartition, assignm
     state.assign(partition, final)
     state.reassigning.discard(partition)
     await _forget_in_znode(active, [partition])
-    await active.tell([partition])
+    await active.send_metadata([partition])
     log.info("%s is on brokers %s now", partition, list(final.replicas))
     await topic_deletion.resume_topics(active, [partition.topic])
 

@@ -137,7 +137,7 @@ async def _begin(active: ActiveController, topic: str) -> None:
         partition_machine.move(active, partitions, PartitionPhase.NON_EXISTENT)
         state.deletion_begun.add(topic)
     # Brokers stop serving it before its replicas go.
-    await active.tell(partitions)
+    await active.send_metadata(partitions)
     left = [r for r in state.replicas_of(topic) if state.replica_phase(r) is not ReplicaPhase.DELETION_SUCCESSFUL]
     alive = [replica for replica in left if state.is_online(replica.broker, replica.partition)]
     dead = [replica for replica in left if not state.is_online(replica.broker, replica.partition)]
