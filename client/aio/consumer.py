@@ -47,10 +47,10 @@ class Consumer(ConsumerBase):
         """
         records = await self._getmany(timeout_ms, max_records)
         if not update_offsets:
-            self.stay(records)
+            self.seek_back_to(records)
         return records
 
-    def stay(self, records: Records) -> None:
+    def seek_back_to(self, records: Records) -> None:
         """Seek back to the first of these records in each partition."""
         for partition, some in records.items():
             self.seek(partition, some[0].offset)
@@ -108,7 +108,7 @@ class Consumer(ConsumerBase):
         Empty when none is fetched, and when `until_ready` has to run first (a rebalance, an error). Records are decoded
         here, on the calling thread.
         """
-        if not self.calm():
+        if not self.may_take():
             return {}
         records = self._buffer.take(limit)
         if self._buffer.room or not records:
@@ -125,12 +125,12 @@ class Consumer(ConsumerBase):
             return self._interceptors.on_consume(records)
         except BaseException:  # an interrupt: they are handed out to nobody
             with suppress(KafkaError):
-                self.stay(records)
+                self.seek_back_to(records)
             raise
 
     def take_one_now(self) -> ConsumerRecord | None:
         """Return one fetched record without waiting, or None, under the conditions of `take_now`."""
-        while self.calm():
+        while self.may_take():
             record = self._buffer.next_record()
             if record is None or self._buffer.room:
                 self._buffer.room = False
@@ -143,13 +143,13 @@ class Consumer(ConsumerBase):
                 return kept[0]
         return None
 
-    def calm(self) -> bool:
+    def may_take(self) -> bool:
         """Note that the application has polled; tell whether it can take records at once, as no rebalance, error or
         wake-up has to be handled first."""
         shared = self._shared
         if shared.failure is not None or shared.ended is not None or self._woken:
             return False
-        return self._group is None or self._group.calm(self._now_ms)
+        return self._group is None or self._group.may_take(self._now_ms)
 
     async def until_ready(self, timeout_ms: float) -> bool:
         """Take part in the group's rebalance, then wait for records; return False when there are none by `timeout_ms`.

@@ -104,7 +104,7 @@ class KafkaConsumer(Blocking[Consumer]):
         """
         records = self._poll(timeout_ms, max_records)
         if not update_offsets:
-            self._core.stay(records)
+            self._core.seek_back_to(records)
         return records
 
     def _poll(self, timeout_ms: float, max_records: int | None) -> Records:
@@ -113,7 +113,7 @@ class KafkaConsumer(Blocking[Consumer]):
         end = time.monotonic() + arguments.duration(timeout_ms) / 1000
         while True:
             records = core.take_now(limit)
-            if not records and timeout_ms <= 0 and core.reads and core.calm():
+            if not records and timeout_ms <= 0 and core.reads and core.may_take():
                 return records
             if records or not self._run(core.until_ready((end - time.monotonic()) * 1000)):
                 return records

@@ -85,8 +85,9 @@ class Participation:
 
     # -- polling -------------------------------------------------------------------------------------------------------
 
-    def calm(self, now_ms: float) -> bool:
-        """Note that the application is alive; tell whether there is nothing to do for it but to read. Any thread."""
+    def may_take(self, now_ms: float) -> bool:
+        """Note that the application has polled; tell whether it may take records at once, or the group has something
+        for it to do first. Any thread."""
         membership = self.membership
         return not (
             membership.polled(now_ms)
