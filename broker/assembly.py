@@ -161,7 +161,7 @@ def assemble(
             config.max_incremental_fetch_session_cache_slots,
             world.random,
             sockets.purgatory,
-            told_watermarks=replicas.selector is not None,
+            woken_by_watermark=replicas.selector is not None,
         ),
         producer_ids=ProducerIds(identity.broker_id, parts.broker_epoch, parts.client, config.request_timeout_ms),
         groups=groups,

@@ -200,7 +200,7 @@ def _group_gauge(name: str, state: GroupState | None) -> Metric:
 
 
 def _transactions(broker: Observed) -> Samples:
-    _, found = broker.services.transactions.all()
+    _, found = broker.services.transactions.list_transactions()
     for status, count in Counter(str(state.status) for _, state in found).items():
         yield (status,), count
 

@@ -96,7 +96,7 @@ class FetchSession:
 
     __slots__ = (
         "_note", "_wake", "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "looks_due", "not_looked_at",
-        "partitions", "purgatory", "replica_id", "told_watermarks",
+        "partitions", "purgatory", "replica_id", "woken_by_watermark",
     )  # fmt: skip
 
     def __init__(
@@ -107,15 +107,15 @@ class FetchSession:
         *,
         by_topic_id: bool,
         replica_id: int,
-        told_watermarks: bool = False,
+        woken_by_watermark: bool = False,
     ) -> None:
         """`replica_id`: of the follower whose it is, below 0 for a consumer's.
 
-        `told_watermarks`: a follower hears at once that the high watermark has moved, not only with the next records.
+        `woken_by_watermark`: a follower hears of a moved high watermark at once, not only with the next records.
         """
         self.id, self.purgatory, self.last_used_ms = session_id, purgatory, now_ms
         self.by_topic_id, self.replica_id = by_topic_id, replica_id
-        self.epoch, self.told_watermarks = 1, told_watermarks
+        self.epoch, self.woken_by_watermark = 1, woken_by_watermark
         self.partitions: dict[SessionKey, CachedPartition] = {}
         self.dirty: dict[CachedPartition, None] = {}
         self._note: Callable[[CachedPartition], object] = self.dirty.setdefault
@@ -193,7 +193,7 @@ class FetchSession:
         note, wake = MethodType(self._note, wanted), MethodType(self._wake, wanted)
         listeners: tuple[Callable[[], None], ...] = (wake,)
         if self.replica_id >= 0:
-            listeners = (wake if self.told_watermarks else note, wake)
+            listeners = (wake if self.woken_by_watermark else note, wake)
         wanted.listened_to, wanted.listeners = partition, listeners
         for key, listener in zip(_keys(partition), listeners, strict=False):
             self.purgatory.listen(key, listener)
@@ -269,11 +269,11 @@ class FetchSessionCache:
     """Fetch sessions of this broker."""
 
     def __init__(
-        self, slots: int, randomness: random.Random, purgatory: Purgatory, *, told_watermarks: bool = False
+        self, slots: int, randomness: random.Random, purgatory: Purgatory, *, woken_by_watermark: bool = False
     ) -> None:
-        """`told_watermarks`: followers serve consumers here, and hear of high watermarks at once."""
+        """`woken_by_watermark`: followers serve consumers here, and hear of high watermarks at once."""
         self._slots, self._random, self._purgatory = slots, randomness, purgatory
-        self._told_watermarks = told_watermarks
+        self._woken_by_watermark = woken_by_watermark
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
         self.evictions = 0
         """Sessions that had to make room."""
@@ -320,7 +320,7 @@ class FetchSessionCache:
             now_ms,
             by_topic_id=version >= FIRST_VERSION_WITH_TOPIC_IDS,
             replica_id=replica_of(request)[0],
-            told_watermarks=self._told_watermarks,
+            woken_by_watermark=self._woken_by_watermark,
         )
         for partition in wanted:
             session.add(partition)

@@ -1,7 +1,7 @@
 """Follower fetching: carries what fetcher cores ask to their leaders, and brings back the answers.
 
-One task for each leader and lane (`num.replica.fetchers`), with a connection of its own. Kafka: ReplicaFetcherManager,
-ReplicaFetcherThread.
+One task for each leader and fetcher id (below `num.replica.fetchers`), with a connection of its own.
+Kafka: ReplicaFetcherManager, ReplicaFetcherThread.
 """
 
 import asyncio
@@ -171,13 +171,13 @@ class FetcherManager:
     def follow(self, partition: Partition) -> None:
         """Copy a partition from `partition.leader` under its present epoch; replaces what was copied before."""
         self.leave(partition)
-        lane = partition.index % self._fetchers_per_leader
-        key = (partition.leader, lane)
+        fetcher_id = partition.index % self._fetchers_per_leader
+        key = (partition.leader, fetcher_id)
         task = self._tasks.get(key)
         if task is None:
             core = FetcherCore(self.broker_id, partition.leader, self._settings, self._throttle, self.journal)
             task = self._tasks[key] = FetcherTask(
-                core, f"fetcher-{self.broker_id}-from-{partition.leader}-{lane}", self
+                core, f"fetcher-{self.broker_id}-from-{partition.leader}-{fetcher_id}", self
             )
         self._task_of[partition] = task
         task.follow(partition)

@@ -22,7 +22,7 @@ STATE_NAMES = frozenset(status.camel_case for status in TransactionStatus)
 
 
 def handle(broker: Services, request: ListTransactionsRequest, context: RequestContext) -> Outcome:
-    error, transactions = broker.transactions.all()
+    error, transactions = broker.transactions.list_transactions()
     now_ms = broker.clock.now_ms()
     return Reply(
         ListTransactionsResponse(

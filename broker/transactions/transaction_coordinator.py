@@ -216,7 +216,7 @@ class TransactionCoordinator:
         unknown = transaction is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else transaction
 
-    def all(self) -> tuple[ErrorCode, list[tuple[str, TxnState]]]:
+    def list_transactions(self) -> tuple[ErrorCode, list[tuple[str, TxnState]]]:
         """Return the transactional ids that live here with their states, for ListTransactions, or an error.
 
         COORDINATOR_NOT_AVAILABLE when not serving, COORDINATOR_LOAD_IN_PROGRESS while ids are loaded.

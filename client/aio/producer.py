@@ -14,7 +14,7 @@ from odradek.client.cluster import Cluster
 from odradek.client.config import addresses, load
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout
 from odradek.client.metadata import PartitionInfo
-from odradek.client.producer.batch import Callback, Home, RecordFuture
+from odradek.client.producer.batch import Callback, FutureContext, RecordFuture
 from odradek.client.producer.config import ProducerConfig, check, serializer
 from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.intake import Encoded, RecordIntake
@@ -73,8 +73,8 @@ class Producer(AsyncClient):
     def _begin(self, cluster: Cluster) -> None:
         assert self._loop is not None
         self._engine = engine = ProducerEngine(cluster, self.config, self._partitioner)
-        home = Home(engine.lock, self._loop)
-        self._intake = RecordIntake(engine, self._partitioner, self._serializers, home, self._call_on_loop)
+        context = FutureContext(engine.lock, self._loop)
+        self._intake = RecordIntake(engine, self._partitioner, self._serializers, context, self._call_on_loop)
         engine.start()
 
     @property

@@ -270,7 +270,7 @@ def following_sequence(sequence: int, count: int) -> int:
     return (sequence + count) & 0x7FFFFFFF
 
 
-class Home:
+class FutureContext:
     """Things that the futures of one producer share: the lock of its queues, and the loop that delivers."""
 
     __slots__ = ("lock", "loop")
@@ -286,12 +286,12 @@ class RecordFuture:
     Any thread may wait for it, and any event loop await it.
     """
 
-    __slots__ = ("_batch", "_home", "_index")
+    __slots__ = ("_batch", "_context", "_index")
 
-    def __init__(self, batch: ProducerBatch, index: int, home: Home) -> None:
+    def __init__(self, batch: ProducerBatch, index: int, context: FutureContext) -> None:
         self._batch = batch
         self._index = index
-        self._home = home
+        self._context = context
 
     def _place(self) -> "tuple[ProducerBatch, int]":
         """The batch that holds the record now: one that was too large for the broker was split."""
@@ -304,7 +304,7 @@ class RecordFuture:
 
     def _wait(self, timeout_seconds: float | None) -> "tuple[ProducerBatch, int]":
         batch, index = self._place()
-        if not batch.outcome.awake and asyncio._get_running_loop() is self._home.loop:
+        if not batch.outcome.awake and asyncio._get_running_loop() is self._context.loop:
             raise ClientError("code on the producer's loop, such as a callback, may not block for a record: await it")
         if not batch.outcome.wait(timeout_seconds):
             raise ClientTimeout(
@@ -383,7 +383,7 @@ class RecordFuture:
         )
 
     def _add(self, callback: Callback) -> "RecordFuture":
-        with self._home.lock:
+        with self._context.lock:
             batch, index = self._place()
             if not batch.outcome.decided:
                 earlier = batch.callbacks[index]

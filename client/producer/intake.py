@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from odradek.client import arguments
 from odradek.client.errors import ConfigError
-from odradek.client.producer.batch import Callback, Home, ProducerBatch, RecordFuture
+from odradek.client.producer.batch import Callback, FutureContext, ProducerBatch, RecordFuture
 from odradek.client.producer.config import Serializer
 from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.partitioners import Partitioner
@@ -34,7 +34,7 @@ class RecordIntake:
         engine: ProducerEngine,
         partitioner: Partitioner,
         serializers: tuple[Serializer, Serializer],
-        home: Home,
+        context: FutureContext,
         call_on_loop: Callable[[Callable[[], object]], object],
     ) -> None:
         """Take the machinery below, and the serializers of keys and of values."""
@@ -42,8 +42,8 @@ class RecordIntake:
         self._engine = engine
         self._cluster = engine.cluster
         self._accumulator = engine.accumulator
-        self._lock = home.lock
-        self._home = home
+        self._lock = context.lock
+        self._context = context
         self._partitioner: Any = partitioner
         """Without its type: compiled, a number of numpy's would be refused, and a boolean taken."""
         self._serialize_key, self._serialize_value = serializers
@@ -128,7 +128,7 @@ class RecordIntake:
                 self._wake_asked = False
                 self.wake_sender()
             raise
-        return RecordFuture(batch, index, self._home)
+        return RecordFuture(batch, index, self._context)
 
     def _tell_engine(self, moved: ProducerBatch | None) -> None:
         """Have the sender look; `moved` is a batch that was opened behind another."""

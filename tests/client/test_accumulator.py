@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from odradek.client.errors import ClientTimeout, RecordTooLarge
 from odradek.client.producer.accumulator import Accumulator, AccumulatorLimits
-from odradek.client.producer.batch import Home, ProducerBatch, RecordFuture, record_size_bytes
+from odradek.client.producer.batch import FutureContext, ProducerBatch, RecordFuture, record_size_bytes
 from odradek.client.records import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -149,7 +149,7 @@ def test_who_has_waited_for_a_record_leaves_nothing_behind() -> None:
     unreachable broker grew all the while."""
     batch = ProducerBatch(T0, 0)
     producers_loop = asyncio.new_event_loop()
-    future = RecordFuture(batch, 0, Home(threading.Lock(), producers_loop))
+    future = RecordFuture(batch, 0, FutureContext(threading.Lock(), producers_loop))
     for _ in range(3):
         with pytest.raises(ClientTimeout):
             future.result(0)

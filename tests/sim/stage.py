@@ -63,7 +63,7 @@ class Stage:
             controller=SimpleNamespace(controller_epoch=-1, state=None),
             controller_requests=SimpleNamespace(controller_epoch=3),
             groups=SimpleNamespace(groups=[]),
-            transactions=SimpleNamespace(all=lambda: (0, []), partition_for=lambda name: 0),
+            transactions=SimpleNamespace(list_transactions=lambda: (0, []), partition_for=lambda name: 0),
             logs=SimpleNamespace(directories={}),
             producer_ids=SimpleNamespace(left=range(broker_id * 10, broker_id * 10 + 10)),
             identity=SimpleNamespace(broker_epoch=-1),

@@ -88,7 +88,7 @@ def test_a_decision_that_is_acted_upon_before_it_is_replicated() -> None:
     state = TxnState(ProducerIdentity(1, 0), 1000, PREPARE_COMMIT, frozenset({WHERE}), 5, 6)
     stage.write(state_batch("id", state, 0), to=(0,))
     told = [("id", replace(state, updated_ms=4))]
-    stage.brokers[0].server.services.transactions.all = lambda: (0, told)
+    stage.brokers[0].server.services.transactions.list_transactions = lambda: (0, told)
     coordinators = Coordinators(stage.cluster, stage.history)
     coordinators.look()
     assert not stage.seen
@@ -103,7 +103,7 @@ def test_a_transaction_that_is_open_in_a_log_and_not_to_its_coordinator() -> Non
     coordinators.present_leader = lambda where: stage.leader
     state = TxnState(ProducerIdentity(1, 0), 1000, ONGOING, frozenset({("transactions", 0)}), 5, 6)
     told = [("id", state)]
-    stage.brokers[0].server.services.transactions.all = lambda: (0, told)
+    stage.brokers[0].server.services.transactions.list_transactions = lambda: (0, told)
     stage.write(make_batch([b"a-0"], producer_id=1, transactional=True))
     coordinators._look_for_left_open()
     assert not stage.seen
@@ -210,7 +210,7 @@ def test_a_coordinator_that_does_not_tell_the_newest_of_a_transaction(status: ob
     stage = Stage(TRANSACTION_STATE)
     written = TxnState(ProducerIdentity(1, 0), 1000, COMPLETE_COMMIT, frozenset(), 5, 6)
     coordinators, told = Coordinators(stage.cluster, stage.history), [("id", written)]
-    stage.brokers[0].server.services.transactions.all = lambda: (0, told)
+    stage.brokers[0].server.services.transactions.list_transactions = lambda: (0, told)
     coordinators.judge((TRANSACTION_STATE, 0), {key_of("id"): value_of(written)})
     assert not stage.seen
     told[:] = [("id", replace(written, status=PREPARE_COMMIT))] if status is PREPARE_COMMIT else []

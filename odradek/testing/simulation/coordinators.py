@@ -64,7 +64,7 @@ class Coordinators:
             if not broker.running:
                 continue
             coordinator = broker.server.services.transactions
-            for name, state in coordinator.all()[1]:
+            for name, state in coordinator.list_transactions()[1]:
                 leader = self.present_leader((TRANSACTION_STATE, coordinator.partition_for(name)))
                 if state.status in EXPIRABLE and leader is not None and leader.local_id == broker.broker_id:
                     ended[state.producer.id] = (name, state)
@@ -85,7 +85,9 @@ class Coordinators:
         held = services.replicas.partitions
         kept = {(CONSUMER_OFFSETS, group.partition): group.metadata.group_id for group in services.groups.groups}
         coordinator = services.transactions
-        kept |= {(TRANSACTION_STATE, coordinator.partition_for(name)): name for name, _ in coordinator.all()[1]}
+        kept |= {
+            (TRANSACTION_STATE, coordinator.partition_for(name)): name for name, _ in coordinator.list_transactions()[1]
+        }
         for where, name in kept.items():
             partition = held.get(where)
             if partition is None or not (partition.is_leader or partition.offline):
@@ -108,7 +110,7 @@ class Coordinators:
             if not services.replicas.partitions[where].is_leader:
                 continue
             groups = {group.metadata.group_id: group.offsets for group in services.groups.groups}
-            transactions = dict(services.transactions.all()[1])
+            transactions = dict(services.transactions.list_transactions()[1])
             for key, value in written.items():
                 if where[0] == TRANSACTION_STATE:
                     name = read_key(key) or ""
@@ -135,7 +137,7 @@ class Coordinators:
                     )
 
     def _look_at_transactions(self, broker: EmbeddedBroker, partition: Partition) -> None:
-        told = dict(broker.server.services.transactions.all()[1])
+        told = dict(broker.server.services.transactions.list_transactions()[1])
         for key, value in _unreplicated(partition):
             name = read_key(key)
             state = told.get(name) if name is not None else None

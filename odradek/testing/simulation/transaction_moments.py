@@ -114,7 +114,7 @@ class TransactionMoments(Director):
 
     def _transactional_id(self, producer_id: int) -> str | None:
         for broker in self.cluster.brokers:
-            for name, state in broker.server.services.transactions.all()[1] if broker.running else ():
+            for name, state in broker.server.services.transactions.list_transactions()[1] if broker.running else ():
                 if state.producer.id == producer_id:
                     return name
         return None
@@ -128,5 +128,5 @@ def _has_decided(cast: Cast) -> bool:
     coordinator = broker.server.services.transactions
     return any(
         state.status in PREPARED and coordinator.partition_for(name) == cast.index
-        for name, state in coordinator.all()[1]
+        for name, state in coordinator.list_transactions()[1]
     )

@@ -192,7 +192,7 @@ class AbandonedProducer(TransactionalProducer):
         """Have a successor end the transaction after all, when by its coordinator's clock, which was set wrong, it is
         not to be aborted for a long time yet. It is the same with Kafka's."""
         for broker in self._cluster.brokers if self._ending is None else ():
-            states = dict(broker.server.services.transactions.all()[1]) if broker.running else {}
+            states = dict(broker.server.services.transactions.list_transactions()[1]) if broker.running else {}
             state = states.get(self.name)
             if state is not None and state.status is ONGOING:
                 left_ms = state.started_ms + state.timeout_ms - broker.clock.now_ms()

@@ -281,10 +281,10 @@ def test_while_it_loads_clients_wait() -> None:
         world.coordinator.on_resigned(partition, None)
         world.coordinator.on_elected(partition, EPOCH + 1)
         assert world.begin()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert world.coordinator.all()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert world.coordinator.list_transactions()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await world.pass_time(1)
         assert world.begin()[0] is NONE
-        assert [name for name, _ in world.coordinator.all()[1]] == ["id"]
+        assert [name for name, _ in world.coordinator.list_transactions()[1]] == ["id"]
 
     in_world(scenario)
 
@@ -325,7 +325,7 @@ def test_an_id_that_nobody_uses_is_forgotten() -> None:
         assert world.coordinator.describe("id") is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         later = World(world.clock, world.log)
         await later.elect()
-        assert later.coordinator.all() == (NONE, [])
+        assert later.coordinator.list_transactions() == (NONE, [])
         later.coordinator.stop()
 
     in_world(scenario)
@@ -371,9 +371,9 @@ def test_a_resignation_looks_at_the_ids_of_its_partition_alone(monkeypatch: pyte
         with monkeypatch.context() as patch:
             patch.setattr(coordinator, "partition_for", None)  # to hash them all would hold up the loop
             coordinator.on_resigned(1, None)
-        assert {name for name, _ in coordinator.all()[1]} == left
+        assert {name for name, _ in coordinator.list_transactions()[1]} == left
         coordinator.on_elected(1, EPOCH + 1)
         await world.pass_time(1)
-        assert {name for name, _ in coordinator.all()[1]} == set(names)
+        assert {name for name, _ in coordinator.list_transactions()[1]} == set(names)
 
     in_world(scenario)
