@@ -2,9 +2,19 @@
 
 import pytest
 
-from odradek.broker.log.compaction.cleanable_offsets import LogToClean, containing, dirty_part, first_dirty_offset
-from odradek.broker.log.compaction.messages import SegmentInfo
+from odradek.broker.log.batches import Origin
+from odradek.broker.log.compaction.cleanable_offsets import (
+    LogToClean,
+    containing,
+    dirty_part,
+    first_dirty_offset,
+    log_to_clean,
+    make_request,
+)
+from odradek.broker.log.compaction.messages import LastOfProducer, SegmentInfo
 from odradek.broker.log.compaction.rewrite import group_segments
+from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
+from odradek.testing.log_environments import close_log, make_batch, make_environment, open_test_log
 
 SEGMENTS = [(0, 100), (10, 100), (20, 100), (30, 50)]
 """The last one is active."""
@@ -49,6 +59,45 @@ def test_it_pays_when_dirty_enough_or_overdue() -> None:
     nothing = LogToClean(20, 20, 100, 0, overdue=True)
     assert not nothing.pays(0.0)
     assert LogToClean(0, 0, 0, 0).ratio == 0.0
+
+
+@pytest.mark.parametrize(("on_disk", "until"), [(3, 2), (2, 0)])
+def test_data_of_an_aborted_transaction_stays_until_its_marker_is_on_the_disk(on_disk: int, until: int) -> None:
+    """A power failure may take the marker, and leave the transaction open, or have it committed."""
+    log = open_test_log(make_environment())
+    log.append_as_leader(make_batch(producer_id=1, transactional=True), 0)
+    for batch in (make_batch(), encode_end_txn_marker(EndTxnMarker(False, 0), 0, 1, 0), make_batch()):
+        log.roll()
+        log.append_as_leader(batch, 0, origin=Origin.COORDINATOR)
+    log.producers.replicated_up_to(4)
+    log.recovery_point = on_disk
+    dirty = log_to_clean(log, 4, 0)
+    assert dirty is not None and dirty.first_uncleanable_offset == (3 if until else 0)
+
+
+def test_a_log_that_was_opened_is_compacted_when_all_that_it_had_is_replicated() -> None:
+    """What is above the watermark may be cut off, the ends of transactions with it."""
+    environment = make_environment()
+    log = open_test_log(environment)
+    for _ in range(3):
+        log.append_as_leader(make_batch(), 0)
+        log.roll()
+    log.append_as_leader(make_batch(), 0)
+    close_log(log)
+    log = open_test_log(environment, recovery_point=4, clean=True)
+    assert log_to_clean(log, 3, 0) is None
+    assert log_to_clean(log, 4, 0) == log_to_clean(log, 5, 0) is not None
+
+
+def test_the_last_batch_of_a_producer_is_the_last_of_what_is_compacted() -> None:
+    """A newer one may be cut off; then nothing would be left of the producer."""
+    log = open_test_log(make_environment())
+    for sequence in range(3):
+        log.append_as_leader(make_batch(producer_id=1, sequence=sequence), 0)
+        if sequence == 1:
+            log.roll()
+    request = make_request(log, LogToClean(0, 2, 0, 100), 0, 1 << 20, 0.9)
+    assert request.producers == [LastOfProducer(1, 1, 0)]
 
 
 def test_segments_are_grouped_while_they_fit() -> None:

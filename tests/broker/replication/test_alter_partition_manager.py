@@ -136,3 +136,25 @@ def test_a_refusal_lets_the_leader_propose_again() -> None:
         tasks.close()
 
     run_virtual(main)
+
+
+def test_an_answer_does_not_end_the_change_that_was_asked_for_meanwhile() -> None:
+    """That one would stay open for good: the leader proposes nothing else."""
+
+    async def main(clock: VirtualClock) -> None:
+        replicas = leader_of("t", clock=clock)
+        partition = replicas.partitions["t", 0]
+
+        def decide(request: AlterPartitionRequest) -> AlterPartitionResponse:
+            if len(controller.asked) == 1:
+                partition.lead(PartitionView(0, 1, (0, 1), 0, (0, 1)), 0.0)
+                replicas.submit_isr(partition._propose({0}))
+            return answers(request, 0)
+
+        controller, tasks = propose(clock, replicas, decide)
+        await sleep(clock, 100)
+        asked = [request.topics[0].partitions[0].leader_epoch for _, request, _ in controller.asked]
+        assert asked == [0, 1] and partition.pending_isr is None and partition.committed_isr == {0}
+        tasks.close()
+
+    run_virtual(main)

@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -37,28 +37,11 @@ from odradek.protocol.messages.update_metadata import (
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch
-from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.time_slices import TimeSlice
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint, broker_path
+from tests.broker.replication.one_broker import state, with_broker
 
 CONTEXT = RequestContext(7, "controller", "broker-0:1", "PLAINTEXT")
-Scenario = Callable[[EmbeddedCluster, Services], Awaitable[None]]
-
-
-def with_broker(scenario: Scenario) -> None:
-    """One broker that leads a topic `t` in one of two directories."""
-
-    async def main(clock: VirtualClock) -> None:
-        async with EmbeddedCluster(clock, 1, {"log.dirs": "/a,/b"}) as cluster:
-            services = cluster.brokers[0].server.services
-            while services.metadata.controller_id < 0:
-                await asyncio.sleep(0.05)
-            await services.auto_create_topic("t")
-            while ("t", 0) not in services.replicas.partitions:
-                await asyncio.sleep(0.05)
-            await scenario(cluster, services)
-
-    run_virtual(main)
 
 
 def fail_when_setting_aside(cluster: EmbeddedCluster) -> None:
@@ -179,22 +162,6 @@ def test_so_is_one_that_no_controller_has_spoken_of_before() -> None:
     with_broker(scenario)
 
 
-@pytest.mark.parametrize("delete", [True, False])
-@pytest.mark.parametrize(("leader_epoch", "obeyed"), [(4, False), (5, True), (-1, True), (-2, True)])
-def test_what_is_to_stop_by_an_older_leader_epoch_goes_on(leader_epoch: int, obeyed: bool, delete: bool) -> None:
-    """A request that comes late. -1: none is named; -2: the topic is being deleted, whatever the epoch."""
-
-    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
-        partition = services.replicas.partitions["t", 0]
-        partition.lead(PartitionView(0, 5, (0,), 7, (0,)), 0.0)
-        error = services.controller_requests.stop(StoppedReplica("t", 0, leader_epoch, delete=delete))
-        assert error is (ErrorCode.NONE if obeyed else ErrorCode.FENCED_LEADER_EPOCH)
-        assert partition.is_leader is not obeyed
-        assert (("t", 0) in services.replicas.partitions) is not (obeyed and delete)
-
-    with_broker(scenario)
-
-
 def test_a_deletion_waits_for_the_end_of_what_the_controller_said_before() -> None:
     """A LeaderAndIsr whose connection had broken went on while the deletion that came after it was carried out, and
     made anew what had just been deleted."""
@@ -239,12 +206,6 @@ def test_a_deletion_waits_for_the_end_of_what_the_controller_said_before() -> No
         assert not [log for log in services.logs.all_logs() if log.topic == "many"]
 
     with_broker(scenario)
-
-
-def state(index: int, leader_epoch: int) -> LeaderAndIsrPartitionState:
-    return LeaderAndIsrPartitionState(
-        partition_index=index, leader=0, leader_epoch=leader_epoch, isr=[0], partition_epoch=1, replicas=[0]
-    )
 
 
 def test_a_replica_that_was_moved_away_is_not_made_anew_by_what_the_controller_said_before() -> None:

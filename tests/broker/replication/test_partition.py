@@ -136,6 +136,25 @@ def test_what_is_replicated_when_too_few_are_left_is_not_answered_well(isr: tupl
     assert waiting.settle() and waiting.error == answer
 
 
+def test_records_are_deleted_without_those_who_are_gone() -> None:
+    world = World()
+    for _ in range(3):
+        world.append()
+    world.fetch(3)
+    world.partition.log.advance_log_start_offset(2)
+    assert world.partition.low_watermark() == 0
+    world.alive.remove(FOLLOWER)
+    assert world.partition.low_watermark() == 2
+
+
+def test_the_high_watermark_of_a_follower_does_not_fall() -> None:
+    """A new leader may know of less for a while."""
+    partition = Partition("t", 0, FOLLOWER, open_test_log(make_environment()))
+    partition.follow(ALONE)
+    assert partition.append_as_follower(make_batch([b"x", b"y"], epoch=0), 2, 0) and partition.high_watermark == 2
+    assert not partition.append_as_follower(b"", 1, 0) and partition.high_watermark == 2
+
+
 def test_a_follower_that_the_metadata_does_not_know_may_not_join() -> None:
     world = World()
     world.alive.remove(FOLLOWER)

@@ -109,10 +109,12 @@ LAST = LARGEST_EPOCH - 1
         (ProducerIdentity(7, LAST), NO_PRODUCER, ProducerIdentity(7, LAST), ProducerIdentity(FRESH, 0)),
         (ProducerIdentity(7, LAST), NO_PRODUCER, ProducerIdentity(7, 5), FENCED),
         (ProducerIdentity(FRESH, 0), ProducerIdentity(7, LAST), ProducerIdentity(7, LAST), ProducerIdentity(FRESH, 0)),
+        (ProducerIdentity(FRESH, 0), ProducerIdentity(7, LAST), ProducerIdentity(7, 0), FENCED),
     ],
     ids=[
         "a start", "a new id", "an id that was forgotten", "a bump", "a bump again", "a zombie", "somebody else",
         "no epochs left", "no epochs left, a bump", "no epochs left, a zombie", "a new producer id again",
+        "a zombie of the id before",
     ],
 )  # fmt: skip
 def test_who_the_producer_is_to_be(
@@ -157,6 +159,17 @@ def test_an_abort_without_the_producer_takes_one_epoch_however_often_it_fails() 
     assert isinstance(decided, TxnState)
     one.complete(decided)
     assert (one.state.status, one.state.producer, one.fence_failed) == (PREPARE_ABORT, ProducerIdentity(7, 4), False)
+
+
+def test_who_was_fenced_is_not_taken_for_one_who_asks_for_its_bump_again() -> None:
+    former = ProducerIdentity(7, 2)
+    one = transaction(ONGOING, P, former)
+    decided = one.fence_and_abort(NOW)
+    assert isinstance(decided, TxnState)
+    one.complete(decided)
+    one.complete(one.markers_written(NOW))
+    assert one.initialize(TIMEOUT, former, FRESH, NOW) is FENCED
+    assert one.initialize(TIMEOUT, P, FRESH, NOW) is FENCED
 
 
 def test_the_last_epoch_is_for_fencing() -> None:
