@@ -14,6 +14,8 @@ REBALANCES_MANY = 4
 REBALANCES_WITHIN_MS = 300_000
 SHOWN = 3
 DROPPED_OUT = ("member expired", "member did not rejoin", "member left")
+MEANT_TO_LEAVE = ("the consumer is closing", "the consumer is being closed", "the consumer unsubscribed")
+"""Begin the reasons of members that leave because their program ends or no longer reads: our client's, and Java's."""
 
 
 @row(Weight.STOPPED, "__consumer_offsets; FindCoordinator", "`odradek why __consumer_offsets-P`")
@@ -56,6 +58,10 @@ def no_members(case: GroupCase) -> Told | None:
     )
 
 
+def _dropped_out(noted: Noted) -> bool:
+    return noted.change in DROPPED_OUT and not (noted.entry.get("reason") or "").startswith(MEANT_TO_LEAVE)
+
+
 def _went(noted: Noted) -> str:
     entry, client = noted.entry, noted.entry.get("client", "")
     match noted.change:
@@ -78,7 +84,7 @@ def rebalances_on_and_on(case: GroupCase) -> Told | None:
     meanwhile."""
     since_ms = case.facts.now_ms - REBALANCES_WITHIN_MS
     recent = [one for one in case.events if one.change == "rebalancing" and one.at_ms > since_ms]
-    drops = [one for one in case.events if one.change in DROPPED_OUT and one.at_ms > since_ms]
+    drops = [one for one in case.events if one.at_ms > since_ms and _dropped_out(one)]
     busy = case.group.state in ("PreparingRebalance", "CompletingRebalance")
     if not busy and (len(recent) < REBALANCES_MANY or not drops):
         return None

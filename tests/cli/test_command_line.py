@@ -226,6 +226,16 @@ def test_wrong_usage_is_one_line_and_2(arguments: list[str], said: str, capsys: 
     assert line.startswith("odradek: ") and said in line
 
 
+def test_ctrl_c_before_a_command_runs_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "import_module", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["topics", "list"])
+    assert ended.value.code == command_line.INTERRUPTED
+
+
 def test_a_command_without_its_subcommand_shows_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run(["topics"]) == 2
     assert "  describe  Show the partitions of topics" in capsys.readouterr().out

@@ -105,6 +105,21 @@ def test_a_frozen_member_drops_out_and_the_group_rebalances_on_and_on() -> None:
     run(test, topics={"flights": 2})
 
 
+def test_consumers_that_are_started_and_closed_are_no_trouble() -> None:
+    """Two runs of a program that ends by Ctrl-C were: stopped, and told to have fewer records in a poll."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await produce(cluster, 1)
+        for _ in range(4):
+            async with reading(cluster, commit=False):
+                await cluster.wait_for(group="billing", members=1, state="Stable")
+            await cluster.wait_for(group="billing", members=0)
+        found = examine(await facts_of(cluster, groups={"billing"}), Subject(group="billing"))
+        assert [one.sentence for one in found] == []
+
+    run(test, topics={"flights": 1})
+
+
 async def keep_polling(consumer: Consumer) -> None:
     while True:
         await consumer.getmany(timeout_ms=500)
