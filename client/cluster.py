@@ -104,7 +104,7 @@ class Cluster:
         if link.attempt is None:
             node = self._node(node_id)
             if self.clock.monotonic_ms() < link.retry_at_ms:
-                raise BrokerUnreachable(node.address, link.reason)
+                raise BrokerUnreachable(node.address, link.reason, login_refused=link.login_refused)
             link.attempt = self.tasks.result_of(f"connect to {node.address}", partial(self._open, link, node))
             # Whoever asked may have given up by then; why it failed stands in the link.
             link.attempt.add_done_callback(lambda attempt: attempt.cancelled() or attempt.exception())
@@ -147,7 +147,7 @@ class Cluster:
             )
         except BrokerUnreachable as error:
             link.failures += 1
-            link.reason = error.reason
+            link.reason, link.login_refused = error.reason, error.login_refused
             if not self._has_connection(node.node_id):
                 self.down |= {node.node_id}
             pause_ms = backoff_ms(
@@ -264,6 +264,7 @@ class Cluster:
         For questions that may be asked twice. Raises NoBrokerReachable naming them all.
         """
         failures: dict[str, str] = {}
+        all_refuse_login = True
         left = self._candidates()
         asked: list[asyncio.Task[Response]] = []
         try:
@@ -278,7 +279,8 @@ class Cluster:
                         return task.result()
                     except BrokerUnreachable as error:
                         failures.setdefault(error.address, error.reason)
-            raise NoBrokerReachable(failures)
+                        all_refuse_login &= error.login_refused
+            raise NoBrokerReachable(failures, login_refused=all_refuse_login and bool(failures))
         finally:
             for task in asked:
                 task.cancel()

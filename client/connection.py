@@ -17,7 +17,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, err
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.primitives import Part
-from odradek.security.errors import BadSecuritySetting
+from odradek.security.errors import BadSecuritySetting, LoginRefused
 from odradek.world.clock import Clock, Timer
 from odradek.world.network import Endpoint, Network
 from odradek.world.tasks import Tasks
@@ -187,13 +187,14 @@ class Connection:
 class Link:
     """The connection to one node for one purpose, or the attempt to get it."""
 
-    __slots__ = ("attempt", "connection", "failures", "reason", "retry_at_ms")
+    __slots__ = ("attempt", "connection", "failures", "login_refused", "reason", "retry_at_ms")
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
         self.attempt: asyncio.Task[Connection] | None = None
         self.failures = 0
         self.reason = ""
+        self.login_refused = False
         self.retry_at_ms = 0.0
 
     @property
@@ -252,7 +253,8 @@ async def _opened(
         raise BrokerUnreachable(address, f"no connection within {timeout_ms:.0f} ms") from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
-        raise BrokerUnreachable(address, f"cannot connect: {reason}") from error
+        refused = isinstance(error, LoginRefused)
+        raise BrokerUnreachable(address, f"cannot connect: {reason}", login_refused=refused) from error
     finally:
         timer.cancel()
     return Connection(endpoint, clock, address, client_id)

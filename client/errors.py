@@ -62,19 +62,26 @@ class BrokerUnreachable(ClientError, OSError):
 
     code = ErrorCode.NETWORK_EXCEPTION
 
-    def __init__(self, address: str, reason: str) -> None:
+    def __init__(self, address: str, reason: str, *, login_refused: bool = False) -> None:
         super().__init__(f"broker {address}: {reason}")
         self.address = address
         self.reason = reason
+        self.login_refused = login_refused
+        """It did not accept the login: trying again will not help."""
+        if login_refused:
+            self.code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 class NoBrokerReachable(BrokerUnreachable):
     """Failure to reach any of the brokers that the client knows. `reasons`: address → why."""
 
-    def __init__(self, reasons: Mapping[str, str]) -> None:
+    def __init__(self, reasons: Mapping[str, str], *, login_refused: bool = False) -> None:
         tried = "; ".join(dict.fromkeys(reasons.values()))
         question = "Is the cluster up, are address and security.protocol right?"
-        super().__init__(", ".join(reasons), f"not reachable ({tried}). {question}")
+        if login_refused:
+            question = "Are sasl.mechanism, user and password right?"
+        said = f"not reachable ({tried}). {question}"
+        super().__init__(", ".join(reasons), said, login_refused=login_refused)
 
 
 class RequestTimedOut(BrokerUnreachable):

@@ -190,7 +190,7 @@ class ConsumerEngine:
         self.cluster.needs.want_exactly(topics, self.cluster.clock.monotonic_ms())
 
     def _metadata_refreshed(self, error: BaseException | None) -> None:
-        if isinstance(error, BrokerUnreachable):
+        if isinstance(error, BrokerUnreachable) and not error.login_refused:
             logger.debug("consumer %s: %s", self.settings.client_id, error)
         elif isinstance(error, Exception):
             self.shared.fail(error)

@@ -114,7 +114,8 @@ class SendWaits:
     async def await_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> None:
         """Wait until a topic (and one partition of it) is known.
 
-        Raises TypeError, ConfigError (no name of a topic), ClientTimeout, KafkaError.
+        Raises TypeError, ConfigError (no name of a topic), ClientTimeout, KafkaError; NoBrokerReachable at once when no
+        broker accepts the login.
         """
         topic_name(topic)
         engine, cluster = self._engine, self._engine.cluster
@@ -124,6 +125,8 @@ class SendWaits:
             engine.check_open()
             cluster.needs.want(topic, cluster.clock.monotonic_ms())
             failure = await self._refresh(max(0.0, deadline_ms - cluster.clock.monotonic_ms()), failure)
+            if isinstance(failure, BrokerUnreachable) and failure.login_refused:
+                raise failure.with_traceback(None)
             info = cluster.view.topics.get(topic)
             if info is not None and info.error in FATAL_TOPIC_ERRORS:
                 raise KafkaError(info.error, f"topic {topic}")

@@ -5,6 +5,10 @@ class AuthenticationFailed(OSError):  # noqa: N818 - named after what has happen
     """A side has not proved who it is, so the connection must not be used. Trying again will not help by itself."""
 
 
+class LoginRefused(AuthenticationFailed):
+    """The broker has answered that it does not accept this login."""
+
+
 class BadSecuritySetting(ValueError):  # noqa: N818 - it names what was given
     """A setting of TLS or SASL cannot be obeyed. `setting` is Kafka's name; the reason never holds a secret."""
 

@@ -17,7 +17,7 @@ from odradek.protocol.headers import RequestHeader, decode_response, encode_requ
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from odradek.security.errors import AuthenticationFailed
+from odradek.security.errors import AuthenticationFailed, LoginRefused
 from odradek.world.network import Endpoint
 
 ANSWER_BYTES_MAX: Final = 524_288
@@ -192,7 +192,7 @@ async def authenticate(endpoint: Endpoint, login: Login, host: str, client_id: s
         assert isinstance(answer, SaslHandshakeResponse), answer
         if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             offered = ", ".join(answer.mechanisms) or "no mechanism"
-            raise AuthenticationFailed(f"the broker does not take {login.mechanism}, but {offered}")
+            raise LoginRefused(f"the broker does not take {login.mechanism}, but {offered}")
         if answer.error_code != ErrorCode.NONE:
             raise AuthenticationFailed(f"the broker refuses SASL: {KafkaError(error_code(answer.error_code))}")
         if handshake_version == 0:
@@ -212,7 +212,8 @@ async def _carry(exchange: _Exchange, sasl: SaslClient, version: int) -> int:
         assert isinstance(answer, SaslAuthenticateResponse), answer
         if answer.error_code != ErrorCode.NONE:
             said = answer.error_message or KafkaError(error_code(answer.error_code)).message
-            raise AuthenticationFailed(f"{sasl.mechanism}: {said}")
+            final = answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED and sasl.mechanism != "GSSAPI"
+            raise (LoginRefused if final else AuthenticationFailed)(f"{sasl.mechanism}: {said}")
         lifetime_ms = answer.session_lifetime_ms
         message = sasl.respond(bytes(answer.auth_bytes))
     return lifetime_ms

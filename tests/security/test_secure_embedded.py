@@ -13,6 +13,7 @@ from odradek.broker.security.listener_security import BrokerSecurity
 from odradek.client.admin.values import NewTopic
 from odradek.client.errors import NoBrokerReachable
 from odradek.local.secure import ADMIN, BROKER, CLIENT, SecureFiles
+from odradek.protocol.errors import ErrorCode
 from odradek.security.authority import Authority
 from odradek.security.scram import encode_credential, new_credential
 from odradek.testing.embedded import EmbeddedCluster
@@ -77,6 +78,17 @@ def test_records_are_replicated_and_read_over_sasl_ssl(tmp_path: Path) -> None:
             with pytest.raises(NoBrokerReachable, match="due to invalid credentials"):
                 async with Admin(**{**as_client, "sasl_plain_password": "wrong"}) as admin:
                     await admin.describe_cluster()
+            wrong = {**as_client, "sasl_plain_password": "wrong", "group_id": "g"}
+            async with Consumer("t", **wrong) as consumer:
+                with pytest.raises(NoBrokerReachable, match="due to invalid credentials") as refused:
+                    await consumer.getmany(10_000)
+                assert (refused.value.code, refused.value.retriable) == (ErrorCode.SASL_AUTHENTICATION_FAILED, False)
+            del wrong["group_id"]
+            async with Producer(**wrong) as producer:
+                began_ms = clock.monotonic_ms()
+                with pytest.raises(NoBrokerReachable, match="due to invalid credentials"):
+                    await producer.send("t", b"")
+                assert clock.monotonic_ms() - began_ms < 1_000
 
     run_virtual(main)
 
