@@ -17,7 +17,7 @@ class AuthorizerSettings:
     )
     super_users: str = setting(
         "string '' any medium read-only internal",
-        "Principals that may do everything: User:name with semicolons between.",
+        "Principals that may do everything: User:name, separated by semicolons.",
     )
     allow_everyone_if_no_acl_found: bool = setting(
         "boolean false any medium read-only internal",
@@ -27,5 +27,5 @@ class AuthorizerSettings:
 
 OTHER_AUTHORIZER_SETTINGS: Final = read_table("""
 authorizer.zookeeper.url string - any low read-only refused
-    ZooKeeper of the access lists. | access lists stand in the cluster's own ZooKeeper
+    ZooKeeper of the access lists. | access lists are kept in the cluster's own ZooKeeper
 """)

@@ -12,13 +12,13 @@ class ServerSettings:
 
     broker_id: int = setting(
         "int -1 any high read-only",
-        "Number of this broker in the cluster; -1 takes the one in meta.properties, or a generated one.",
+        "Id of this broker in the cluster; -1 takes the one in meta.properties, or generates one.",
     )
     broker_id_generation_enable: bool = setting(
         "boolean true any medium read-only",
-        "Whether a broker without a number may have one generated from ZooKeeper's sequence.",
+        "Whether a broker without an id may have one generated from ZooKeeper's sequence.",
     )
-    reserved_broker_max_id: int = setting("int 1000 >=0 medium read-only", "Generated numbers begin above this one.")
+    reserved_broker_max_id: int = setting("int 1000 >=0 medium read-only", "Generated broker ids begin above this one.")
     metrics_port: int = setting(
         "int 0 0..65535 medium read-only",
         "Port for Prometheus, /metrics and /journal over HTTP; 0: none. Not a setting of Kafka's.",
@@ -33,15 +33,15 @@ class ServerSettings:
     )
     zookeeper_connect: str = setting(
         "string - any high read-only",
-        "host:port of ZooKeeper's servers with commas between, and perhaps a chroot path at the end.",
+        "ZooKeeper servers as host:port, separated by commas; a chroot path may follow at the end.",
     )
     zookeeper_session_timeout_ms: int = setting(
         "int 18000 any high read-only",
-        "How long ZooKeeper waits for a silent broker before it takes it for dead.",
+        "How long ZooKeeper waits for a silent broker before it ends its session.",
     )
     zookeeper_connection_timeout_ms: int = setting(
         "int - any high read-only",
-        "How long the start waits for ZooKeeper; the session's timeout when not set.",
+        "How long a starting broker waits for ZooKeeper; zookeeper.session.timeout.ms when not set.",
         value=18000,
     )
     request_timeout_ms: int = setting(
@@ -50,19 +50,19 @@ class ServerSettings:
     )
     zookeeper_max_in_flight_requests: int = setting(
         "int 10 >=1 high read-only",
-        "Requests that may be on their way to ZooKeeper at once; more wait for their turn.",
+        "Unanswered requests to ZooKeeper at once; more wait for their turn.",
     )
     controlled_shutdown_enable: bool = setting(
         "boolean true any medium read-only",
-        "Whether a broker hands its partitions over before it stops.",
+        "Whether a broker moves leadership to other replicas before it stops.",
     )
     controlled_shutdown_max_retries: int = setting(
         "int 3 any medium read-only",
-        "How often it asks the controller to take them, when that fails.",
+        "How many times a stopping broker asks the controller to move leadership, while that fails.",
     )
     controlled_shutdown_retry_backoff_ms: int = setting(
         "long 5000 any medium read-only",
-        "Pause between two such attempts.",
+        "Pause between two attempts of a controlled shutdown.",
     )
 
 
@@ -72,12 +72,12 @@ class InterBrokerListener:
 
     inter_broker_listener_name: str = setting(
         "string - any medium read-only",
-        "Listener that brokers reach each other by; by its protocol when not set.",
+        "Listener for connections between brokers; the one of security.inter.broker.protocol when not set.",
         value="PLAINTEXT",
     )
     control_plane_listener_name: str | None = setting(
         "string - any high read-only",
-        "Listener that the controller reaches brokers by, if it is to be one of its own.",
+        "Separate listener for the controller's connections to brokers; none when not set.",
     )
 
     @property
@@ -93,7 +93,7 @@ class ControllerSettings(InterBrokerListener):
     delete_topic_enable: bool = setting("boolean true any high read-only", "Whether topics may be deleted.")
     unclean_leader_election_enable: bool = setting(
         "boolean false any high cluster-wide",
-        "Whether a replica that is not in sync may lead when no other lives: records may be lost.",
+        "Whether an out-of-sync replica may become leader when no in-sync one is alive; records may be lost.",
         live="controller",
     )
     auto_leader_rebalance_enable: bool = setting(
@@ -102,9 +102,11 @@ class ControllerSettings(InterBrokerListener):
     )
     leader_imbalance_per_broker_percentage: int = setting(
         "int 10 any high read-only",
-        "Percentage of a broker's partitions led elsewhere that makes it do so.",
+        "Percentage of a broker's preferred partitions led elsewhere above which leadership moves back.",
     )
-    leader_imbalance_check_interval_seconds: int = setting("long 300 >=1 high read-only", "How often it looks.")
+    leader_imbalance_check_interval_seconds: int = setting(
+        "long 300 >=1 high read-only", "How often the controller checks for leader imbalance."
+    )
     controller_socket_timeout_ms: int = setting(
         "int 30000 any medium read-only",
         "How long the controller waits for a broker's answer.",
@@ -117,55 +119,55 @@ zookeeper.set.acl boolean false any high read-only works
 zookeeper.sasl.jaas.config password - any medium read-only works
     Login at ZooKeeper, DigestLoginModule with username and password. Not a setting of Kafka's, whose JAAS file has it.
 zookeeper.ssl.client.enable boolean false any medium read-only works
-    Whether ZooKeeper is spoken to through TLS.
+    Whether connections to ZooKeeper use TLS.
 zookeeper.clientCnxnSocket string - any medium read-only works
-    Class name of the Java client's socket, which Kafka needs for TLS and we do not.
+    Class name of the Java client's socket, which Kafka needs for TLS and Odradek does not.
 zookeeper.ssl.keystore.location string - any medium read-only works
-    Key store for a certificate of our own towards ZooKeeper.
+    Key store with the broker's certificate for ZooKeeper.
 zookeeper.ssl.keystore.password password - any medium read-only works
-    Password of that key store.
+    Password of the key store for ZooKeeper.
 zookeeper.ssl.keystore.type string - any medium read-only works
-    Type of that key store; found by the file's name when not set.
+    Type of the key store for ZooKeeper; told from the file's name when not set.
 zookeeper.ssl.truststore.location string - any medium read-only works
     Trust store that ZooKeeper's certificate is checked with.
 zookeeper.ssl.truststore.password password - any medium read-only works
-    Password of that trust store.
+    Password of the trust store for ZooKeeper.
 zookeeper.ssl.truststore.type string - any medium read-only works
-    Type of that trust store; found by the file's name when not set.
+    Type of the trust store for ZooKeeper; told from the file's name when not set.
 zookeeper.ssl.protocol string TLSv1.2 any low read-only works
     TLS version offered to ZooKeeper.
 zookeeper.ssl.enabled.protocols list - any low read-only works
-    TLS versions allowed towards ZooKeeper; when not set the one of zookeeper.ssl.protocol, and TLSv1.3.
+    TLS versions allowed with ZooKeeper; when not set, that of zookeeper.ssl.protocol and TLSv1.3.
 zookeeper.ssl.cipher.suites list - any low read-only works
-    Cipher suites allowed towards ZooKeeper.
+    Cipher suites allowed with ZooKeeper.
 zookeeper.ssl.endpoint.identification.algorithm string HTTPS any low read-only works
-    HTTPS checks ZooKeeper's host name against its certificate; empty does not.
+    HTTPS: ZooKeeper's host name is checked against its certificate; empty: it is not.
 zookeeper.ssl.crl.enable boolean false any low read-only refused
-    Whether revocation lists are looked at for ZooKeeper's certificate. | revocation is not looked at
+    Whether ZooKeeper's certificate is checked against revocation lists. | revocation is not checked
 zookeeper.ssl.ocsp.enable boolean false any low read-only refused
-    Whether revocation is asked for online for ZooKeeper's certificate. | revocation is not looked at
+    Whether ZooKeeper's certificate is checked for revocation online (OCSP). | revocation is not checked
 num.io.threads int 8 >=1 high cluster-wide none
     Threads that handle requests. | one loop does it all
 early.start.listeners string - any high read-only none
     Listeners that open before the others, as soon as the broker's own work can be done.
 max.request.partition.size.limit int 2000 >=1 medium read-only none
-    The most partitions in an answer to DescribeTopicPartitions.
+    Maximum number of partitions in a response to DescribeTopicPartitions.
 metrics.num.samples int 2 >=1 low read-only none
     Samples that a measured rate is made of.
 metrics.sample.window.ms long 30000 >=1 low read-only none
-    Length of one such sample.
+    Length of one sample of a measured rate.
 metric.reporters list '' any low cluster-wide none
     Classes that metrics are handed to.
 auto.include.jmx.reporter boolean true any low read-only none
-    Whether Java's JMX reporter is one of them without being named.
+    Whether Java's JMX reporter is used without being in metric.reporters.
 metrics.recording.level string INFO any low read-only none
-    How fine metrics are recorded.
+    How detailed the recorded metrics are.
 kafka.metrics.reporters list '' any low read-only none
     Classes that the server's own metrics are handed to.
 kafka.metrics.polling.interval.secs int 10 >=1 low read-only none
-    How often those are handed over.
+    How often the server's own metrics are handed to kafka.metrics.reporters.
 telemetry.max.bytes int 1048576 >=1 low read-only none
-    The most that a client may push in metrics at once, compressed.
+    Maximum compressed size of the metrics that a client pushes at once.
 client.quota.callback.class class - any low read-only refused
     Class that decides which quota a client gets. | Java classes cannot be loaded
 """)

@@ -12,20 +12,20 @@ class GroupSettings:
 
     group_min_session_timeout_ms: int = setting(
         "int 6000 any medium read-only",
-        "The shortest session a group member may ask for.",
+        "Shortest session timeout that a group member may ask for.",
     )
     group_max_session_timeout_ms: int = setting(
         "int 1800000 any medium read-only",
-        "The longest session a group member may ask for.",
+        "Longest session timeout that a group member may ask for.",
     )
     group_initial_rebalance_delay_ms: int = setting(
         "int 3000 any medium read-only",
         "How long an empty group waits for more members before its first rebalance.",
     )
-    group_max_size: int = setting("int 2147483647 >=1 medium read-only", "Members of one group.")
+    group_max_size: int = setting("int 2147483647 >=1 medium read-only", "Maximum number of members of one group.")
     offset_metadata_max_bytes: int = setting(
         "int 4096 any high read-only",
-        "The longest text that may go with a committed offset.",
+        "Maximum size of the metadata of a committed offset.",
     )
     offsets_load_buffer_size: int = setting(
         "int 5242880 >=1 high read-only",
@@ -102,21 +102,21 @@ class TransactionSettings:
     )
     transaction_max_timeout_ms: int = setting(
         "int 900000 >=1 high read-only",
-        "The longest transaction a producer may ask for.",
+        "Longest transaction timeout that a producer may ask for.",
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
         "int 10000 >=1 low read-only",
-        "How often transactions that take too long are looked for.",
+        "How often timed-out transactions are looked for.",
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
         "int 3600000 >=1 low read-only",
-        "How often forgotten transactional ids are looked for.",
+        "How often expired transactional ids are looked for.",
     )
 
 
 OTHER_COORDINATOR_SETTINGS: Final = read_table("""
 group.coordinator.rebalance.protocols list classic {classic,consumer,share,unknown} medium read-only none
-    Kinds of groups that are served.
+    Group protocols that are served.
 group.coordinator.threads int 1 >=1 medium read-only none
     Threads of the newer coordinator.
 group.coordinator.append.linger.ms int 10 >=0 medium read-only none
@@ -124,26 +124,26 @@ group.coordinator.append.linger.ms int 10 >=0 medium read-only none
 group.coordinator.new.enable boolean false any medium read-only internal none
     Whether the newer coordinator serves the classic groups too.
 group.consumer.session.timeout.ms int 45000 >=1 medium read-only none
-    Session of a member of a group of the newer kind.
+    Session timeout of members of consumer groups (KIP-848).
 group.consumer.min.session.timeout.ms int 45000 >=1 medium read-only none
-    The shortest such session.
+    Shortest session timeout of members of consumer groups (KIP-848).
 group.consumer.max.session.timeout.ms int 60000 >=1 medium read-only none
-    The longest such session.
+    Longest session timeout of members of consumer groups (KIP-848).
 group.consumer.heartbeat.interval.ms int 5000 >=1 medium read-only none
-    Time between heartbeats of such a member.
+    Heartbeat interval of members of consumer groups (KIP-848).
 group.consumer.min.heartbeat.interval.ms int 5000 >=1 medium read-only none
-    The shortest such time.
+    Shortest heartbeat interval of members of consumer groups (KIP-848).
 group.consumer.max.heartbeat.interval.ms int 15000 >=1 medium read-only none
-    The longest such time.
+    Longest heartbeat interval of members of consumer groups (KIP-848).
 group.consumer.max.size int 2147483647 >=1 medium read-only none
-    Members of one such group.
+    Maximum number of members of one consumer group (KIP-848).
 group.consumer.assignors list \
     org.apache.kafka.coordinator.group.assignor.UniformAssignor,\
 org.apache.kafka.coordinator.group.assignor.RangeAssignor \
     any medium read-only none
-    Classes that assign partitions in such groups.
+    Classes that assign partitions in consumer groups (KIP-848).
 group.consumer.migration.policy string \
     disabled \
     {disabled,bidirectional,upgrade,downgrade} medium read-only internal none
-    Whether groups may change from one kind to the other.
+    Whether groups may change between the classic and the consumer protocol.
 """)

@@ -15,7 +15,7 @@ what the setting does here, `works` (without an attribute of its own; `works=tls
 a topic's may end with the broker's settings that stand for it, `broker=log.roll.ms,log.roll.hours`:
 
     remote.storage.enable boolean false any medium topic refused
-        Whether old segments move to remote storage. | remote storage is not built
+        Whether old segments move to remote storage. | remote storage is not implemented
 """
 
 from collections.abc import Sequence

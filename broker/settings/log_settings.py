@@ -14,12 +14,12 @@ class LogManagerSettings:
 
     log_dirs: tuple[str, ...] = setting(
         "string - any high read-only",
-        "Directories of the logs, with commas between.",
+        "Directories of the logs, separated by commas.",
         value=("/tmp/kafka-logs",),
     )
     num_recovery_threads_per_data_dir: int = setting(
         "int 1 >=1 high cluster-wide",
-        "Threads of each directory that recover logs at the start and flush them at the end.",
+        "Threads for each directory that recover logs on start and flush them on shutdown.",
         live="each-use",
     )
     background_threads: int = setting(
@@ -29,10 +29,12 @@ class LogManagerSettings:
         "long 30000 >=0 low read-only internal",
         "Pause after the start before retention, flushing and checkpoints begin.",
     )
-    log_retention_check_interval_ms: int = setting("long 300000 >=1 medium read-only", "How often retention looks.")
+    log_retention_check_interval_ms: int = setting(
+        "long 300000 >=1 medium read-only", "How often logs are checked for segments to delete."
+    )
     log_flush_scheduler_interval_ms: int = setting(
         "long 9223372036854775807 any high read-only",
-        "How often the flusher looks whether a log is due.",
+        "How often logs are checked for records to flush.",
     )
     log_flush_offset_checkpoint_interval_ms: int = setting(
         "int 60000 >=0 high read-only",
@@ -43,15 +45,15 @@ class LogManagerSettings:
         "How often log start offsets are written to disk.",
     )
     log_cleaner_enable: bool = setting("boolean true any medium read-only", "Whether compaction runs.")
-    log_cleaner_threads: int = setting("int 1 >=0 medium cluster-wide", "Workers that compact.", live="logs")
+    log_cleaner_threads: int = setting("int 1 >=0 medium cluster-wide", "Workers that compact logs.", live="logs")
     log_cleaner_dedupe_buffer_size: int = setting(
         "long 134217728 any medium cluster-wide",
-        "Memory for the map of keys, of all workers together.",
+        "Memory for the key maps of all compaction workers together.",
         live="logs",
     )
     log_cleaner_io_buffer_load_factor: float = setting(
         "double 0.9 any medium cluster-wide",
-        "How full the map of keys may get.",
+        "How full a key map may get, from 0 to 1.",
         live="logs",
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
@@ -61,7 +63,7 @@ class LogManagerSettings:
     )
     log_cleaner_backoff_ms: int = setting(
         "long 15000 >=0 medium cluster-wide",
-        "Pause when there is nothing to compact.",
+        "Pause before the next check when there is nothing to compact.",
         live="logs",
     )
     producer_id_expiration_ms: int = setting(
@@ -81,11 +83,11 @@ class TopicDefaults:
 
     num_partitions: int = setting(
         "int 1 >=1 medium read-only",
-        "Partitions of a topic that is created without saying how many.",
+        "Partitions of a topic that is created without a number of partitions.",
     )
     default_replication_factor: int = setting(
         "int 1 any medium read-only",
-        "Replicas of a topic that is created without saying how many.",
+        "Replicas of a topic that is created without a replication factor.",
     )
     auto_create_topics_enable: bool = setting(
         "boolean true any high read-only",
@@ -93,18 +95,18 @@ class TopicDefaults:
     )
     log_segment_bytes: int = setting(
         "int 1073741824 >=14 high cluster-wide",
-        "A segment is closed before it would grow larger.",
+        "Maximum size of a segment file.",
         live="logs",
     )
     log_roll_ms: int = setting(
         "long - any high cluster-wide",
-        "A segment is closed when its first record is so old.",
+        "A new segment begins when the first record of the present one is this old.",
         live="logs",
         value=604_800_000,
     )
     log_roll_jitter_ms: int = setting(
         "long - any high cluster-wide",
-        "Taken off the roll time at random, so that segments do not all roll at once.",
+        "Taken off log.roll.ms at random, so that segments do not all roll at once.",
         live="logs",
         value=0,
     )
@@ -126,22 +128,22 @@ class TopicDefaults:
     )
     log_cleaner_min_cleanable_ratio: float = setting(
         "double 0.5 0..1 medium cluster-wide",
-        "A log is compacted when so much of it was written since the last time.",
+        "A log is compacted when this share of it was written since the last compaction.",
         live="logs",
     )
     log_cleaner_delete_retention_ms: int = setting(
         "long 86400000 >=0 medium cluster-wide",
-        "How long a deletion marker stays in a compacted log.",
+        "How long a tombstone stays in a compacted log.",
         live="logs",
     )
     log_cleaner_min_compaction_lag_ms: int = setting(
         "long 0 >=0 medium cluster-wide",
-        "A record stays uncompacted at least for so long.",
+        "Minimum time for which a record stays uncompacted.",
         live="logs",
     )
     log_cleaner_max_compaction_lag_ms: int = setting(
         "long 9223372036854775807 >=1 medium cluster-wide",
-        "A record stays uncompacted at most for so long.",
+        "Maximum time for which a record stays uncompacted.",
         live="logs",
     )
     log_index_size_max_bytes: int = setting(
@@ -156,18 +158,18 @@ class TopicDefaults:
     )
     log_flush_interval_messages: int = setting(
         "long 9223372036854775807 >=1 high cluster-wide",
-        "Records of a partition that may lie unflushed.",
+        "Maximum number of unflushed records of a partition.",
         live="logs",
     )
     log_flush_interval_ms: int = setting(
         "long - any high cluster-wide",
-        "How long a record may lie unflushed; log.flush.scheduler.interval.ms when not set.",
+        "How long a record may stay unflushed; log.flush.scheduler.interval.ms when not set.",
         live="logs",
         value=NO_LIMIT_MS,
     )
     log_segment_delete_delay_ms: int = setting(
         "long 60000 >=0 high cluster-wide",
-        "A deleted file stays for so long under another name.",
+        "How long a deleted file stays on disk under another name.",
         live="logs",
     )
     log_preallocate: bool = setting(
@@ -182,7 +184,7 @@ class TopicDefaults:
     )
     log_message_timestamp_difference_max_ms: int = setting(
         "long 9223372036854775807 >=0 medium cluster-wide",
-        "How far a record's timestamp may be from the broker's clock; old form of the two below.",
+        "How far a record's timestamp may be from the broker's clock; replaced by the two settings below.",
         live="logs",
     )
     log_message_timestamp_before_max_ms: int = setting(
@@ -226,17 +228,17 @@ OTHER_LOG_SETTINGS: Final = read_table("""
 log.dir string /tmp/kafka-logs any high read-only works
     Directory of the logs, when log.dirs is not set.
 log.roll.hours int 168 >=1 high read-only works
-    The same in hours, when log.roll.ms is not set.
+    log.roll.ms in hours, used when log.roll.ms is not set.
 log.roll.jitter.hours int 0 >=0 high read-only works
-    The same in hours, when log.roll.jitter.ms is not set.
+    log.roll.jitter.ms in hours, used when log.roll.jitter.ms is not set.
 log.retention.minutes int - any high read-only works
-    The same in minutes, when log.retention.ms is not set.
+    log.retention.ms in minutes, used when log.retention.ms is not set.
 log.retention.hours int 168 any high read-only works
-    The same in hours, when neither log.retention.ms nor log.retention.minutes is set.
+    log.retention.ms in hours, used when neither it nor log.retention.minutes is set.
 log.message.format.version string 3.0-IV1 any medium read-only none
-    Oldest record format kept; without meaning since 3.0.
+    Oldest record format kept; ignored since Kafka 3.0.
 log.cleaner.io.buffer.size int 524288 >=0 medium cluster-wide none
-    Memory for reading and writing, of all workers together.
+    Memory for reading and writing of all compaction workers together.
 create.topic.policy.class.name class - any low read-only refused
     Class that may refuse new topics. | Java classes cannot be loaded
 alter.config.policy.class.name class - any low read-only refused

@@ -11,7 +11,7 @@ class LoggerSettings:
 
     logger_format: str = setting(
         "string text {text,json} low read-only",
-        "Lines for people, or one JSON object on each line. Not a setting of Kafka's.",
+        "text: plain lines; json: one JSON object on each line. Not a setting of Kafka's.",
     )
     logger_dir: str = setting(
         "string '' any low read-only",
@@ -24,5 +24,5 @@ class LoggerSettings:
     )
     logger_backups: int = setting(
         "int 10 1..1000 low read-only",
-        "Older files of logger.dir that are kept of each. Not a setting of Kafka's.",
+        "Rotated files of each log of logger.dir that are kept. Not a setting of Kafka's.",
     )

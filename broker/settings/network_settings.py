@@ -17,13 +17,13 @@ class ConnectionSettings(InterBrokerListener):
 
     listeners: tuple[Listener, ...] = setting(
         "string PLAINTEXT://:9092 any high per-broker",
-        "What to listen on: NAME://host:port with commas between; an empty host is every interface.",
+        "Addresses to listen on: NAME://host:port, separated by commas; an empty host is every interface.",
         live="listeners",
         value=(),
     )
     advertised_listeners: tuple[Listener, ...] = setting(
         "string - any high per-broker",
-        "What clients and brokers are told to connect to; the same as listeners when not set.",
+        "Addresses that clients and brokers connect to; those of listeners when not set.",
         live="listeners",
         value=(),
     )
@@ -41,27 +41,27 @@ class ConnectionSettings(InterBrokerListener):
     )
     socket_listen_backlog_size: int = setting(
         "int 50 >=1 medium read-only",
-        "Connections that may wait to be accepted.",
+        "Maximum number of connections waiting to be accepted.",
     )
     max_connections_per_ip: int = setting(
         "int 2147483647 >=0 medium cluster-wide",
-        "Connections from one address; more are closed at once.",
+        "Maximum number of connections from one address; further ones are closed at once.",
         live="sockets",
     )
     max_connections_per_ip_overrides: Mapping[str, int] = setting(
         "string '' any medium cluster-wide",
-        "Other limits for some addresses: host:number with commas between.",
+        "Limits for single addresses instead of max.connections.per.ip: host:number, separated by commas.",
         live="sockets",
         value={},
     )
     max_connections: int = setting(
         "int 2147483647 >=0 medium cluster-wide",
-        "Connections of the broker, or of one listener with its prefix.",
+        "Maximum number of connections of the broker, or of one listener with its prefix.",
         live="sockets",
     )
     connections_max_idle_ms: int = setting(
         "long 600000 any medium read-only",
-        "A connection that is silent for so long is closed.",
+        "A connection that has been idle for this long is closed.",
     )
     connection_failed_authentication_delay_ms: int = setting(
         "int 100 >=0 low read-only",
@@ -74,11 +74,11 @@ class ConnectionSettings(InterBrokerListener):
     )
     socket_connection_setup_timeout_ms: int = setting(
         "long 10000 any medium read-only",
-        "How long a connection to another broker may take to come up, at first.",
+        "How long connecting to another broker may take, at first.",
     )
     socket_connection_setup_timeout_max_ms: int = setting(
         "long 30000 any medium read-only",
-        "What that time grows to when connecting goes on failing.",
+        "How far socket.connection.setup.timeout.ms grows while connecting keeps failing.",
     )
     listener_limits: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Other limits of single listeners, by the listener's name in small letters and the setting's."""
@@ -106,7 +106,7 @@ class FetcherSettings:
     )
     replica_fetch_backoff_ms: int = setting(
         "int 1000 >=0 medium read-only",
-        "Pause of a follower's partition after an error.",
+        "Pause before a follower fetches a partition again after an error.",
     )
     replica_fetch_min_bytes: int = setting(
         "int 1 any high read-only",
@@ -122,7 +122,7 @@ class FetcherSettings:
     )
     num_replica_fetchers: int = setting(
         "int 1 any high cluster-wide",
-        "Connections that a follower fetches from each leader with.",
+        "Connections with which a follower fetches from each leader.",
         live="fetchers",
     )
 
@@ -133,7 +133,7 @@ class ReplicationSettings:
 
     fetch_max_bytes: int = setting(
         "int 57671680 >=1024 medium read-only",
-        "The most that one fetch is answered with, whatever the client allows.",
+        "Maximum size of a fetch response, whatever the client allows.",
     )
     max_incremental_fetch_session_cache_slots: int = setting(
         "int 1000 >=0 medium read-only",
@@ -146,7 +146,7 @@ class ReplicationSettings:
     )
     replica_lag_time_max_ms: int = setting(
         "long 30000 any high read-only",
-        "A follower that has not caught up for so long leaves the in-sync replicas.",
+        "A follower that has not caught up for this long leaves the in-sync replicas.",
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         "long 5000 any high read-only",
@@ -183,7 +183,7 @@ class ReplicationSettings:
     )
     alter_log_dirs_replication_quota_window_size_seconds: int = setting(
         "int 1 >=1 low read-only",
-        "Length of one sample of that quota.",
+        "Length of one sample of the quota of moves between directories.",
     )
 
 
@@ -191,7 +191,7 @@ OTHER_NETWORK_SETTINGS: Final = read_table("""
 listener.security.protocol.map string \
     SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT \
     any low per-broker works=listeners
-    Which security protocol each listener name speaks: NAME:PROTOCOL with commas between.
+    Security protocol of each listener name: NAME:PROTOCOL, separated by commas.
 security.inter.broker.protocol string PLAINTEXT {PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL} medium read-only works
     Protocol between brokers, when no listener is named for them.
 inter.broker.protocol.version string 3.9-IV0 {3.9-IV0,3.9,3.9.0,3.9.1,3.9.2} medium read-only works
@@ -205,9 +205,9 @@ num.network.threads int 3 >=1 high cluster-wide none
 replica.socket.receive.buffer.bytes int 65536 any high read-only none
     Kernel's receive buffer of a follower's connection.
 fetch.purgatory.purge.interval.requests int 1000 any medium read-only none
-    Finished waiting fetches that may lie about before they are swept.
+    Completed fetches that may stay in the purgatory before they are removed.
 producer.purgatory.purge.interval.requests int 1000 any medium read-only none
-    Finished waiting produce requests that may lie about before they are swept.
+    Completed produce requests that may stay in the purgatory before they are removed.
 delete.records.purgatory.purge.interval.requests int 1 any medium read-only none
-    The same of DeleteRecords.
+    Completed DeleteRecords requests that may stay in the purgatory before they are removed.
 """)

@@ -14,4 +14,6 @@ class QuotaSettings:
     controller_quota_window_num: int = setting(
         "int 11 >=1 low read-only", "Samples kept for quotas of controller mutations."
     )
-    controller_quota_window_size_seconds: int = setting("int 1 >=1 low read-only", "Length of one sample of those.")
+    controller_quota_window_size_seconds: int = setting(
+        "int 1 >=1 low read-only", "Length of one sample of quotas of controller mutations."
+    )

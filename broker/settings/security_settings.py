@@ -6,15 +6,15 @@ from odradek.broker.settings.definition import read_table
 
 SECURITY_SETTINGS: Final = read_table("""
 connections.max.reauth.ms long 0 any medium read-only works
-    A SASL session lasts so long before the client must authenticate again; 0 for ever.
+    How long a SASL session lasts before the client must authenticate again; 0: for ever.
 sasl.server.max.receive.size int 524288 any medium read-only works
-    The largest packet of an authentication.
+    Maximum size of a packet of an authentication.
 security.providers string - any low read-only none
     Java classes of security providers.
 principal.builder.class class \
     org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder \
     any medium per-broker none
-    Class that makes a principal of a connection.
+    Class that derives the principal of a connection.
 ssl.client.auth string none {required,requested,none} medium per-broker works=tls
     Whether clients must show a certificate.
 ssl.principal.mapping.rules string DEFAULT any low read-only works
@@ -24,7 +24,7 @@ ssl.allow.dn.changes boolean false any low read-only none
 ssl.allow.san.changes boolean false any low read-only none
     Whether a renewed certificate may lack alternative names of the old.
 ssl.protocol string TLSv1.3 any medium per-broker none
-    TLS version to begin with.
+    Newest TLS version that is offered.
 ssl.provider string - any medium per-broker none
     Java's provider of TLS.
 ssl.enabled.protocols list TLSv1.2,TLSv1.3 any medium per-broker works=tls
@@ -82,19 +82,19 @@ sasl.kerberos.service.name string - any medium per-broker works=tls
 sasl.kerberos.kinit.cmd string /usr/bin/kinit any medium per-broker none
     Path of kinit.
 sasl.kerberos.ticket.renew.window.factor double 0.8 any medium per-broker none
-    Part of a ticket's life after which it is renewed.
+    Share of a ticket's lifetime after which it is renewed.
 sasl.kerberos.ticket.renew.jitter double 0.05 any medium per-broker none
-    Random part of that time.
+    Random share of the lifetime, added to sasl.kerberos.ticket.renew.window.factor.
 sasl.kerberos.min.time.before.relogin long 60000 any medium per-broker none
-    The least time between two renewals.
+    Minimum time between two renewals of a Kerberos ticket.
 sasl.login.refresh.window.factor double 0.8 any medium per-broker none
-    Part of a token's life after which it is renewed.
+    Share of a token's lifetime after which it is renewed.
 sasl.login.refresh.window.jitter double 0.05 any medium per-broker none
-    Random part of that time.
+    Random share of the lifetime, added to sasl.login.refresh.window.factor.
 sasl.login.refresh.min.period.seconds short 60 any medium per-broker none
-    The least time between two renewals of a token.
+    Minimum time between two renewals of a token.
 sasl.login.refresh.buffer.seconds short 300 any medium per-broker none
-    Time before its end by which a token is renewed.
+    How long before its expiry a token is renewed at the latest.
 sasl.login.connect.timeout.ms int - any low read-only none
     How long a connection to the token's issuer may take.
 sasl.login.read.timeout.ms int - any low read-only works
@@ -112,13 +112,13 @@ sasl.oauthbearer.token.endpoint.url string - any medium read-only works
 sasl.oauthbearer.jwks.endpoint.url string - any medium read-only works
     Address of the issuer's keys.
 sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000 any low read-only works
-    How often those keys are fetched.
+    How often the issuer's keys are fetched.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100 any low read-only none
-    First pause when that fails.
+    First pause when fetching the issuer's keys fails.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000 any low read-only none
-    Longest pause when that fails.
+    Longest pause when fetching the issuer's keys fails.
 sasl.oauthbearer.clock.skew.seconds int 30 any low read-only works
-    How far clocks may differ.
+    How far the clocks of the token's issuer and the broker may differ.
 sasl.oauthbearer.expected.audience list - any low read-only works
     Audience that a token must name.
 sasl.oauthbearer.expected.issuer string - any low read-only works
@@ -126,23 +126,23 @@ sasl.oauthbearer.expected.issuer string - any low read-only works
 delegation.token.secret.key password - any medium read-only works
     Key that delegation tokens are signed with; the same on every broker.
 delegation.token.master.key password - any medium read-only works
-    Old name of that key.
+    Old name of delegation.token.secret.key.
 delegation.token.max.lifetime.ms long 604800000 >=1 medium read-only works
-    Longest life of a token.
+    Maximum lifetime of a delegation token.
 delegation.token.expiry.time.ms long 86400000 >=1 medium read-only works
-    Life of a token that is not renewed.
+    Lifetime of a delegation token that is not renewed.
 delegation.token.expiry.check.interval.ms long 3600000 >=1 low read-only works
-    How often expired tokens are looked for.
+    How often expired delegation tokens are looked for.
 password.encoder.secret password - any medium read-only works
     Secret that passwords in ZooKeeper are encrypted with.
 password.encoder.old.secret password - any medium read-only works
-    The secret before, while it is being changed.
+    Previous value of password.encoder.secret, while it is being changed.
 password.encoder.keyfactory.algorithm string - any low read-only works
-    Algorithm that makes the key.
+    Algorithm that derives the encryption key.
 password.encoder.cipher.algorithm string AES/CBC/PKCS5Padding any low read-only refused
-    Cipher. | only AES/CBC/PKCS5Padding is built
+    Cipher that passwords in ZooKeeper are encrypted with. | only AES/CBC/PKCS5Padding is implemented
 password.encoder.key.length int 128 >=8 low read-only works
-    Length of the key in bits.
+    Length of the encryption key in bits.
 password.encoder.iterations int 4096 >=1024 low read-only works
-    Rounds that make the key.
+    Iterations that derive the encryption key.
 """)

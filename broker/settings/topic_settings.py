@@ -22,17 +22,17 @@ class LogConfig:
 
     segment_bytes: int = setting(
         "int 1073741824 >=14 medium topic",
-        "A segment is closed before it would grow larger.",
+        "Maximum size of a segment file.",
         broker="log.segment.bytes",
     )
     segment_ms: int = setting(
         "long 604800000 >=1 medium topic",
-        "A segment is closed when its first record is so old.",
+        "A new segment begins when the first record of the present one is this old.",
         broker="log.roll.ms log.roll.hours",
     )
     segment_jitter_ms: int = setting(
         "long 0 >=0 medium topic",
-        "Taken off that time at random, so that segments do not all roll at once.",
+        "Taken off segment.ms at random, so that segments do not all roll at once.",
         broker="log.roll.jitter.ms log.roll.jitter.hours",
     )
     segment_index_bytes: int = setting(
@@ -42,12 +42,12 @@ class LogConfig:
     )
     flush_messages: int = setting(
         "long 9223372036854775807 >=1 medium topic",
-        "Records that may lie unflushed.",
+        "Maximum number of unflushed records.",
         broker="log.flush.interval.messages",
     )
     flush_ms: int = setting(
         "long 9223372036854775807 >=0 medium topic",
-        "How long a record may lie unflushed.",
+        "How long a record may stay unflushed.",
         broker="log.flush.interval.ms log.flush.scheduler.interval.ms",
     )
     retention_bytes: int = setting(
@@ -62,7 +62,7 @@ class LogConfig:
     )
     max_message_bytes: int = setting(
         "int 1048588 >=0 medium topic",
-        "The largest record batch.",
+        "Maximum size of a record batch.",
         broker="message.max.bytes",
     )
     index_interval_bytes: int = setting(
@@ -72,27 +72,27 @@ class LogConfig:
     )
     delete_retention_ms: int = setting(
         "long 86400000 >=0 medium topic",
-        "How long a deletion marker stays in a compacted log.",
+        "How long a tombstone stays in a compacted log.",
         broker="log.cleaner.delete.retention.ms",
     )
     min_compaction_lag_ms: int = setting(
         "long 0 >=0 medium topic",
-        "A record stays uncompacted at least for so long.",
+        "Minimum time for which a record stays uncompacted.",
         broker="log.cleaner.min.compaction.lag.ms",
     )
     max_compaction_lag_ms: int = setting(
         "long 9223372036854775807 >=1 medium topic",
-        "A record stays uncompacted at most for so long.",
+        "Maximum time for which a record stays uncompacted.",
         broker="log.cleaner.max.compaction.lag.ms",
     )
     file_delete_delay_ms: int = setting(
         "long 60000 >=0 medium topic",
-        "A deleted file stays for so long under another name.",
+        "How long a deleted file stays on disk under another name.",
         broker="log.segment.delete.delay.ms",
     )
     min_cleanable_dirty_ratio: float = setting(
         "double 0.5 0..1 medium topic",
-        "The log is compacted when so much of it was written since the last time.",
+        "The log is compacted when this share of it was written since the last compaction.",
         broker="log.cleaner.min.cleanable.ratio",
     )
     cleanup_policy: frozenset[str] = setting(
@@ -103,7 +103,7 @@ class LogConfig:
     )
     unclean_leader_election_enable: bool = setting(
         "boolean false any medium topic",
-        "Whether a replica that is not in sync may lead when no other lives: records may be lost.",
+        "Whether an out-of-sync replica may become leader when no in-sync one is alive; records may be lost.",
         broker="unclean.leader.election.enable",
     )
     min_insync_replicas: int = setting(
@@ -147,11 +147,11 @@ class LogConfig:
     )
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         "list '' any medium topic",
-        "Replicas whose reading by followers is throttled: partition:broker with commas between, or *.",
+        "Replicas throttled when followers fetch from them: partition:broker, separated by commas, or *.",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "list '' any medium topic",
-        "Replicas whose fetching is throttled: partition:broker with commas between, or *.",
+        "Replicas throttled when they fetch: partition:broker, separated by commas, or *.",
     )
     message_downconversion_enable: bool = setting(
         "boolean true any low topic",
@@ -185,18 +185,18 @@ class LogConfig:
 
 OTHER_TOPIC_SETTINGS: Final = read_table("""
 message.format.version string 3.0-IV1 any medium topic none broker=log.message.format.version
-    Oldest record format kept; without meaning since 3.0.
+    Oldest record format kept; ignored since Kafka 3.0.
 message.timestamp.difference.max.ms long 9223372036854775807 >=0 medium topic \
     works broker=log.message.timestamp.difference.max.ms
-    How far a record's timestamp may be from the broker's clock; old form of the two below.
+    How far a record's timestamp may be from the broker's clock; replaced by the two settings below.
 remote.storage.enable boolean false any medium topic refused
-    Whether old segments move to remote storage. | remote storage is not built
+    Whether old segments move to remote storage. | remote storage is not implemented
 local.retention.ms long -2 >=-2 medium topic none broker=log.local.retention.ms
     How long segments stay on the broker's disk when remote storage is on; -2 as retention.ms.
 local.retention.bytes long -2 >=-2 medium topic none broker=log.local.retention.bytes
     How much stays on the broker's disk when remote storage is on; -2 as retention.bytes.
 remote.log.copy.disable boolean false any medium topic none
-    Whether nothing more is copied to remote storage.
+    Whether copying to remote storage has been stopped.
 remote.log.delete.on.disable boolean false any medium topic none
     Whether remote data is deleted when remote storage is turned off.
 """)

@@ -40,28 +40,26 @@ def up(
     ] = USUAL_PORT,
     zookeeper_port: Annotated[int, typer.Option(min=1, max=PORT_MAX, help="port of the embedded ZooKeeper")] = 2181,
     zookeeper: Annotated[str | None, zookeeper_option("use this ZooKeeper instead of the embedded one")] = None,
-    data: Annotated[Path, typer.Option(metavar="DIR", help="directory for data, logs and settings")] = Path(
+    data: Annotated[Path, typer.Option(metavar="DIR", help="directory for data, logs, settings")] = Path(
         "odradek-data"
     ),
     override: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="a setting for every broker, by Kafka's name")
     ] = None,
     secure: Annotated[
-        bool,
-        typer.Option("--secure", help="use TLS, SCRAM and access lists; creates keys, users and files for clients"),
+        bool, typer.Option("--secure", help="use TLS, SCRAM and access lists; creates keys, users and client files")
     ] = False,
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=PORT_MAX, help="metrics and journal port of broker 0; default 7071, or a free one; 0: none"
+            min=0, max=PORT_MAX, help="metrics and journal port of broker 0; default 7071 or a free one; 0: none"
         ),
     ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="return when the cluster is ready; `odradek stop` stops it")
     ] = False,
     console: Annotated[
-        bool,
-        typer.Option("--console", help="serve a web page that shows the cluster and can kill and freeze its brokers"),
+        bool, typer.Option("--console", help="serve a web page that shows the cluster and can kill or freeze brokers")
     ] = False,
     console_port: Annotated[
         int, typer.Option(min=0, max=PORT_MAX, help="port of the web page; 0 takes a free one")
@@ -69,7 +67,6 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start ZooKeeper and brokers, print `ready` when the cluster serves, and shut it down on SIGINT or SIGTERM."""
-    from odradek.broker.config import ConfigError
     from odradek.local.cluster import ClusterPlan
 
     if detach:
@@ -91,13 +88,20 @@ def up(
     if console:
         check_installed()
         import_module("odradek.console.life")  # now: later the loop is the brokers' way to ZooKeeper
+    _print_warnings(plan)
+    raise typer.Exit(run(plan, as_json=as_json))
+
+
+def _print_warnings(plan: "ClusterPlan") -> None:
+    """Print what is odd about the brokers' settings; exit with 2 where one of them is wrong."""
+    from odradek.broker.config import ConfigError
+
     try:
         for remark in plan.remarks():
             print(f"odradek up: warning: {remark}", file=sys.stderr)
     except ConfigError as error:
         print(f"odradek up: {error} (see odradek up --help)", file=sys.stderr)
         raise typer.Exit(2) from None
-    raise typer.Exit(run(plan, as_json=as_json))
 
 
 def run_detached(arguments: Sequence[str], logs: Path) -> int:

@@ -95,7 +95,7 @@ def test_unknown_and_idle_settings_are_warnings(caplog: pytest.LogCaptureFixture
 
 def test_what_is_not_built_is_refused() -> None:
     assert refusal(authorizer_zookeeper_url="zk") == (
-        "test: authorizer.zookeeper.url=zk: refused, access lists stand in the cluster's own ZooKeeper"
+        "test: authorizer.zookeeper.url=zk: refused, access lists are kept in the cluster's own ZooKeeper"
     )
     assert "kafka.security.authorizer.AclAuthorizer" in refusal(authorizer_class_name="kafka.Acl")
     assert "super.users" in refusal(super_users="User:root;alice")

@@ -86,7 +86,7 @@ def test_what_is_valid(overrides: dict[str, str]) -> None:
             {"cleanup.policy": "shred"},
             "Invalid value shred for configuration cleanup.policy: String must be one of: compact, delete",
         ),
-        ({"remote.storage.enable": "true"}, "remote.storage.enable: remote storage is not built"),
+        ({"remote.storage.enable": "true"}, "remote.storage.enable: remote storage is not implemented"),
         (
             {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"},
             "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)",
