@@ -164,6 +164,10 @@ def test_recovered_leader_may_add_others(play: Play) -> None:
         cluster.kill(2)
         await cluster.settle()
         assert (cluster.state("t").leader, cluster.state("t").leader_recovery_state) == (1, 1)
+        await cluster.add_broker(2)
+        await cluster.settle()
+        refused = await propose(cluster, [1, 2], recovery=1)
+        assert refused.error_code == ErrorCode.INVALID_REQUEST, "nobody joins before it has recovered"
         assert (await propose(cluster, [1])).error_code == 0
         assert cluster.state("t").leader_recovery_state == 0
 

@@ -116,6 +116,24 @@ def test_checkpoints_survive_a_crash() -> None:
     assert broker.logs.checkpoints.read_high_watermarks() == {("t", 0): 9}
 
 
+@pytest.mark.parametrize("elsewhere", [3, 10])
+def test_a_high_watermark_is_read_where_the_log_is(elsewhere: int) -> None:
+    """The directory that it has left may still have one, of when it was there."""
+    broker = Broker(("/a", "/b")).start()
+    broker.write("t", 0, 10)
+    log = broker.logs.get("t", 0)
+    assert log is not None
+    log.flush()
+    broker.logs.checkpoints.write_high_watermarks({("t", 0): 9}.get)
+    broker.files.crash()
+    other = "/b" if log.log_directory == "/a" else "/a"
+    broker.files.set_content(f"{other}/replication-offset-checkpoint", b"0\n1\nt 0 %d\n" % elsewhere)
+    for order in (("/a", "/b"), ("/b", "/a")):
+        broker.directories = order
+        assert broker.start().logs.checkpoints.read_high_watermarks() == {("t", 0): 9}
+        broker.files.crash()
+
+
 RECOVERY_POINTS, CLEANED = "/a/recovery-point-offset-checkpoint", "/a/cleaner-offset-checkpoint"
 
 

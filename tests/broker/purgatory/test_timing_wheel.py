@@ -199,6 +199,22 @@ def test_after_a_long_rest_near_deadlines_are_in_the_lowest_level() -> None:
     assert ran == [10_000_005]
 
 
+@pytest.mark.parametrize(("further_ms", "runs_at_ms"), [(50, 100), (100, 110), (300, 310)])
+def test_a_timer_is_put_off_and_never_brought_forward(further_ms: int, runs_at_ms: int) -> None:
+    clock = ManualClock()
+    wheel, ran, began_ms = TimingWheel(clock), list[float](), clock.monotonic_ms()
+
+    def run() -> None:
+        ran.append(clock.monotonic_ms() - began_ms)
+
+    timer = wheel.extend(None, 100, run)
+    clock.advance(10)
+    timer = wheel.extend(timer, further_ms, lambda: ran.append(-1.0))
+    assert len(wheel) == 1
+    clock.advance(1_000)
+    assert ran == [runs_at_ms] and not timer.pending
+
+
 def test_hundreds_of_thousands_of_timers() -> None:
     clock = ManualClock()
     wheel = TimingWheel(clock, 1, 32)
