@@ -1,5 +1,6 @@
 """Start and stop of a console: its clients, its observer, its page."""
 
+import errno
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -89,8 +90,13 @@ class RunningConsole:
             port = await self._console.serve(
                 plan.host, plan.port, plan.token, [plan.host, *plan.allowed_hosts], private=plan.private
             )
-        except BaseException:
+        except BaseException as error:
             await self.close()
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+                raise OSError(
+                    f"port {plan.port} on {plan.host}, for the console's page, is in use: choose another (--port; for "
+                    "`up` --console-port), or 0 for a free one"
+                ) from None
             raise
         host = f"[{plan.host}]" if ":" in plan.host else plan.host
         self.url = f"http://{host}:{port}/#token={plan.token}"

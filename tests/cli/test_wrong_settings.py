@@ -1,0 +1,70 @@
+"""Settings on the command line that are wrong: one line that names the option, and exit code 2 where it is usage."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from odradek.cli import main as command_line
+
+
+def test_up_says_what_is_wrong_with_a_setting_before_it_starts_anything(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a broker's log nobody would see it."""
+    monkeypatch.setattr("odradek.cli.up.run", lambda plan, as_json: 0)
+    assert command_line.run(["up", "--override", "num.partition=3", "--override", "num.io.threads=9"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "odradek up: warning: --override: num.partition is not a setting of Kafka's, did you mean num.partitions?",
+        "odradek up: warning: --override: num.io.threads has no effect here: one loop does it all",
+    ]
+    assert command_line.run(["up", "--override", "num.partitions=many"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "odradek up: --override: num.partitions=many: Not a number of type INT "
+        "(allowed: a whole number of 32 bits, at least 1) (see odradek up --help)"
+    ]
+    assert command_line.run(["up", "--override", "broker.id=1"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "odradek up: --override: broker.id is given by up, which counts its brokers from 0 (see odradek up --help)"
+    ]
+    assert command_line.run(["up", "--override", "zookeeper.connect=127.0.0.1:2181/kafka"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "odradek up: --override: zookeeper.connect is given by up, which looks there for its brokers: "
+        "`--zookeeper HOST:PORT/CHROOT` names another (see odradek up --help)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("produce t --property lingr.ms=5", "--property: unknown setting lingr.ms: did you mean linger.ms?"),
+        ("consume t --property fetch.min.bytes=-1", "--property: fetch.min.bytes must be at least 0, not '-1'"),
+        ("perf produce t --property acks=7", "--property: acks must be one of all, -1, 0, 1, not '7'"),
+        ("produce t --property compression.type=zip", "--property: compression.type must be one of "),
+        ("topics list --command-config FILE", "FILE:2: retry.backoff.ms must be a whole number, not 'soon'"),
+        ("mock --override num.partitions=many", "Invalid value for --override: num.partitions=many: Not a number "),
+    ],
+)
+def test_a_wrong_setting_is_named_with_where_it_was_given_and_is_wrong_usage(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It ended with 1, as when no broker answers. acks and compression.type were not looked at."""
+    file = tmp_path / "client.properties"
+    file.write_text("# of a client\nretry.backoff.ms=soon\n")
+    words = arguments.replace("FILE", str(file)).split()
+    assert command_line.run(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"odradek: {said.replace('FILE', str(file))}")
+    with_subcommand = words[0] in ("perf", "topics")
+    assert line.endswith(f" (see odradek {' '.join(words[: 1 + with_subcommand])} --help)")
+
+
+def test_a_port_of_the_console_that_is_taken_is_named_with_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = str(taken.getsockname()[1])
+        assert command_line.run(["console", "--port", port]) == 1
+    assert capsys.readouterr().err == (
+        f"odradek: port {port} on 127.0.0.1, for the console's page, is in use: choose another (--port; for `up` "
+        "--console-port), or 0 for a free one\n"
+    )
