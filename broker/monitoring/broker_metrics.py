@@ -17,8 +17,14 @@ TOPIC_METERS: Final = {
     "BytesRejectedPerSec": ("bytes_rejected", "Bytes of batches that were too large."),
     "TotalProduceRequestsPerSec": ("produce_requests", "Produce requests, one for each partition in them."),
     "TotalFetchRequestsPerSec": ("fetch_requests", "Reads of partitions for Fetch requests."),
-    "FailedProduceRequestsPerSec": ("failed_produce_requests", "Appends that failed, but for mistakes of clients."),
-    "FailedFetchRequestsPerSec": ("failed_fetch_requests", "Reads that failed, but for mistakes of clients."),
+    "FailedProduceRequestsPerSec": (
+        "failed_produce_requests",
+        "Appends that failed for other reasons than a client's mistake.",
+    ),
+    "FailedFetchRequestsPerSec": (
+        "failed_fetch_requests",
+        "Reads that failed for other reasons than a client's mistake.",
+    ),
     "ProduceMessageConversionsPerSec": ("produce_message_conversions", "Records converted from an old format."),
 }
 
@@ -65,7 +71,7 @@ LOG_VALUES: Final[dict[str, Callable[[Log], int]]] = {
 def _partition_gauge(name: str) -> Metric:
     return gauge(
         f"kafka.cluster:type=Partition,name={name},topic=*,partition=*",
-        f"{name} of a partition, told by its leader.",
+        f"{name} of a partition, reported by its leader.",
         lambda broker: _each(broker, name),
     )
 
@@ -146,22 +152,22 @@ REPLICATION: Final = (
     ),
     gauge(
         "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
-        "Partitions led here with fewer replicas in sync than acks=all needs.",
+        "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
         lambda b: one(sum(p.under_min_isr for p in b.led())),
     ),
     gauge(
         "kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount",
-        "Partitions led here with just as many replicas in sync as acks=all needs.",
+        "Partitions led here with exactly min.insync.replicas in-sync replicas.",
         lambda b: one(sum(map(at_min_isr, b.led()))),
     ),
     meter(
         "kafka.server:type=ReplicaManager,name=IsrShrinksPerSec",
-        "In-sync replicas that leaders here have lost.",
+        "Replicas removed from the in-sync replicas of partitions led here.",
         lambda b: one(b.traffic.isr_shrinks),
     ),
     meter(
         "kafka.server:type=ReplicaManager,name=IsrExpandsPerSec",
-        "In-sync replicas that leaders here have gained.",
+        "Replicas added to the in-sync replicas of partitions led here.",
         lambda b: one(b.traffic.isr_expansions),
     ),
     meter(
@@ -176,18 +182,27 @@ REPLICATION: Final = (
         "Log directories that have failed.",
         lambda b: one(sum(one.offline is not None for one in b.services.logs.directories.values())),
     ),
-    gauge("kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=*", "1 when it has failed.", _directories),
+    gauge(
+        "kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=*",
+        "1 for a log directory that has failed.",
+        _directories,
+    ),
     own(
-        "odradek_log_volume_bytes", "File system of a log directory.", _volumes, "log_directory", "of", source="statvfs"
+        "odradek_log_volume_bytes",
+        "Size of the file system of a log directory, and what is usable of it.",
+        _volumes,
+        "log_directory",
+        "of",
+        source="statvfs",
     ),
     gauge(
         "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=*",
-        "The most records that a replica here lacks of its leader's.",
+        "Largest lag of a replica of this broker behind its leader, in records.",
         lambda b: ((("Replica",), max((value for _, value in _follower_lags(b)), default=0)),),
     ),
     gauge(
         "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=*,topic=*,partition=*",
-        "Records that a replica here lacked at the leader's last answer.",
+        "Lag of a replica of this broker behind its leader at the last fetch response, in records.",
         _follower_lags,
     ),
     meter(
@@ -202,7 +217,7 @@ REPLICATION: Final = (
     ),
     gauge(
         "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",
-        "Fetch sessions.",
+        "Incremental fetch sessions in the cache.",
         lambda b: one(len(b.services.fetch_sessions)),
     ),
     gauge(
@@ -212,7 +227,7 @@ REPLICATION: Final = (
     ),
     meter(
         "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec",
-        "Fetch sessions that had to make room.",
+        "Fetch sessions evicted to make room.",
         lambda b: one(b.services.fetch_sessions.evictions),
     ),
 )
@@ -239,13 +254,13 @@ def _errors(broker: Observed) -> Samples:
 
 
 PHASE_NAMES: Final = {
-    "total": ("TotalTimeMs", "From reading to the last byte of the answer."),
-    "queue": ("RequestQueueTimeMs", "From reading to handling."),
-    "local": ("LocalTimeMs", "Handling."),
-    "remote": ("RemoteTimeMs", "Waiting for others."),
-    "throttle": ("ThrottleTimeMs", "The connection is muted for a quota."),
-    "response": ("ResponseQueueTimeMs", "Behind answers to earlier requests."),
-    "send": ("ResponseSendTimeMs", "Sending the answer."),
+    "total": ("TotalTimeMs", "Time from reading the request to the last byte of the response."),
+    "queue": ("RequestQueueTimeMs", "Time from reading the request to the start of handling."),
+    "local": ("LocalTimeMs", "Time the request was being handled."),
+    "remote": ("RemoteTimeMs", "Time the request waited for other brokers or for records."),
+    "throttle": ("ThrottleTimeMs", "Time the connection was muted for a quota."),
+    "response": ("ResponseQueueTimeMs", "Time the response waited behind earlier responses."),
+    "send": ("ResponseSendTimeMs", "Time to send the response."),
 }
 
 
@@ -286,7 +301,9 @@ def _connections(broker: Observed) -> Samples:
 
 REQUESTS: Final = (
     meter("kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*,version=*", "Requests.", _requests),
-    meter("kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=*,error=*", "Errors in answers.", _errors),
+    meter(
+        "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=*,error=*", "Error codes in responses.", _errors
+    ),
     *map(_phase, PHASE_NAMES),
     own(
         "odradek_request_phase_measured_total",
@@ -299,7 +316,7 @@ REQUESTS: Final = (
     ),
     own(
         "odradek_request_phase_seconds_total",
-        "Time that measured requests took.",
+        "Time taken by the measured requests.",
         _sampled_seconds,
         "request",
         "phase",
@@ -308,22 +325,22 @@ REQUESTS: Final = (
     ),
     gauge(
         "kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations,delayedOperation=*",
-        "Requests that wait for something.",
+        "Requests waiting in a purgatory.",
         _delayed,
     ),
     gauge(
         "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=*",
-        "The same: what has ended is out of all lists at once.",
+        "Equal to NumDelayedOperations: completed requests leave a purgatory at once.",
         _delayed,
     ),
     gauge(
         "kafka.network:type=RequestChannel,name=RequestQueueSize",
-        "Connections with requests that wait to be handled.",
+        "Connections with requests waiting to be handled.",
         lambda b: one(b.sockets.held_connections()),
     ),
     gauge(
         "kafka.network:type=RequestChannel,name=ResponseQueueSize",
-        "Requests under way, or answered and not sent.",
+        "Requests being handled, or answered but not sent.",
         lambda b: one(b.sockets.unanswered_requests()),
     ),
     attribute(
@@ -336,7 +353,7 @@ REQUESTS: Final = (
     attribute(
         "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*",
         "connection-creation-total",
-        "Connections that came in.",
+        "Connections accepted.",
         lambda b: (((listener, "0"), count) for listener, count in list(b.sockets.accepted.items())),
         kind=Kind.COUNTER,
         confluent="kafka_server_socketservermetrics_connection_creation_total",
@@ -344,7 +361,7 @@ REQUESTS: Final = (
     attribute(
         "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*",
         "connection-close-total",
-        "Connections that are closed again.",
+        "Connections closed.",
         lambda b: (((listener, "0"), count) for listener, count in list(b.sockets.closed.items())),
         kind=Kind.COUNTER,
         confluent="kafka_server_socketservermetrics_connection_close_total",

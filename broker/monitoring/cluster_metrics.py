@@ -90,12 +90,10 @@ CONTROLLER: Final = (
     _controller_gauge(
         "OfflinePartitionsCount", "Partitions without a live leader.", lambda b: len(_state(b).without_live_leader())
     ),
-    _controller_gauge(
-        "PreferredReplicaImbalanceCount", "Partitions that another than the preferred replica leads.", _imbalanced
-    ),
-    _controller_gauge("GlobalTopicCount", "Topics.", lambda b: len(_state(b).topics)),
-    _controller_gauge("GlobalPartitionCount", "Partitions.", lambda b: len(_state(b).leader_and_isr)),
-    _controller_gauge("ActiveBrokerCount", "Brokers registered.", lambda b: len(_state(b).brokers)),
+    _controller_gauge("PreferredReplicaImbalanceCount", "Partitions not led by their preferred replica.", _imbalanced),
+    _controller_gauge("GlobalTopicCount", "Number of topics.", lambda b: len(_state(b).topics)),
+    _controller_gauge("GlobalPartitionCount", "Number of partitions.", lambda b: len(_state(b).leader_and_isr)),
+    _controller_gauge("ActiveBrokerCount", "Number of registered brokers.", lambda b: len(_state(b).brokers)),
     _controller_gauge(
         "TopicsToDeleteCount", "Topics that are being deleted.", lambda b: len(_state(b).topics_to_delete)
     ),
@@ -109,7 +107,7 @@ CONTROLLER: Final = (
     ),
     _controller_gauge(
         "ControllerState",
-        "What is being handled, as a number of Kafka's.",
+        "Kafka's number for the kind of event being handled.",
         lambda b: EVENT_STATES.get(_counters(b).present_event, (0, ""))[0],
     ),
     meter(
@@ -120,14 +118,14 @@ CONTROLLER: Final = (
     *_event_timers(),
     own(
         "odradek_controller_elections_total",
-        "Leaders written to ZooKeeper.",
+        "Leader changes written to ZooKeeper.",
         lambda b: one(_counters(b).elections),
         kind=Kind.COUNTER,
         source="ControllerCounters",
     ),
     own(
         "odradek_controller_isr_changes_total",
-        "In-sync replicas written to ZooKeeper.",
+        "Changes of in-sync replicas written to ZooKeeper.",
         lambda b: one(_counters(b).isr_changes),
         kind=Kind.COUNTER,
         source="ControllerCounters",
@@ -140,20 +138,22 @@ CONTROLLER: Final = (
     ),
     gauge(
         "kafka.controller:type=ControllerEventManager,name=EventQueueSize",
-        "Events and requests that wait for the controller.",
+        "Events and requests waiting for the controller.",
         lambda b: one(b.services.controller.events_queued),
     ),
     gauge(
         "kafka.controller:type=ControllerChannelManager,name=TotalQueueSize",
-        "Requests that wait to be sent to brokers.",
+        "Requests of the controller waiting to be sent to brokers.",
         lambda b: one(sum(b.services.controller.requests_queued().values())),
     ),
     gauge(
-        "kafka.controller:type=ControllerChannelManager,name=QueueSize,broker-id=*", "The same, by broker.", _channels
+        "kafka.controller:type=ControllerChannelManager,name=QueueSize,broker-id=*",
+        "Requests of the controller waiting to be sent, by broker.",
+        _channels,
     ),
     own(
         "odradek_journal_entries_forgotten_total",
-        "Entries of the journal that went to make room.",
+        "Entries dropped from the journal to make room.",
         lambda b: one(b.services.journal.forgotten),
         kind=Kind.COUNTER,
         source="Journal",
@@ -169,12 +169,12 @@ SESSION: Final = (
     ),
     meter(
         "kafka.server:type=SessionExpireListener,name=ZooKeeperSyncConnectsPerSec",
-        "Connections to ZooKeeper.",
+        "Connections established to ZooKeeper.",
         lambda b: one(b.session.connects),
     ),
     meter(
         "kafka.server:type=SessionExpireListener,name=ZooKeeperDisconnectsPerSec",
-        "Connections to ZooKeeper that broke.",
+        "Lost connections to ZooKeeper.",
         lambda b: one(b.session.disconnects),
     ),
     meter(
@@ -184,7 +184,7 @@ SESSION: Final = (
     ),
     histogram(
         "kafka.server:type=ZooKeeperClientMetrics,name=ZooKeeperRequestLatencyMs",
-        "Answers of ZooKeeper: milliseconds.",
+        "Latency of requests to ZooKeeper: milliseconds.",
         lambda b: one((b.services.zookeeper.latency, b.services.zookeeper.latency.count)),
     ),
 )
@@ -264,7 +264,7 @@ def _loop_lag(broker: Observed) -> Samples:
 PROCESS: Final = (
     gauge(
         "kafka.server:type=KafkaServer,name=BrokerState",
-        "Kafka's number: 3 runs, 6 hands its partitions over, 7 shuts down.",
+        "Kafka's number for the broker's state: 3 running, 6 in controlled shutdown, 7 shutting down.",
         lambda b: one(b.broker_state()),
     ),
     attribute(
@@ -288,19 +288,19 @@ PROCESS: Final = (
     ),
     gauge(
         "kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
-        "The same: the loop serves all sockets too.",
+        "Equal to RequestHandlerAvgIdlePercent: one loop serves all sockets too.",
         lambda b: one(b.loop.idle_share),
     ),
     own(
         "odradek_loop_lag_seconds",
-        "How late timers were in the last minutes.",
+        "How late the loop's timers were in the last five minutes.",
         _loop_lag,
         "quantile",
         source="LoopWatch",
     ),
     own(
         "odradek_task_deaths_total",
-        "Tasks that ended by an error.",
+        "Tasks that ended with an unexpected error.",
         lambda b: (((name,), n) for name, n in list(b.services.tasks.deaths.items())),
         "task",
         kind=Kind.COUNTER,
@@ -308,14 +308,14 @@ PROCESS: Final = (
     ),
     own(
         "odradek_scrapes_total",
-        "Answers with metrics.",
+        "Scrapes answered.",
         lambda b: one(b.scrapes.count),
         kind=Kind.COUNTER,
         source="exporter",
     ),
     own(
         "odradek_scrape_seconds_total",
-        "Time that they took, with pauses for others.",
+        "Time spent answering scrapes, including pauses for other work.",
         lambda b: one(b.scrapes.sum_s),
         kind=Kind.COUNTER,
         source="exporter",
@@ -330,7 +330,7 @@ PROCESS: Final = (
     ),
     own(
         "jvm_gc_collection_seconds_sum",
-        "Time that they took.",
+        "Time taken by Python's garbage collector.",
         _collections("sum_s"),
         "gc",
         kind=Kind.COUNTER,
@@ -344,17 +344,20 @@ PROCESS: Final = (
     ),
     own(
         "process_cpu_seconds_total",
-        "Processor time of this process.",
+        "CPU time of this process.",
         lambda b: one(time.process_time()),
         kind=Kind.COUNTER,
         source="time.process_time",
     ),
     own(
-        "process_start_time_seconds", "When the broker started, since 1970.", lambda b: one(b.started_s), source="clock"
+        "process_start_time_seconds",
+        "When the broker started, in seconds since 1970.",
+        lambda b: one(b.started_s),
+        source="clock",
     ),
     own(
         "process_resident_memory_bytes",
-        "Memory of this process.",
+        "Resident memory of this process.",
         _kept("status", "VmRSS", 1024),
         source="/proc/self/status",
     ),
@@ -373,14 +376,14 @@ LAG: Final[tuple[Metric, ...]] = (
     ),
     own(
         "kafka_consumergroup_lag",
-        "Records that a group has not committed yet.",
+        "Records after the group's committed offset.",
         lambda b: b.lag.records(),
         *LABELS,
         source=SOURCE,
     ),
     own(
         "kafka_consumergroup_lag_seconds",
-        "How long ago the record was written that a group reads next; 0 at the end.",
+        "Age of the next record that a group reads; 0 when there is none.",
         lambda b: b.lag.seconds(),
         *LABELS,
         source=SOURCE,

@@ -10,12 +10,12 @@ from odradek.broker.replication.partition import Partition
 
 VALUES: Final[dict[str, tuple[str, Callable[[Partition], int]]]] = {
     "current_offset": ("High watermark.", lambda p: p.high_watermark),
-    "oldest_offset": ("Offset of the first record that is left.", lambda p: p.log.log_start_offset),
-    "in_sync_replica": ("Replicas in sync.", lambda p: len(p.committed_isr)),
-    "replicas": ("Replicas.", lambda p: len(p.replicas)),
-    "leader": ("Broker that leads.", lambda p: p.local_id),
-    "leader_is_preferred": ("1 if the first replica leads.", lambda p: int(p.replicas[:1] == (p.local_id,))),
-    "under_replicated_partition": ("1 if replicas are out of sync.", lambda p: int(under_replicated(p))),
+    "oldest_offset": ("Offset of the first record still in the log.", lambda p: p.log.log_start_offset),
+    "in_sync_replica": ("Number of in-sync replicas.", lambda p: len(p.committed_isr)),
+    "replicas": ("Number of replicas.", lambda p: len(p.replicas)),
+    "leader": ("Broker id of the leader.", lambda p: p.local_id),
+    "leader_is_preferred": ("1 if the preferred replica leads.", lambda p: int(p.replicas[:1] == (p.local_id,))),
+    "under_replicated_partition": ("1 if any replica is out of sync.", lambda p: int(under_replicated(p))),
 }
 
 
@@ -49,14 +49,14 @@ PARTITIONS: Final = (
     *map(_metric, VALUES),
     own(
         "kafka_topic_partitions",
-        "Partitions of a topic, told by the controller.",
+        "Number of partitions of a topic, reported by the controller.",
         _counts,
         "topic",
         source="ClusterState",
     ),
     own(
         "kafka_broker_info",
-        "1 for each registered broker, told by the controller.",
+        "1 for each registered broker, reported by the controller.",
         _brokers,
         "id",
         "address",
