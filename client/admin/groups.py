@@ -137,6 +137,11 @@ def _lag(topic_partition: TopicPartition, committed: OffsetAndMetadata | None, l
     return PartitionLag(topic_partition, committed.offset, log_end_offset, max(0, log_end_offset - committed.offset))
 
 
+HAS_MEMBERS = "the group has members: stop its consumers first"
+BUSY: dict[int, str] = {ErrorCode.UNKNOWN_MEMBER_ID: HAS_MEMBERS, ErrorCode.NON_EMPTY_GROUP: HAS_MEMBERS}
+"""What the errors mean for someone who is no member of the group."""
+
+
 async def alter_offsets(
     cluster: Cluster,
     group_id: str,
@@ -150,7 +155,7 @@ async def alter_offsets(
         cluster, group_id, request, OffsetCommitResponse, commit_errors, deadline, coordinator_id=coordinator_id
     )
     raise_first(
-        (f"{topic.name}-{one.partition_index}", one.error_code, None)
+        (f"{topic.name}-{one.partition_index}", one.error_code, BUSY.get(one.error_code))
         for topic in answer.topics
         for one in topic.partitions
     )
@@ -170,7 +175,7 @@ async def delete_groups(
         answer = await ask_coordinator(
             cluster, group_id, request, DeleteGroupsResponse, errors, new_deadline(), coordinator_id=coordinator_id
         )
-        failures += [(one.group_id, one.error_code, None) for one in answer.results]
+        failures += [(one.group_id, one.error_code, BUSY.get(one.error_code)) for one in answer.results]
     raise_first(failures)
 
 

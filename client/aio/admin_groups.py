@@ -136,6 +136,8 @@ class GroupsAdmin(AdminBase):
         A value is an OffsetSpec, an OffsetTimestamp (the log end if it is after the last record), or an offset.
         """
         targets = arguments.by_partition(offset_specs, "offsets")
+        for target in targets.values():
+            arguments.whole_number(target, "an offset, or an OffsetSpec,", lowest=LOWEST_SPEC)
         what = f"resetting offsets of group {group_id}"
         return await self._run(
             what,

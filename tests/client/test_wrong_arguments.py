@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kafka import admin as kafka_admin
 
-from odradek import ClientError, KafkaProducer
+from odradek import ClientError, KafkaError, KafkaProducer
 from odradek.aio import Admin, Consumer
 from odradek.client.admin import configs
 from odradek.client.admin.topics import topics_of
@@ -54,6 +54,7 @@ OF_ADMIN: list[tuple[str, tuple[Any, ...]]] = [
     ("list_group_offsets", (5,)),
     ("alter_group_offsets", ("g", [PLACE])),
     ("reset_group_offsets", ("g", [PLACE])),
+    ("reset_group_offsets", ("g", {PLACE: "earliest"})),
     ("list_offsets", ([PLACE],)),
     ("list_partition_offsets", ({PLACE: "latest"},)),  # was int()'s ValueError
     ("abort_transaction", (PLACE,)),
@@ -134,5 +135,23 @@ def test_values_of_kafka_pythons_classes_are_taken() -> None:
             await admin.create_partitions(partitions)
             [topic] = await admin.describe_topics(["t"])
             assert len(topic.partitions) == 3
+
+    run(main, brokers=1, topics={"t": 1})
+
+
+def test_who_changes_a_group_that_has_members_is_told_what_to_do() -> None:
+    """UNKNOWN_MEMBER_ID: unknown member id, said nothing of the consumers that still run."""
+
+    async def main(cluster: Any) -> None:
+        settings = {"bootstrap_servers": cluster.bootstrap}
+        async with Admin(**settings) as admin, Consumer("t", group_id="busy", **settings) as consumer:
+            await consumer.getmany(5_000)
+            for change in (
+                admin.alter_group_offsets("busy", {PLACE: 0}),
+                admin.reset_group_offsets("busy", {PLACE: 0}),
+                admin.delete_groups(["busy"]),
+            ):
+                with pytest.raises(KafkaError, match="the group has members: stop its consumers first"):
+                    await change
 
     run(main, brokers=1, topics={"t": 1})
