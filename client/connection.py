@@ -83,7 +83,7 @@ class Connection:
         self._send(parts)
         return await answer
 
-    async def tell(self, message: Message, timeout_ms: float) -> None:
+    async def send_unanswered(self, message: Message, timeout_ms: float) -> None:
         """Send a request that the broker does not answer (Produce with acks=0), until the operating system has it.
 
         From then on it is not taken back, whatever becomes of the connection here. Raises like `request`.

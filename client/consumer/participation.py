@@ -58,7 +58,7 @@ class Participation:
         """Commits that nobody waited for, whose callbacks are to be called."""
         self._commit_before: tuple[Turn, asyncio.Task[None]] | None = None
         """The automatic commit that a turn begins with; it may take longer than one poll."""
-        self._telling = False
+        self._in_listener = False
         """A listener is being called: inside of it nothing can be polled."""
         self._on_loop = on_loop
         self._turns = Tasks(engine.cluster.clock, lambda said: None)
@@ -122,7 +122,7 @@ class Participation:
         On the loop it goes on when the poll is cancelled, and the next one waits for it. Raises the membership's
         failure, and what a listener raises: the rebalance goes on. ClientError inside of a listener.
         """
-        if self._telling and self._turn in (None, _inside_of.get()):
+        if self._in_listener and self._turn in (None, _inside_of.get()):
             raise ClientError("a rebalance callback cannot poll: the poll that calls it is waiting")
         await self.call_callbacks()
         if self.membership.failure is not None:
@@ -195,23 +195,23 @@ class Participation:
                 self._engine.shared.positions.assign(turn.all)
             self._engine.want_topics()
             self._engine.wake()
-            await self._tell(self.listener.on_partitions_assigned, turn.added)
+            await self._call_listener(self.listener.on_partitions_assigned, turn.added)
 
-    async def _tell(self, told: Callable[[Any], object], partitions: Collection[TopicPartition]) -> None:
+    async def _call_listener(self, method: Callable[[Any], object], partitions: Collection[TopicPartition]) -> None:
         """Call a method of the listener."""
-        before, self._telling = self._telling, True
+        before, self._in_listener = self._in_listener, True
         try:
-            await self._call_back(partial(told, partitions))
+            await self._call_back(partial(method, partitions))
         finally:
-            self._telling = before
+            self._in_listener = before
 
     async def _give_up(self, revoked: Collection[TopicPartition], lost: Collection[TopicPartition]) -> None:
         gone = {*revoked, *lost}
         try:
             if revoked:
-                await self._tell(self.listener.on_partitions_revoked, revoked)
+                await self._call_listener(self.listener.on_partitions_revoked, revoked)
             if lost:
-                await self._tell(self.listener.on_partitions_lost, lost)
+                await self._call_listener(self.listener.on_partitions_lost, lost)
         finally:
             with self._engine.shared.lock:
                 positions = self._engine.shared.positions
@@ -285,7 +285,7 @@ class Participation:
         await self._until_turn_ended(self._settings.default_api_timeout_ms)
         await self._commit_what_is_given_up(self._settings.default_api_timeout_ms)
         try:
-            await self._tell_all()
+            await self._give_all_up()
         finally:
             with self._engine.shared.lock:
                 self._engine.shared.positions.assign(())
@@ -302,7 +302,7 @@ class Participation:
             await self._commits.settle(deadline.left_ms())
             await self.call_callbacks()
             if self._driving:
-                await self._tell_all()
+                await self._give_all_up()
             self._take_result_of_turn()
         finally:
             await self.leave("the consumer is closing", deadline.left_ms())
@@ -314,12 +314,12 @@ class Participation:
             self._group.stop()
             await self._leave(reason, timeout_ms)
 
-    async def _tell_all(self) -> None:
+    async def _give_all_up(self) -> None:
         with self._engine.shared.lock:
             partitions = sorted(self._engine.shared.positions.partitions)
         if partitions:
-            told = self.listener.on_partitions_lost if self.lost else self.listener.on_partitions_revoked
-            await self._tell(told, partitions)
+            method = self.listener.on_partitions_lost if self.lost else self.listener.on_partitions_revoked
+            await self._call_listener(method, partitions)
 
     async def _leave(self, reason: str, timeout_ms: float = LEAVE_TIMEOUT_MS) -> None:
         request = self.membership.leave_request(reason)

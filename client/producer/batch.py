@@ -118,15 +118,15 @@ class Outcome:
         timestamp_ms = self.log_append_time_ms if self.log_append_time_ms >= 0 else self.timestamps_ms[index]
         return RecordMetadata(topic, partition, offset, timestamp_ms)
 
-    def tell(self, index: int, callback: Callback) -> None:
-        """Hand the fate of the record at `index` to a callback, as `tell_all`. Only when it is decided."""
+    def call_back(self, index: int, callback: Callback) -> None:
+        """Hand the fate of the record at `index` to a callback, as `call_all_back`. Only when it is decided."""
         metadata = self.metadata(index) if self.error is None else None
         try:
             callback(metadata, self.error)
         except Exception:
             logger.exception("%s: a delivery callback failed", self.topic_partition)
 
-    def tell_all(self, callbacks: Sequence[Callback | None]) -> None:
+    def call_all_back(self, callbacks: Sequence[Callback | None]) -> None:
         """Hand the fate of each record to its callback, where it has one; what that raises is logged."""
         error, times_ms, base_offset = self.error, self.timestamps_ms, self.base_offset
         (topic, partition), append_time_ms = self.topic_partition, self.log_append_time_ms
@@ -389,7 +389,7 @@ class RecordFuture:
                 earlier = batch.callbacks[index]
                 batch.callbacks[index] = callback if earlier is None else in_turn(earlier, callback)
                 return self
-        batch.outcome.tell(index, callback)
+        batch.outcome.call_back(index, callback)
         return self
 
 

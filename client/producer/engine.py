@@ -116,7 +116,7 @@ class ProducerEngine:
             self.accumulator.queues.clear()
         if self.transactions is not None:
             self.transactions.broke(error)
-        self._tell(undecided)
+        self._deliver(undecided)
         self._stop()
 
     def check_open(self) -> None:
@@ -143,7 +143,7 @@ class ProducerEngine:
             if self.ended is None:
                 self.ended = error
             decided = self._sender.give_up_all(error)
-        self._tell(decided)
+        self._deliver(decided)
         if self.transactions is not None:
             self.transactions.stop()
         self._stop()
@@ -167,7 +167,7 @@ class ProducerEngine:
         with self.lock:
             plan = self._sender.plan(self.cluster.view, self.cluster.connected, now_ms)
             topics = {tp.topic for tp in self.accumulator.queues}
-        self._tell(plan.given_up)
+        self._deliver(plan.given_up)
         for topic in topics:
             self.cluster.needs.want(topic, now_ms)
         for call in plan.calls:
@@ -226,7 +226,7 @@ class ProducerEngine:
         self._sensors.settled(settled.decided)
         if settled.stale:
             self.cluster.needs.stale()
-        self._tell(settled.decided)
+        self._deliver(settled.decided)
 
     async def _produce(self, call: ProduceCall) -> dict[TopicPartition, Answer]:
         """Return what became of each batch, whatever goes wrong: a call without an answer would hold its place."""
@@ -239,7 +239,7 @@ class ProducerEngine:
             request = produce_request(encoded, config.acks_number, config.request_timeout_ms, config.transactional_id)
             connection = await self.cluster.connection(call.node_id)
             if config.acks_number == 0:
-                await connection.tell(request, config.request_timeout_ms)
+                await connection.send_unanswered(request, config.request_timeout_ms)
                 return same_answer(call, ErrorCode.NONE) | answers
             answer = await connection.request(request, ProduceResponse, config.request_timeout_ms)
             self._sensors.throttle.record(answer.throttle_time_ms)
@@ -289,7 +289,7 @@ class ProducerEngine:
     def _fail_all(self, error: Exception) -> None:
         with self.lock:
             decided = self._sender.give_up_all(error)
-        self._tell(decided)
+        self._deliver(decided)
 
     # -- what a transaction asks for -----------------------------------------------------------------------------------
 
@@ -319,16 +319,16 @@ class ProducerEngine:
         """Fail what is not on the wire."""
         with self.lock:
             decided = self._sender.give_up_queued(error)
-        self._tell(decided)
+        self._deliver(decided)
 
-    def _tell(self, decided: Sequence[ProducerBatch]) -> None:
+    def _deliver(self, decided: Sequence[ProducerBatch]) -> None:
         """Call callbacks in the order of the records, then wake those who wait."""
         if decided:
             self.waits.memory_freed()
         if self.transactions is not None:
             self.transactions.decided(decided)
         for batch in decided:
-            batch.outcome.tell_all(batch.callbacks)
+            batch.outcome.call_all_back(batch.callbacks)
             batch.outcome.wake()
 
 

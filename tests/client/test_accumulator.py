@@ -103,7 +103,7 @@ def test_a_split_keeps_order_memory_callbacks_and_futures() -> None:
     assert batch not in target.unfinished
     for half in (first, second):
         half.outcome.deliver(10, -1, half.timestamps_ms)
-        half.outcome.tell_all(half.callbacks)
+        half.outcome.call_all_back(half.callbacks)
     assert heard == [0, 1, 2, 3, 4]
 
 

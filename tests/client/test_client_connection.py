@@ -303,7 +303,7 @@ def test_questions_do_not_wait_behind_records_that_are_not_sent_yet(scripted_bro
                 link.connection.close()
         records = PartitionProduceData(records=bytes(2 * PIPE_BYTES))
         told = ProduceRequest(acks=0, topic_data=[TopicProduceData(name="t", partition_data=[records])])
-        telling = asyncio.ensure_future(connection.tell(told, 1000))
+        telling = asyncio.ensure_future(connection.send_unanswered(told, 1000))
         await asyncio.sleep(0)
         assert cluster.free_connection(0) is None
         with pytest.raises(RequestTimedOut):

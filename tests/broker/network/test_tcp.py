@@ -295,7 +295,7 @@ def test_what_counts_as_delivered_comes_although_a_later_request_is_given_up(run
         connection.served = {message.API_KEY: message.VERSIONS for message in (ProduceRequest, MetadataRequest)}
         records = PartitionProduceData(records=bytes(MORE_THAN_FAR_TAKES))
         told = ProduceRequest(acks=0, topic_data=[TopicProduceData(name="t", partition_data=[records])])
-        await connection.tell(told, PATIENCE_MS)
+        await connection.send_unanswered(told, PATIENCE_MS)
         with pytest.raises(RequestTimedOut):
             await connection.request(MetadataRequest(), MetadataResponse, 100)
         assert await received_whole(far, MORE_THAN_FAR_TAKES)
