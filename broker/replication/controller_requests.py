@@ -343,17 +343,18 @@ class ControllerRequests:
         say so: its successor knows of the new replicas only. Kafka's brokers in ZooKeeper mode keep such a replica
         until they are restarted, and may lead it.
 
-        One that the ISR counts on stays until its topic is deleted. When this broker registers anew,
+        One that the ISR counts on stays until its topic is deleted, and one of a topic without an id stays: a late word
+        of an earlier topic of that name could not be told from a new one. When this broker registers anew,
         cluster/stray_replicas.py does the same.
         """
         for topic, topic_id, state in metadata_states(request):
             if self._replicas.broker_id in state.replicas:
                 continue
             partition = self._replicas.partitions.get((topic, state.partition_index))
-            if partition is None or ZERO_UUID != topic_id != partition.topic_id:
+            if partition is None or topic_id == ZERO_UUID or topic_id != partition.topic_id:
                 continue
             is_later = state.leader_epoch > partition.leader_epoch and self._replicas.broker_id not in state.isr
-            if is_later or (state.leader == LEADER_DURING_DELETE and topic_id == partition.topic_id):
+            if is_later or state.leader == LEADER_DURING_DELETE:
                 leader_epoch = max(state.leader_epoch, partition.leader_epoch)
                 self.stop(StoppedReplica(topic, state.partition_index, leader_epoch, delete=True))
 

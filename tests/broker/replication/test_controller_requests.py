@@ -119,7 +119,7 @@ OF_ANOTHER_TOPIC = b"another topic's!"
         ({"replicas": [0, 1]}, True),
         ({"isr": [0, 1]}, True),
         ({"topic_id": OF_ANOTHER_TOPIC}, True),
-        ({"topic_id": ZERO_UUID}, False),
+        ({"topic_id": ZERO_UUID}, True),
         ({"isr": [0, 1], "leader": LEADER_DURING_DELETE, "leader_epoch": 0}, False),
         ({"replicas": [0, 1], "leader": LEADER_DURING_DELETE}, True),
         ({"topic_id": OF_ANOTHER_TOPIC, "leader": LEADER_DURING_DELETE}, True),
@@ -147,6 +147,23 @@ def test_a_replica_that_was_moved_away_unheard_is_deleted_when_the_next_controll
         if not is_there and states["leader_epoch"]:
             error = services.controller_requests.apply("t", partition.topic_id, late)
             assert error is ErrorCode.STALE_CONTROLLER_EPOCH, "nor does an older word make it anew"
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("told", [{"leader": 1, "leader_epoch": 9}, {"leader": LEADER_DURING_DELETE}])
+def test_a_late_word_of_an_earlier_topic_of_the_name_deletes_nothing_where_topics_have_no_ids(
+    told: dict[str, Any],
+) -> None:
+    """Controllers of Kafka before 2.8 know no ids: a topic that was made anew here, with less leader epochs than the
+    one before it, was deleted by a second copy of what had been said of that one."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        services.replicas.partitions["t", 0].topic_id = ZERO_UUID
+        states = [UpdateMetadataPartitionState(topic_name="t", isr=[1], replicas=[1], **told)]
+        request = UpdateMetadataRequest(controller_epoch=1, ungrouped_partition_states=states)
+        services.controller_requests.update_metadata(request)
+        assert ("t", 0) in services.replicas.partitions and services.logs.get("t", 0) is not None
 
     with_broker(scenario)
 
