@@ -114,16 +114,18 @@ class RecordIntake:
             with self._lock:
                 if engine.ended is not None:
                     engine.check_open()
-                batch = accumulator.append(place, timestamp_ms, key, value, headers, self._monotonic_ms, callback)
+                try:
+                    batch = accumulator.append(place, timestamp_ms, key, value, headers, self._monotonic_ms, callback)
+                except BaseException:  # also Ctrl-C, which may come between any two lines
+                    accumulator.take_back(place)  # before the sender, which waits for the lock, finds half a record
+                    raise
                 if batch is None:
                     return None
                 index = len(batch.values) - 1
                 moved = index == 0 and accumulator.waits_behind(batch)
             if index == 0 or batch.size_bytes >= self._batch_size_bytes:
                 self._tell_engine(batch if moved else None)
-        except BaseException:  # also Ctrl-C, which may come between any two lines
-            with self._lock:
-                accumulator.take_back(place)
+        except BaseException:
             if engine.ended is None:
                 self._wake_asked = False
                 self.wake_sender()

@@ -5,6 +5,7 @@ In a notebook the program goes on too; elsewhere it closes its producer, which w
 
 import dis
 import sys
+from collections.abc import Callable
 from itertools import count
 from types import FrameType
 from typing import Any
@@ -15,6 +16,7 @@ from odradek.client.errors import ClientClosed
 from odradek.client.producer.client import KafkaProducer
 from odradek.testing import Cluster
 
+COLUMNS = ("callbacks", "timestamps_ms", "keys", "values", "headers")
 PATIENCE_S = 20
 HERE = ("/producer/", "/contextlib.py")
 """Files whose lines are interrupted."""
@@ -85,3 +87,48 @@ def test_a_producer_goes_on_after_a_send_was_interrupted_anywhere(settings: dict
         producer.close(PATIENCE_S)
         with pytest.raises(ClientClosed):
             producer.send("t", b"late")
+
+
+class Watched:
+    """The lock of a producer's queues, which looks at what others find when it is given back."""
+
+    def __init__(self, lock: Any, look: Callable[[], None]) -> None:
+        self._lock, self._look = lock, look
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: Any) -> None:
+        self._lock.release()
+        self._look()
+
+
+def test_nobody_finds_half_a_record_of_a_send_that_was_interrupted() -> None:
+    """The sender, which waits for the lock meanwhile, could: of a batch without a record it sent nothing, and the end
+    of that batch, which was not counted any more, broke the producer."""
+    with Cluster(brokers=1, topics={"t": 1}) as cluster:
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, linger_ms=50_000, batch_size=100)
+        producer.send("t", b"first")
+        producer.flush(PATIENCE_S)
+        engine, intake = producer._core.engine, producer._core.intake
+        found: list[set[int]] = []
+
+        def look() -> None:
+            tracing = sys.gettrace()
+            sys.settrace(None)
+            batches = list(engine.accumulator.unfinished)
+            found.extend({len(getattr(batch, name)) for name in COLUMNS} for batch in batches)
+            sys.settrace(tracing)
+
+        intake._lock = Watched(engine.lock, look)  # type: ignore[assignment]
+        for number in count(1):
+            try:
+                with InterruptAt(number):
+                    producer.send("t", b"struck")
+            except KeyboardInterrupt:
+                producer.flush(PATIENCE_S)
+            else:
+                break
+        assert number > 20 and found
+        assert all(len(lengths) == 1 and 0 not in lengths for lengths in found)
+        producer.close(PATIENCE_S)
