@@ -294,18 +294,19 @@ def test_two_members_of_a_generation_that_have_the_same_partition(generation: in
 
 
 def test_a_member_that_is_gone_and_stays_in_its_group() -> None:
-    """Who waits for an answer may wait for the others."""
+    """Who waits for an answer may wait for the others, and a static member for its successor to be written down."""
     stage = Stage(CONSUMER_OFFSETS)
     gone = Member("gone", None, "client", "/host", 20_000, 8_000, "consumer", ())
     there = replace(gone, member_id="there")
+    former = replace(gone, member_id="former", instance_id="static")
 
     class Group:
-        metadata = SimpleNamespace(group_id="g", members={"gone": gone, "there": there})
+        metadata = SimpleNamespace(group_id="g", members={"gone": gone, "there": there, "former": former})
 
     stage.brokers[0].server.services.groups.groups.append(Group())
-    member = SimpleNamespace(
-        engine=SimpleNamespace(group=SimpleNamespace(membership=SimpleNamespace(identity=Identity("there", 1))))
-    )
+    settings = SimpleNamespace(group_instance_id="static")
+    membership = SimpleNamespace(identity=Identity("there", 1), settings=settings)
+    member = SimpleNamespace(engine=SimpleNamespace(group=SimpleNamespace(membership=membership)))
     departed = DepartedMembers(stage.cluster, lambda: cast(list[SimulatedConsumer], [member]), stage.history)
     departed.look()
     stage.clock.advance(8_000 + SESSION_SLACK_MS)
@@ -321,6 +322,12 @@ def test_a_member_that_is_gone_and_stays_in_its_group() -> None:
     stage.clock.advance(1)
     departed.look()
     assert "broker-0 keeps gone in g, which is gone for 12001 ms" in stage.seen
+    gone.join_callback, settings.group_instance_id = lambda *_: None, "another"
+    stage.history.violation = None
+    departed.look()
+    stage.clock.advance(12_001)
+    departed.look()
+    assert "keeps former in g" in stage.seen
 
 
 @pytest.mark.parametrize("state", [GroupState.STABLE, GroupState.COMPLETING_REBALANCE])

@@ -28,9 +28,9 @@ class DepartedMembers:
 
     def look(self) -> None:
         """Look at all groups of brokers that run."""
-        living = {
-            one.engine.group.membership.identity.member_id for one in self._members() if one.engine.group is not None
-        }
+        memberships = [one.engine.group.membership for one in self._members() if one.engine.group is not None]
+        living = {one.identity.member_id for one in memberships}
+        instances = {one.settings.group_instance_id for one in memberships} - {None}
         now_ms = self._cluster.clock.monotonic_ms()
         since: dict[Where, float] = {}
         for broker in self._cluster.brokers:
@@ -40,6 +40,8 @@ class DepartedMembers:
                 for member_id, member in group.metadata.members.items():
                     waits = member.join_callback is not None or member.sync_callback is not None
                     if member_id in living or waits:  # who waits has a session again when it is answered
+                        continue
+                    if member.instance_id in instances:  # its successor takes its place once that can be written
                         continue
                     where = (group, member_id)
                     since[where] = self._since.get(where, now_ms)
