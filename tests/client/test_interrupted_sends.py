@@ -4,6 +4,7 @@ In a notebook the program goes on too; elsewhere it closes its producer, which w
 """
 
 import dis
+import os
 import sys
 from collections.abc import Callable
 from itertools import count
@@ -22,6 +23,8 @@ HERE = ("/producer/", "/contextlib.py")
 """Files whose lines are interrupted."""
 LOOKS = ("CALL", "RESUME", "JUMP_BACKWARD")
 """Instructions after which CPython looks for signals."""
+PLACES = 4 if os.environ.get("ODRADEK_COMPILED") == "1" else 20
+"""At least so many are met in one send: inside of a compiled module there are none."""
 
 
 class InterruptAt:
@@ -83,7 +86,7 @@ def test_a_producer_goes_on_after_a_send_was_interrupted_anywhere(settings: dict
             assert [one.result(0).topic for one in kept] == ["t", "t", "t"]
             assert (accumulator.used_bytes, accumulator.queues, accumulator.unfinished) == (0, {}, set()), number
             assert not accumulator.memory_waiters, number
-        assert number > 20
+        assert number > PLACES
         producer.close(PATIENCE_S)
         with pytest.raises(ClientClosed):
             producer.send("t", b"late")
@@ -129,6 +132,6 @@ def test_nobody_finds_half_a_record_of_a_send_that_was_interrupted() -> None:
                 producer.flush(PATIENCE_S)
             else:
                 break
-        assert number > 20 and found
+        assert number > PLACES and found
         assert all(len(lengths) == 1 and 0 not in lengths for lengths in found)
         producer.close(PATIENCE_S)
