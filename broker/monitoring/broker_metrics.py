@@ -152,22 +152,22 @@ REPLICATION: Final = (
     ),
     gauge(
         "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
-        "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
+        "Partitions led here with fewer in-sync replicas than acks=all requires.",
         lambda b: one(sum(p.under_min_isr for p in b.led())),
     ),
     gauge(
         "kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount",
-        "Partitions led here with exactly min.insync.replicas in-sync replicas.",
+        "Partitions led here with exactly as many in-sync replicas as acks=all requires.",
         lambda b: one(sum(map(at_min_isr, b.led()))),
     ),
     meter(
         "kafka.server:type=ReplicaManager,name=IsrShrinksPerSec",
-        "Replicas removed from the in-sync replicas of partitions led here.",
+        "How many times a partition led here had replicas removed from its in-sync replicas.",
         lambda b: one(b.traffic.isr_shrinks),
     ),
     meter(
         "kafka.server:type=ReplicaManager,name=IsrExpandsPerSec",
-        "Replicas added to the in-sync replicas of partitions led here.",
+        "How many times a partition led here had replicas added to its in-sync replicas.",
         lambda b: one(b.traffic.isr_expansions),
     ),
     meter(

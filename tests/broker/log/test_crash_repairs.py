@@ -1,4 +1,4 @@
-"""Logs after a crash: what recovery cuts off, drops or keeps, and what must not come back."""
+"""Logs after a crash: what recovery drops or keeps, and what must not come back. bench/crash.py found all of it."""
 
 from dataclasses import replace
 
