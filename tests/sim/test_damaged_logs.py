@@ -43,6 +43,17 @@ def test_a_sequence_that_does_not_come_next(sequence: int) -> None:
     assert f"goes on with sequence {sequence}, 2 was to come" in stage.seen
 
 
+@pytest.mark.parametrize("gap", [0, 9])
+def test_an_epoch_that_does_not_begin_at_zero(gap: int) -> None:
+    """What has expired unseen may have held its beginning."""
+    stage = Stage()
+    committed, newer = CommittedBatches(stage.history), make_batch([b"b"], producer_id=1, producer_epoch=1, sequence=5)
+    committed.take(WHERE, bytes(make_batch([b"a"], producer_id=1, sequence=0)), "t-0")
+    newer[0:8] = (1 + gap).to_bytes(8, "big")
+    committed.take(WHERE, bytes(newer), "t-0")
+    assert ("goes on with sequence 5, 0 was to come" in stage.seen) is (gap == 0) is bool(stage.seen)
+
+
 def test_a_record_of_a_fenced_producer() -> None:
     stage = Stage()
     late = make_batch([b"b"], producer_id=1, producer_epoch=3, sequence=0)

@@ -68,7 +68,9 @@ class CommittedBatches:
         if header.producer_epoch < written.epoch:
             self._history.violated(f"{what} writes in epoch {header.producer_epoch}, fenced by {written.epoch}")
         elif header.producer_epoch > written.epoch:
-            written.epoch, written.sequence = header.producer_epoch, -1
+            written.epoch = header.producer_epoch
+            if written.sequence != UNKNOWN:  # else the epoch's first batches may lie where nobody has looked
+                written.sequence = -1
         if header.is_control:
             self._marker(written, data, position, what)
             return
