@@ -1,7 +1,7 @@
 """Offsets of partitions by time, and a group's committed offsets: what consumer and admin both ask for."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from odradek.client.calls import Deadline, ask_coordinator, refresh_quietly
 from odradek.client.cluster import Cluster
@@ -40,21 +40,29 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
+Found = dict[TopicPartition, OffsetAndTimestamp | None]
+
+
 async def offsets_at(
-    cluster: Cluster, times: Mapping[TopicPartition, int], isolation_level: int, deadline: Deadline
-) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    cluster: Cluster,
+    times: Mapping[TopicPartition, int],
+    isolation_level: int,
+    deadline: Deadline,
+    found_some: Callable[[Found], object] = lambda some: None,
+) -> Found:
     """The first offset at or after a time (or EARLIEST, LATEST) of each partition; None where there is none.
 
-    Raises KafkaError for what asking again does not mend, ClientTimeout for the rest.
+    `found_some` is called with those of each answer, for who need not wait for all. Raises KafkaError for what asking
+    again does not mend, ClientTimeout for the rest.
     """
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    found: Found = {}
     for topic in {tp.topic for tp in times}:
         cluster.needs.want(topic, cluster.clock.monotonic_ms())
     if any(cluster.view.leader_of(tp) is None for tp in times):
         await refresh_quietly(cluster)
     while True:
         left = {tp: time for tp, time in times.items() if tp not in found}
-        failures = await _ask_leaders(cluster, left, isolation_level, found)
+        failures = await _ask_leaders(cluster, left, isolation_level, found, found_some)
         if not failures:
             return found
         cluster.needs.stale()
@@ -66,7 +74,8 @@ async def _ask_leaders(
     cluster: Cluster,
     times: Mapping[TopicPartition, int],
     isolation_level: int,
-    found: dict[TopicPartition, OffsetAndTimestamp | None],
+    found: Found,
+    found_some: Callable[[Found], object],
 ) -> list[Exception]:
     """Ask each leader once; results go to `found`, the reasons of what may be tried again are returned."""
     failures: list[Exception] = []
@@ -77,17 +86,22 @@ async def _ask_leaders(
             failures.append(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, _no_leader(cluster.view, topic_partition)))
         else:
             by_leader.setdefault(leader, {})[topic_partition] = time
-    calls = [
-        cluster.request(leader, _list_request(asked, isolation_level), ListOffsetsResponse)
-        for leader, asked in by_leader.items()
-    ]
-    for answer in await asyncio.gather(*calls, return_exceptions=True):
-        if isinstance(answer, BrokerUnreachable):
-            failures.append(answer)
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            failures += _take_offsets(answer, found)
+
+    async def ask(leader: int, asked: Mapping[TopicPartition, int]) -> None:
+        some: Found = {}
+        try:
+            answer = await cluster.request(leader, _list_request(asked, isolation_level), ListOffsetsResponse)
+            failures.extend(_take_offsets(answer, some))
+        except BrokerUnreachable as error:
+            failures.append(error)
+        finally:
+            found.update(some)
+            found_some(some)
+
+    calls = [ask(leader, asked) for leader, asked in by_leader.items()]
+    for ended in await asyncio.gather(*calls, return_exceptions=True):
+        if ended is not None:
+            raise ended
     return failures
 
 
@@ -114,9 +128,7 @@ def _list_request(times: Mapping[TopicPartition, int], isolation_level: int) -> 
     return ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, isolation_level=isolation_level, topics=topics)
 
 
-def _take_offsets(
-    answer: ListOffsetsResponse, found: dict[TopicPartition, OffsetAndTimestamp | None]
-) -> list[Exception]:
+def _take_offsets(answer: ListOffsetsResponse, found: Found) -> list[Exception]:
     failures: list[Exception] = []
     for topic in answer.topics:
         for one in topic.partitions:

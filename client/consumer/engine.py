@@ -23,7 +23,7 @@ from odradek.client.errors import BrokerUnreachable, ClientBroken, ClientClosed,
 from odradek.client.forks import SAID, watch
 from odradek.client.metadata import ClusterView
 from odradek.client.offsets import committed_offsets, offsets_at
-from odradek.client.records import TopicPartition
+from odradek.client.records import OffsetAndTimestamp, TopicPartition
 from odradek.client.waiting import WakeUp
 from odradek.protocol.errors import KafkaError
 from odradek.world.tasks import OnDeath, Tasks
@@ -41,7 +41,7 @@ class ConsumerEngine:
         self.group: GroupDriver | None = None
         self.subscription: Subscription = NOTHING
         self._fetcher = Fetcher(cluster, settings, self.shared, self._reset, self._truncate)
-        self._locator = Locator(cluster, settings, self.shared)
+        self._locator = Locator(cluster, settings, self.shared, self.wake)
         self._woken = WakeUp(cluster.clock)
         self.tasks = Tasks(cluster.clock, lambda said: None)
         self._stopped = False
@@ -131,8 +131,8 @@ class ConsumerEngine:
             next_retry_ms = self.shared.positions.next_retry_ms(now_ms)
         for call in calls:
             self.spawn("fetch", partial(self._fetcher.fetch, call))
-        if unlocated:
-            self.spawn("find positions", partial(self._locator.locate, unlocated))
+        for some in unlocated:
+            self.spawn("find positions", partial(self._locator.locate, some))
         if leaderless:
             self.cluster.needs.stale()
         return min(next_retry_ms, self.cluster.refresh_when_due())
@@ -239,19 +239,24 @@ class ConsumerEngine:
 
 
 class Locator:
-    """A consumer's."""
+    """Finder of a consumer's positions. What one leader answers counts at once: others may not answer for long."""
 
-    def __init__(self, cluster: Cluster, settings: ConsumerSettings, shared: Shared) -> None:
-        self._cluster = cluster
-        self._settings = settings
-        self._shared = shared
+    def __init__(
+        self, cluster: Cluster, settings: ConsumerSettings, shared: Shared, wake: Callable[[], object]
+    ) -> None:
+        """`wake` is called when partitions have got their positions."""
+        self._cluster, self._settings, self._shared, self._wake = cluster, settings, shared, wake
         self._under_way: set[TopicPartition] = set()
 
-    def due(self, now_ms: float) -> list[TopicPartition]:
-        """Return the partitions to locate now; whoever gets them calls `locate`. The lock must be held."""
-        found = [tp for tp in self._shared.positions.unlocated(now_ms) if tp not in self._under_way]
+    def due(self, now_ms: float) -> list[list[TopicPartition]]:
+        """Return the partitions to locate now: by time, and by what is committed. Whoever gets them calls `locate` for
+        each list, since neither waits for the other. The lock must be held."""
+        positions = self._shared.positions
+        found = [tp for tp in positions.unlocated(now_ms) if tp not in self._under_way]
         self._under_way.update(found)
-        return found
+        by_time = [tp for tp in found if positions.partitions[tp].reset_to is not None]
+        by_commit = [tp for tp in found if positions.partitions[tp].reset_to is None]
+        return [some for some in (by_time, by_commit) if some]
 
     async def locate(self, wanted: list[TopicPartition]) -> None:
         """Find their offsets; those not found are due again after a pause. Raises KafkaError, NoOffsetForPartition."""
@@ -294,12 +299,16 @@ class Locator:
         times = {tp: one.timestamp for tp, one in wanted.items() if one.timestamp is not None}
         if not times:
             return
-        found = await offsets_at(self._cluster, times, self._settings.isolation, self._deadline())
-        with self._shared.lock:
-            for topic_partition, offset in found.items():
-                start = offset.offset if offset is not None else 0
-                self._shared.positions.locate(topic_partition, wanted[topic_partition], start)
-        self._shared.notify()
+
+        def found_some(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> None:
+            with self._shared.lock:
+                for topic_partition, offset in found.items():
+                    start = offset.offset if offset is not None else 0
+                    self._shared.positions.locate(topic_partition, wanted[topic_partition], start)
+            self._shared.notify()
+            self._wake()
+
+        await offsets_at(self._cluster, times, self._settings.isolation, self._deadline(), found_some)
 
     def _deadline(self) -> Deadline:
         patience_ms = self._settings.default_api_timeout_ms

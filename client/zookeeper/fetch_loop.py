@@ -5,7 +5,7 @@ kept, so that at most one answer of each broker comes on top of queued.max.messa
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from odradek.client.consumer.fetch_requests import without_leader
 from odradek.client.consumer.fetcher import END_SESSIONS_MS, Fetcher
 from odradek.client.errors import BrokerUnreachable, ClientError
 from odradek.client.offsets import offsets_at
-from odradek.client.records import TopicPartition
+from odradek.client.records import OffsetAndTimestamp, TopicPartition
 from odradek.client.zookeeper.consumption import Consumption
 from odradek.protocol.errors import KafkaError
 from odradek.world.tasks import OnDeath, Tasks
@@ -105,18 +105,21 @@ class FetchLoop:
         positions = self._consumption.positions.partitions
         versions = {name: positions[name].version for name in names if name in positions}
         deadline = Deadline(self._cluster, self._settings.request_timeout_ms, "finding offsets", "socket.timeout.ms")
-        try:
-            times = dict.fromkeys(versions, self._reset_timestamp)
-            found = await offsets_at(self._cluster, times, self._settings.isolation, deadline)
-        except (BrokerUnreachable, TimeoutError) as error:
-            logger.info("%s: offsets not found yet: %s", self._settings.client_id, error)
-        except (KafkaError, ClientError) as error:
-            self._consumption.refuse(names, error)
-        else:
+
+        def found_some(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> None:
             for name, offset in found.items():
                 state = self._consumption.positions.partitions.get(name)
                 if state is not None and state.version == versions[name] and not state.located:
                     self._consumption.locate(name, 0 if offset is None else offset.offset)
+
+        try:
+            times = dict.fromkeys(versions, self._reset_timestamp)
+            await offsets_at(self._cluster, times, self._settings.isolation, deadline, found_some)
+        except (BrokerUnreachable, TimeoutError) as error:
+            logger.info("%s: offsets not found yet: %s", self._settings.client_id, error)
+        except (KafkaError, ClientError) as error:
+            now = self._consumption.positions.partitions
+            self._consumption.refuse([name for name in versions if name in now and not now[name].located], error)
         finally:
             self._retry_later(names)
             self._locating.difference_update(names)

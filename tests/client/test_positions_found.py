@@ -1,0 +1,72 @@
+"""Positions of a consumer that begins: what one leader answers counts at once, whatever keeps the others."""
+
+from typing import Any
+
+import pytest
+
+from odradek.aio import Admin, Consumer, Producer
+from odradek.client.admin.values import NewTopic
+from odradek.client.records import TopicPartition
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+
+WAIT_MS = 10_000
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_partition_without_a_leader_keeps_nobody_from_reading_the_others(group_id: str | None, frozen: bool) -> None:
+    """A consumer that began while one partition was offline, or its leader frozen, read nothing at all for ever: the
+    offsets of all were awaited, for a minute, and those that were known by then dropped."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 3) as cluster:
+            world: dict[str, Any] = {
+                "bootstrap_servers": "broker-0:9092,broker-1:9092",
+                "network": cluster.network.host("client"),
+                "clock": clock,
+            }
+            async with Admin(**world) as admin:
+                offsets = NewTopic("__consumer_offsets", replica_assignments={0: [0]})
+                await admin.create_topics([NewTopic("t", replica_assignments={0: [0], 1: [1], 2: [2]}), offsets])
+            async with Producer(**world) as producer:
+                for partition in range(3):
+                    await (await producer.send("t", b"", partition=partition))
+            if frozen:
+                cluster.brokers[2].suspend()
+            else:
+                await cluster.brokers[2].stop()
+            read: set[int] = set()
+            async with Consumer("t", auto_offset_reset="earliest", group_id=group_id, **world) as consumer:
+                end_ms = clock.monotonic_ms() + WAIT_MS
+                while len(read) < 2 and clock.monotonic_ms() < end_ms:
+                    read |= {tp.partition for tp in await consumer.getmany(1_000)}
+            assert read == {0, 1}
+            cluster.brokers[2].resume()
+
+    run_virtual(main)
+
+
+def test_partitions_that_are_sought_do_not_keep_those_that_are_committed() -> None:
+    """Those without a leader were looked up first, and what the group had committed of the others after a minute."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 2) as cluster:
+            world: dict[str, Any] = {
+                "bootstrap_servers": "broker-0:9092",
+                "network": cluster.network.host("client"),
+                "clock": clock,
+            }
+            async with Admin(**world) as admin:
+                offsets = NewTopic("__consumer_offsets", replica_assignments={0: [0]})
+                await admin.create_topics([NewTopic("t", replica_assignments={0: [0], 1: [1]}), offsets])
+            async with Producer(**world) as producer:
+                await (await producer.send("t", b"", partition=0))
+            await cluster.brokers[1].stop()
+            async with Consumer(auto_offset_reset="earliest", group_id="g", **world) as consumer:
+                there, away = TopicPartition("t", 0), TopicPartition("t", 1)
+                consumer.assign([there, away])
+                consumer.seek_to_beginning(away)
+                assert list(await consumer.getmany(WAIT_MS)) == [there]
+
+    run_virtual(main)
