@@ -42,6 +42,7 @@ from odradek.protocol import compression
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.produce import ProduceResponse
+from odradek.world.memory import reuse_freed_memory
 from odradek.world.tasks import OnDeath, Tasks
 
 logger = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class ProducerEngine:
         cluster.needs.expire_topics = True
         cluster.refreshed = self._metadata_refreshed
         watch(self)
+        reuse_freed_memory()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
