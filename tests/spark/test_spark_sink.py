@@ -140,7 +140,7 @@ def test_a_digest_is_of_the_records_and_not_of_their_order() -> None:
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 SCHEMAS: dict[str, dict[str, DataType]] = {
     "column key must be string or binary, not int: cast it": {"key": IntegerType(), "value": StringType()},
-    "there is no column value, only key": {"key": StringType()},
+    "there is no column `value`, only key": {"key": StringType()},
     "column value must be string or binary, not double": {"value": DoubleType()},
     "column partition must be integer, not bigint": {"value": StringType(), "partition": LongType()},
     "column headers must be array<struct<key:string,value:binary>>, not array<string>": {
@@ -178,7 +178,7 @@ OPTIONS: dict[str, tuple[dict[str, str], str]] = {
     "transactional.id": ({**SERVERS, "kafka.transactional.id": "x"}, "give the option transactionalId"),
     "serializer": ({**SERVERS, "kafka.key.serializer": "x"}, "keys are written as they are"),
     "empty id": ({**SERVERS, "transactionalId": " "}, "transactionalId is empty"),
-    "epoch alone": ({**SERVERS, "epoch": "3"}, "give that too"),
+    "epoch alone": ({**SERVERS, "epoch": "3"}, "give that as well"),
     "acks": ({**SERVERS, "transactionalId": "x", "kafka.acks": "1"}, "transactional.id needs acks=all"),
     "setting": ({**SERVERS, "kafka.linger.mss": "1"}, "did you mean linger.ms"),
     "of the source": ({**SERVERS, "subscribe": "t"}, "unknown option subscribe"),
