@@ -38,7 +38,8 @@ async def shut_down(active: ActiveController, broker_id: int, broker_epoch: int)
         await active.pause()
         if broker_id in state.replicas(partition) and _movable(active, partition):
             (led if state.leader_and_isr[partition].leader == broker_id else followed).append(partition)
-    await partition_machine.bring_online(active, led, Strategy.CONTROLLED_SHUTDOWN)
+    if state.brokers.keys() - state.shutting_down:  # else each election would fail, and be logged as an error
+        await partition_machine.bring_online(active, led, Strategy.CONTROLLED_SHUTDOWN)
     await replica_machine.take_offline(active, [Replica(partition, broker_id) for partition in followed])
     still_led = [partition for partition in led if state.leader_and_isr[partition].leader == broker_id]
     active.journal.note(

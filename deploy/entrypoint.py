@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Mapping
-from os import environ
+from os import _exit, environ
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -55,7 +55,7 @@ def setting_name(variable: str) -> str:
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(0)  # told to stop, it has
+    _exit(0)  # told to stop, it has: an exception would end somewhere within the loop that is just being made
 
 
 def main() -> int:
