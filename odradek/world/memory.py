@@ -1,5 +1,7 @@
 """Memory of this process, as the C library keeps it."""
 
+from contextlib import suppress
+
 LARGEST_MAPPED_BYTES = (32 << 20) - (64 << 10)
 """Just below DEFAULT_MMAP_THRESHOLD_MAX, up to which glibc learns from what is freed."""
 
@@ -12,4 +14,5 @@ def reuse_freed_memory() -> None:
     on its own, the limit is twice the size of that (mallopt(3), M_MMAP_THRESHOLD). No page of this one is ever touched.
     Without effect where another C library allocates.
     """
-    bytearray(LARGEST_MAPPED_BYTES)
+    with suppress(MemoryError):  # of a process whose address space is limited
+        bytearray(LARGEST_MAPPED_BYTES)

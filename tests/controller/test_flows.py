@@ -337,3 +337,18 @@ def test_state_changes_are_logged_for_the_timeline(play: Play, caplog: Any) -> N
         "controller t-0 leader 1 → 2, ISR {1,2} → {2}, leader epoch 0 → 1, partition epoch 1, controller epoch 1: "
         "the leader is shutting down and has handed over first (ControlledShutdown)"
     )
+
+
+def test_the_last_broker_shuts_down_without_an_error(play: Play, caplog: Any) -> None:
+    """Each election was tried, failed, and was logged as one."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        await cluster.create_topic("t", [1, 0])
+        cluster.kill(1)
+        await cluster.settle()
+        assert await cluster.active.controlled_shutdown(0, cluster.brokers[0].epoch) == [TopicPartition("t", 0)]
+        assert cluster.state("t", 0).leader == 0
+
+    play(scenario)
+    assert not [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
