@@ -7,8 +7,9 @@ fetch_reading            several partitions read within the limits of one Fetch
 replica_selection        the replica nearest to a consumer (KIP-392)
 fetch_sessions           incremental fetch sessions (KIP-227)
 conversion               old message formats for readers that need them, batches for those that do not
-fetcher                  what a follower asks a leader for, what it does with the answer, where it truncates
+fetcher                  what a follower asks a leader for, and what it does with the answer
 fetcher_manager          the tasks that carry those questions and answers
+truncation               where a follower truncates
 alter_partition_manager  leaders' changes of the ISR, on their way to the controller
 controller_requests      LeaderAndIsr, StopReplica and UpdateMetadata, applied
 directory_moves          replicas that move to another log directory (KIP-113)

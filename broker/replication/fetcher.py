@@ -7,11 +7,12 @@ and the leader answers where their histories diverge. Kafka: AbstractFetcherThre
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
+from odradek.broker.replication.truncation import truncation_offset
 from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -46,7 +47,6 @@ LEADER_NOT_READY = frozenset(
 )
 THROTTLED_PAUSE_MS = 200.0
 """Time for which a partition is left out of the fetches before the limit is looked at again."""
-UNDEFINED = -1
 
 
 class Asked(NamedTuple):
@@ -359,32 +359,3 @@ class FetcherCore:
                 partition.start_over_at(log_start)
         except KafkaError as bad:
             self._failed(state, bad, now_ms)
-
-
-def truncation_offset(
-    leader_epoch: int,
-    leader_end_offset: int,
-    *,
-    own_end_offset_for: Callable[[int], tuple[int, int]],
-    log_end_offset: int,
-    high_watermark: int,
-) -> int:
-    """Return the offset from which the follower's records are not the leader's (KIP-101, KIP-279, KIP-595).
-
-    The high watermark alone is never enough: a follower that cuts there can lose what another leader has acknowledged,
-    or keep what nobody else has. Kafka: AbstractFetcherThread.getOffsetTruncationState.
-
-    `leader_epoch` and `leader_end_offset` are the largest epoch not above ours that the leader knows, and where it
-    ended there. `own_end_offset_for(epoch)` answers the same question of our own log. Cutting at the result may need
-    to be followed by another question (our next fetch asks it by itself, with the epoch that is then our last).
-    """
-    if leader_end_offset == UNDEFINED:
-        return min(high_watermark, log_end_offset)
-    if leader_epoch == UNDEFINED:
-        return min(leader_end_offset, log_end_offset)
-    own_epoch, own_end_offset = own_end_offset_for(leader_epoch)
-    if own_end_offset == UNDEFINED:
-        return min(leader_end_offset, log_end_offset)
-    if own_epoch != leader_epoch:
-        return min(own_end_offset, log_end_offset)
-    return min(own_end_offset, leader_end_offset, log_end_offset)

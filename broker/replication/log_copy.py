@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from odradek.broker.log.local_log import NEVER_TRUNCATED
 from odradek.broker.log.log import Log
-from odradek.broker.replication.fetcher import truncation_offset
+from odradek.broker.replication.truncation import truncation_offset
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import LOG_OVERHEAD
 from odradek.world.clock import Clock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.replication.fetcher import truncation_offset
+from odradek.broker.replication.truncation import truncation_offset
 
 # our own history: (epoch, first offset of it), in order, and where our log ends
 HISTORY = [(0, 0), (2, 10), (5, 30)]

@@ -1,0 +1,34 @@
+"""Where a follower cuts its log because its leader's is another."""
+
+from collections.abc import Callable
+
+UNDEFINED = -1
+
+
+def truncation_offset(
+    leader_epoch: int,
+    leader_end_offset: int,
+    *,
+    own_end_offset_for: Callable[[int], tuple[int, int]],
+    log_end_offset: int,
+    high_watermark: int,
+) -> int:
+    """Return the offset from which the follower's records are not the leader's (KIP-101, KIP-279, KIP-595).
+
+    The high watermark alone is never enough: a follower that cuts there can lose what another leader has acknowledged,
+    or keep what nobody else has. Kafka: AbstractFetcherThread.getOffsetTruncationState.
+
+    `leader_epoch` and `leader_end_offset` are the largest epoch not above ours that the leader knows, and where it
+    ended there. `own_end_offset_for(epoch)` answers the same question of our own log. Cutting at the result may need
+    to be followed by another question (our next fetch asks it by itself, with the epoch that is then our last).
+    """
+    if leader_end_offset == UNDEFINED:
+        return min(high_watermark, log_end_offset)
+    if leader_epoch == UNDEFINED:
+        return min(leader_end_offset, log_end_offset)
+    own_epoch, own_end_offset = own_end_offset_for(leader_epoch)
+    if own_end_offset == UNDEFINED:
+        return min(leader_end_offset, log_end_offset)
+    if own_epoch != leader_epoch:
+        return min(own_end_offset, log_end_offset)
+    return min(own_end_offset, leader_end_offset, log_end_offset)
