@@ -345,12 +345,17 @@ class ProducerState:
         for first_offset in done:
             del self._unreplicated[first_offset]
 
+    @property
+    def first_ongoing_offset(self) -> int | None:
+        """Where the first transaction without a marker begins; None when there is none."""
+        return next(iter(self._ongoing), None)
+
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return where readers of committed data have to stop; None when nothing is open."""
         if not self._ongoing and not self._unreplicated:
             return None
         self.replicated_up_to(high_watermark)
-        first = next(iter(self._ongoing), None)
+        first = self.first_ongoing_offset
         if self._unreplicated:
             ended = min(self._unreplicated)
             first = ended if first is None else min(first, ended)

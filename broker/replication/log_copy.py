@@ -102,8 +102,14 @@ class LogCopy:
         target.advance_log_start_offset(source.log_start_offset)
 
     def _agree_by_epochs(self) -> None:
-        """The target may be from before a restart: as a follower does with a leader. Without epochs it begins anew."""
+        """The target may be from before a restart: as a follower does with a leader. Without epochs it begins anew.
+
+        What ended the transactions that are open in the target may have been compacted away meanwhile.
+        """
         source, target = self.source, self.target
+        ongoing = target.producers.first_ongoing_offset
+        if ongoing is not None:
+            target.truncate_to(ongoing)
         while True:
             offset = truncation_offset(
                 *source.end_offset_for_epoch(target.epochs.latest),

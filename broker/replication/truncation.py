@@ -32,3 +32,26 @@ def truncation_offset(
     if own_epoch != leader_epoch:
         return min(own_end_offset, log_end_offset)
     return min(own_end_offset, leader_end_offset, log_end_offset)
+
+
+def lacks_marker(
+    first_ongoing_offset: int,
+    *,
+    asked_offset: int,
+    log_end_offset: int,
+    leader_high_watermark: int,
+    leader_last_stable_offset: int,
+) -> bool:
+    """Tell whether a follower keeps a transaction open whose marker the leader has compacted away.
+
+    So it is with a follower that was away for longer than delete.retention.ms: it has the records, all of which newer
+    ones have replaced or an abort has undone, and what it copies tells it nothing of the end. If it led, readers of
+    committed data would stop there for ever. Kafka's followers do not notice.
+
+    `first_ongoing_offset` is where the first open transaction of our log begins, which ends at `log_end_offset` since
+    an answer to a fetch from `asked_offset`. The leader's offsets are those of that answer: a transaction before its
+    last stable offset has ended, with a marker below its high watermark. The answer must be the one that leads up to
+    the high watermark: then all markers that exist are here, and the leader does not count on our log yet, since its
+    watermark lay above what we had asked for, so that truncating takes nothing from what is replicated.
+    """
+    return first_ongoing_offset < leader_last_stable_offset and asked_offset < leader_high_watermark <= log_end_offset

@@ -269,3 +269,20 @@ def test_topics_without_ids_are_followed_by_name() -> None:
     request = core.request(2.0)
     assert request is not None
     assert [(one.topic_id, one.partitions) for one in request.forgotten_topics_data] == [(left.topic_id, [0])]
+
+
+def test_a_transaction_without_an_end_is_copied_again_once() -> None:
+    """A leader whose own log lacks the marker would have us truncate and copy for ever."""
+    core, (partition,) = following(1)
+    opened = records(partition, 0)
+    opened.records = make_batch([b"x"], epoch=0, producer_id=7, transactional=True)
+    answer(core, opened)
+    for times in range(2):
+        core.request(1.0)
+        last = records(partition, 1 if times == 0 else 0)
+        last.records = make_batch([b"y"], base_offset=1, epoch=0)
+        if times:
+            last.records = make_batch([b"x"], epoch=0, producer_id=7, transactional=True) + last.records
+        last.high_watermark = last.last_stable_offset = 2
+        answer(core, last)
+        assert partition.log.log_end_offset == (2 if times else 0)

@@ -252,3 +252,19 @@ def test_damage_in_the_source_is_not_copied(at: int) -> None:
     with pytest.raises(KafkaError) as refused:
         world.finish()
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_transaction_whose_marker_was_compacted_away_is_not_open_in_the_copy() -> None:
+    """After a restart the target has records of it; the source has neither those nor the marker any more."""
+    world = World(1, InlineBackground())
+    later = make_batch([b"later"], base_offset=3, epoch=0)
+    for log in (world.source, world.target):
+        log.append_as_follower(make_batch([b"before"], epoch=0))
+    world.target.append_as_follower(
+        make_batch([b"a record"], base_offset=1, epoch=0, producer_id=7, transactional=True)
+    )
+    world.source.append_as_follower(later)
+    world.begin()
+    world.finish()
+    check_same(world.source, world.target)
+    assert world.target.last_stable_offset(4) == 4

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.replication.truncation import truncation_offset
+from odradek.broker.replication.truncation import lacks_marker, truncation_offset
 
 # our own history: (epoch, first offset of it), in order, and where our log ends
 HISTORY = [(0, 0), (2, 10), (5, 30)]
@@ -38,3 +38,27 @@ def test_cut(leader_epoch: int, leader_end: int, expected: int, why: str) -> Non
         leader_epoch, leader_end, own_end_offset_for=own_end_offset_for, log_end_offset=LOG_END, high_watermark=17
     )
     assert cut == expected, why
+
+
+@pytest.mark.parametrize(
+    ("ongoing", "asked", "end", "watermark", "stable", "expected", "why"),
+    [
+        (3, 10, 20, 20, 20, True, "the leader has ended it, and all up to the watermark is here"),
+        (3, 10, 20, 20, 4, True, "another one that began later is open there"),
+        (3, 10, 20, 20, 3, False, "it is open there, too"),
+        (3, 10, 20, 21, 20, False, "the marker may come with the next answer"),
+        (3, 20, 25, 20, 20, False, "the leader may count on what we have"),
+        (3, 10, 20, 20, -1, False, "a leader that does not tell"),
+    ],
+)
+def test_a_marker_that_is_gone(
+    ongoing: int, asked: int, end: int, watermark: int, stable: int, expected: bool, why: str
+) -> None:
+    told = lacks_marker(
+        ongoing,
+        asked_offset=asked,
+        log_end_offset=end,
+        leader_high_watermark=watermark,
+        leader_last_stable_offset=stable,
+    )
+    assert told == expected, why
