@@ -37,7 +37,7 @@ from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.tasks import Tasks
-from odradek.zk_schema.startup import create_topmost_paths
+from odradek.zk_schema.registration import create_topmost_paths
 from odradek.zk_schema.store import Create
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint, broker_path
 from odradek.zk_schema.znodes.topics import (

@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from odradek.broker.cluster.broker_client import BrokerClient, BrokerClients
-from odradek.broker.cluster.connection_setup import ConnectionSetup
-from odradek.broker.cluster.identity import Identity
 from odradek.broker.cluster.metadata_cache import MetadataCache
-from odradek.broker.cluster.peer import Peer
+from odradek.broker.cluster.peer import ConnectionSetup, Peer
+from odradek.broker.cluster.session import Identity
 from odradek.broker.cluster.topic_creation import TopicCreation
 from odradek.broker.config import BrokerConfig
-from odradek.broker.coordination.elections import CoordinatorElections
+from odradek.broker.coordination.owned_partitions import CoordinatorElections
 from odradek.broker.coordination.partition_count import PartitionCount
 from odradek.broker.coordination.topic_storage import ReplicatedTopicStorage
 from odradek.broker.dynamic_config import DynamicConfig
@@ -41,10 +40,9 @@ from odradek.broker.security.authorizer import AclAuthorizer
 from odradek.broker.security.delegation_tokens import DelegationTokens, TokenSettings
 from odradek.broker.security.principal import KafkaPrincipal
 from odradek.broker.services import Services
-from odradek.broker.transactions.marker_senders import MarkerSenders
 from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
-from odradek.broker.transactions.transaction_markers import TransactionMarkers
+from odradek.broker.transactions.transaction_markers import MarkerSenders, TransactionMarkers
 from odradek.broker.transactions.transaction_verification import TransactionVerification
 from odradek.broker.world import World
 from odradek.controller.channel_manager import BrokerChannels

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from odradek.broker.settings import checks, providers
-from odradek.broker.settings.authorizer_settings import AuthorizerSettings
 from odradek.broker.settings.catalog import (
     BROKER_SETTINGS,
     KRAFT_ONLY,
@@ -20,16 +19,15 @@ from odradek.broker.settings.catalog import (
     known_setting,
     nearest_name,
 )
-from odradek.broker.settings.cluster_settings import ControllerSettings, ServerSettings
+from odradek.broker.settings.cluster_settings import ControllerSettings, LoggerSettings, QuotaSettings, ServerSettings
 from odradek.broker.settings.coordinator_settings import GroupSettings, TransactionSettings
 from odradek.broker.settings.definition import HIDDEN, BadValue, Effect, Value, setting_name
 from odradek.broker.settings.layers import Layers
 from odradek.broker.settings.listener_endpoints import Listeners, resolve_listeners
 from odradek.broker.settings.log_settings import LogManagerSettings, TopicDefaults
-from odradek.broker.settings.logger_settings import LoggerSettings
 from odradek.broker.settings.network_settings import ConnectionSettings, FetcherSettings, ReplicationSettings
 from odradek.broker.settings.properties import BadProperties, parse_properties
-from odradek.broker.settings.quota_settings import QuotaSettings
+from odradek.broker.settings.security_settings import AuthorizerSettings
 from odradek.world.files import Files
 from odradek.world.os_files import OsFiles
 

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from odradek.broker.assembly import Assembly, assemble, make_sockets
 from odradek.broker.cluster.directory_events import DirectoryEvents
-from odradek.broker.cluster.identity import Identity
-from odradek.broker.cluster.session import BrokerSession
+from odradek.broker.cluster.session import BrokerSession, Identity
 from odradek.broker.cluster.shutdown import move_leaders_away
 from odradek.broker.cluster.stray_replicas import remove_stray_replicas
 from odradek.broker.cluster.unclean_restart import missing_replicas, wait_until_out_of_isr
@@ -37,8 +36,13 @@ from odradek.protocol.topic_names import PartitionKey
 from odradek.security.errors import BadSecuritySetting
 from odradek.world.periodic import PeriodicActions
 from odradek.world.tasks import Tasks
-from odradek.zk_schema.registration import BrokerIdInUse, Registrar
-from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
+from odradek.zk_schema.registration import (
+    BrokerIdInUse,
+    Registrar,
+    create_topmost_paths,
+    generate_broker_id,
+    get_or_create_cluster_id,
+)
 from odradek.zk_schema.store import ConnectionLost, LoginRefused, NoSuchHost, NotAuthorized, Store
 from odradek.zk_schema.znodes.brokers import BrokerRegistration
 from odradek.zk_schema.znodes.json_data import BadZnode

@@ -4,8 +4,8 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from odradek.broker.cluster.identity import Identity
 from odradek.broker.cluster.metadata_cache import MetadataCache
+from odradek.broker.cluster.session import Identity
 from odradek.broker.config import BrokerConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
@@ -16,9 +16,9 @@ from odradek.broker.replication.fetch_sessions import FetchSessionCache
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.broker.security.authorizer import AclAuthorizer
 from odradek.broker.security.delegation_tokens import DelegationTokens
-from odradek.broker.transactions.marker_senders import MarkerSenders
 from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
+from odradek.broker.transactions.transaction_markers import MarkerSenders
 from odradek.broker.transactions.transaction_verification import TransactionVerification
 from odradek.controller.controller import Controller
 from odradek.journal.journal import Journal

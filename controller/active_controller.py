@@ -15,7 +15,6 @@ from typing import Generic, TypeVar
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import Channels
 from odradek.controller.cluster_state import Broker, ClusterState, LeaderAndIsr
-from odradek.controller.controller_counters import ControllerCounters
 from odradek.controller.controller_store import ControllerMoved, ControllerStore
 from odradek.controller.events import EpochRefused, Event, LeaderAndIsrAnswered, StopReplicaAnswered
 from odradek.controller.request_batch import NO_EPOCH, RequestBatch
@@ -27,8 +26,28 @@ from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.protocol.topic_names import TopicPartition
 from odradek.world.clock import Clock, Timer
+from odradek.world.durations import Durations
 from odradek.world.time_slices import TimeSlice
 from odradek.zk_schema.znodes.topics import NO_LEADER
+
+
+class ControllerCounters:
+    """Counts of what this broker's controller has done, all times that it was active (Kafka's ControllerStats)."""
+
+    def __init__(self) -> None:
+        self.elections = self.unclean_elections = 0
+        """Leaders written to ZooKeeper; those of them from outside the ISR."""
+        self.isr_changes = 0
+        """Changes of in-sync replicas that leaders asked for, written to ZooKeeper."""
+        self.events: dict[str, Durations] = {}
+        """Durations of handling events, by the kind of event."""
+        self.present_event = ""
+        """The kind that is being handled now; empty when there is none."""
+
+    def handled(self, event: str, seconds: float) -> None:
+        """Count an event."""
+        self.events.setdefault(event, Durations()).add(seconds)
+
 
 T = TypeVar("T")
 

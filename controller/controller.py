@@ -28,10 +28,9 @@ from odradek.controller import (
     reassignment,
     requested_elections,
 )
-from odradek.controller.active_controller import ActiveController, Call, not_controller
+from odradek.controller.active_controller import ActiveController, Call, ControllerCounters, not_controller
 from odradek.controller.channel_manager import Channels
 from odradek.controller.cluster_state import Assignment, ClusterState
-from odradek.controller.controller_counters import ControllerCounters
 from odradek.controller.controller_election import NO_CONTROLLER, Elected
 from odradek.controller.controller_store import ControllerMoved, ControllerStore
 from odradek.controller.events import (

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from odradek.controller.cluster_state import FIRST_LEADER_EPOCH, Broker, ClusterState
 from odradek.controller.controller_store import slices
 from odradek.protocol.codec import share
-from odradek.protocol.fields import Message
+from odradek.protocol.fields import Message, SharedArray
 from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -34,7 +34,6 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from odradek.protocol.primitives import ZERO_UUID
-from odradek.protocol.shared_array import SharedArray
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
 

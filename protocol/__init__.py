@@ -3,11 +3,9 @@
 messages                each API's request and response, a file each; a message is a class with a line for each field
 fields, primitives      what such a line may say; the numbers below it
 codec                   encodes and decodes messages by functions that encoder_source and decoder_source write
-headers, versioned      which message a frame holds; values that carry their own version
+headers                 which message a frame holds
 connection              a client's side of a connection without the socket; fetch_session: of a fetch session
 errors, topic_names     error codes and their exceptions; names that everybody uses
-java_hash               Java's hash of a text
-shared_array            an array that is encoded once for many messages
 
 Records, in the batches of today (v2):
 

@@ -2,6 +2,10 @@
 
 `encoder` and `decoder` give the functions themselves, for those who keep them (a connection, a table of handlers);
 `encode` and `decode` are the plain forms. A decoder raises MalformedMessage and nothing else.
+
+Versioned values carry their own version: an int16, then a message of that version. So are written the keys and values
+of `__consumer_offsets` and `__transaction_state`, those of control records, and what consumers put into JoinGroup and
+SyncGroup.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,9 +15,8 @@ from typing import Any, TypeAlias, TypeVar, cast
 from odradek.protocol.decoder_source import DecoderSource, flexible_in
 from odradek.protocol.encoder_source import EncoderSource
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.fields import Message, Struct
+from odradek.protocol.fields import Message, SharedArray, Struct
 from odradek.protocol.primitives import Buffer, Part
-from odradek.protocol.shared_array import SharedArray
 from odradek.protocol.steps import Steps
 
 M = TypeVar("M", bound=Message)
@@ -132,3 +135,36 @@ def decode(message: type[M], version: int, data: Buffer) -> M:
     if at != len(data):
         raise MalformedMessage(f"{message.__name__} version {version}: {len(data) - at} bytes are left over")
     return value
+
+
+VERSION_BYTES = 2
+
+
+def encode_versioned(value: Message, version: int) -> bytes:
+    return version.to_bytes(VERSION_BYTES, "big") + encode(value, version)
+
+
+def version_of(data: Buffer) -> int:
+    """Return the version at the start of `data`; raises MalformedMessage when there is none."""
+    if len(data) < VERSION_BYTES:
+        raise MalformedMessage(f"no version in {len(data)} bytes")
+    return int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
+
+
+def decode_versioned(message: type[M], data: Buffer) -> tuple[int, M]:
+    """Version and value. Raises MalformedMessage, also for a version that we do not have or bytes left over."""
+    version = version_of(data)
+    lowest, highest = message.VERSIONS
+    if not lowest <= version <= highest:
+        raise MalformedMessage(f"{message.__name__} of version {version}; known are {lowest}-{highest}")
+    return version, decode(message, version, memoryview(data)[VERSION_BYTES:])
+
+
+def decode_growing(message: type[M], data: Buffer) -> tuple[int, M]:
+    """Decode a message whose later versions only add to the end: a newer one is read as the newest we have."""
+    version = version_of(data)
+    lowest, highest = message.VERSIONS
+    if version < lowest:
+        raise MalformedMessage(f"{message.__name__} of version {version}")
+    value, _ = decoder(message, min(version, highest))(memoryview(data)[VERSION_BYTES:], 0)
+    return version, value

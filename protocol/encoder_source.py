@@ -14,8 +14,7 @@ from struct import Struct as Layout
 from typing import Any
 
 from odradek.protocol import primitives
-from odradek.protocol.fields import RECORDS, STRING, Array, Field, Fixed, Sized, Struct, WireType
-from odradek.protocol.shared_array import SharedArray
+from odradek.protocol.fields import RECORDS, STRING, Array, Field, Fixed, SharedArray, Sized, Struct, WireType
 
 
 class EncoderSource:

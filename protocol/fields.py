@@ -15,9 +15,9 @@ definitions, or else zero, False, empty.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, dataclass_transform
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, dataclass_transform
 
-from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.primitives import ZERO_UUID, Part
 
 LATEST_VERSION = 32767
 NEVER = 32767
@@ -208,3 +208,17 @@ class Message(Struct):
     API_KEY: ClassVar[int] = -1
     VERSIONS: ClassVar[tuple[int, int]]
     FLEXIBLE_FROM: ClassVar[int] = NEVER
+
+
+T = TypeVar("T", bound=Struct)
+
+
+class SharedArray(list[T]):
+    """Elements, which do not change any more, and what they are encoded to in one version: `codec.share` makes it."""
+
+    __slots__ = ("encoding", "version")
+
+    def __init__(self, elements: list[T], version: int, encoding: list[Part]) -> None:
+        super().__init__(elements)
+        self.version: Final = version
+        self.encoding: Final = encoding

@@ -1,15 +1,18 @@
 """Registration of a broker: the ephemeral znode /brokers/ids/[id], one living holder for each id.
 
-A znode that is in the way is one of three things (`judge`): made by this very session, its answer lost; left by an
+Before it registers, a broker makes sure of the topmost znodes and asks for the cluster's id, and perhaps for its own. A
+znode that is in the way is one of three things (`judge`): made by this very session, its answer lost; left by an
 earlier session of the same broker, which ZooKeeper will remove when that session ends; or another living broker's.
 """
 
 import asyncio
+import random
 from dataclasses import replace
 from enum import Enum
+from typing import Final
 
 from odradek.world.clock import Clock
-from odradek.zk_schema.lost_answers import create_ephemeral, repeated
+from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing, repeated
 from odradek.zk_schema.store import (
     BadVersion,
     ConnectionLost,
@@ -23,11 +26,61 @@ from odradek.zk_schema.store import (
     WatchFired,
     WatchKind,
 )
-from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
+from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BROKER_SEQUENCE_ID_PATH, BrokerRegistration, Endpoint
+from odradek.zk_schema.znodes.cluster import (
+    CLUSTER_ID_PATH,
+    PRODUCER_ID_BLOCK_PATH,
+    decode_cluster_id,
+    encode_cluster_id,
+    new_cluster_id,
+)
+from odradek.zk_schema.znodes.configs import ENTITY_TYPES, entity_type_path
+from odradek.zk_schema.znodes.consumers import CONSUMERS_PATH
 from odradek.zk_schema.znodes.json_data import BadZnode
+from odradek.zk_schema.znodes.notifications import CONFIG_CHANGES_PATH, ISR_CHANGE_PATH, LOG_DIR_EVENT_PATH
+from odradek.zk_schema.znodes.topics import TOPICS_PATH
 
-EXPIRY_MARGIN_MS = 2500
+TOPMOST_PATHS: Final = (
+    CONSUMERS_PATH,
+    BROKER_IDS_PATH,
+    TOPICS_PATH,
+    CONFIG_CHANGES_PATH,
+    DELETE_TOPICS_PATH,
+    BROKER_SEQUENCE_ID_PATH,
+    ISR_CHANGE_PATH,
+    PRODUCER_ID_BLOCK_PATH,
+    LOG_DIR_EVENT_PATH,
+    *(entity_type_path(entity_type) for entity_type in ENTITY_TYPES),
+)
+"""The persistent znodes that every broker makes sure of before it does anything else (Kafka's PersistentZkPaths)."""
+EXPIRY_MARGIN_MS: Final = 2500
 """ZooKeeper ends sessions at whole ticks (2000 ms by default), so up to one later than the timeout."""
+
+
+async def create_topmost_paths(store: Store) -> None:
+    """Make sure of TOPMOST_PATHS; what exists is left alone."""
+    await asyncio.gather(*(create_if_missing(store, path) for path in TOPMOST_PATHS))
+
+
+async def get_or_create_cluster_id(store: Store, randomness: random.Random) -> str:
+    """Return the cluster's id: the first broker to ask makes it. Raises BadZnode."""
+    stat = await repeated(store, lambda: store.exists(CLUSTER_ID_PATH))
+    if stat is None:
+        await create_if_missing(store, CLUSTER_ID_PATH, encode_cluster_id(new_cluster_id(randomness)))
+    data, _ = await repeated(store, lambda: store.get(CLUSTER_ID_PATH))
+    return decode_cluster_id(data)
+
+
+async def generate_broker_id(store: Store, reserved_broker_max_id: int) -> int:
+    """Return an id that nobody had before, above `reserved.broker.max.id`: ZooKeeper counts the writes to
+    /brokers/seqid.
+
+    A lost answer costs one id.
+    """
+    await create_if_missing(store, BROKER_SEQUENCE_ID_PATH)
+    stat = await repeated(store, lambda: store.set(BROKER_SEQUENCE_ID_PATH, b""))
+    return reserved_broker_max_id + stat.version
 
 
 class Holder(Enum):

@@ -1,9 +1,8 @@
 """The broker as a member of its cluster: registration, cluster metadata, and requests to other brokers.
 
-identity                    ids of broker and cluster, the epoch of the registration
-session                     registers, and registers again when the ZooKeeper session has expired
+session                     ids of broker and cluster; registers, and again when the ZooKeeper session has expired
 metadata_cache              the cluster, as controllers tell it
-peer                        a connection to another broker; connection_setup: how long it may take
+peer                        a connection to another broker, and how long setting it up may take
 broker_client               requests to other brokers, and to the controller
 topic_creation              topics that are made because somebody asked for them
 directory_events            tells the controller that a log directory has failed

@@ -8,17 +8,19 @@ caller. A large answer is received straight into a buffer of its own, which the 
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable
 from functools import partial
 from struct import Struct
 
 from odradek.broker.network.boundary import Boundary, FrameSizeError
 from odradek.broker.network.buffers import Output
+from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_correlation_id, decode_response, encode_request
 from odradek.world.clock import Clock
-from odradek.world.network import Endpoint, Network
+from odradek.world.network import Endpoint, Listener, Network
 from odradek.world.tasks import OnDeath, Tasks
 
 SIZE = Struct(">i")
@@ -249,3 +251,39 @@ class Peer:
 
     def _unreachable(self, reason: str) -> BrokerUnreachable:
         return BrokerUnreachable(f"{self.host}:{self.port}: {reason}")
+
+
+class ConnectionSetup:
+    """A network whose `connect` has a time limit (KIP-601): a host that drops packets would hold it for minutes.
+
+    The limit begins at socket.connection.setup.timeout.ms and doubles with each failure in a row of one address, up to
+    socket.connection.setup.timeout.max.ms. Source: ClusterConnectionStates of Kafka 3.9.
+    """
+
+    def __init__(self, network: Network, settings: ConnectionSettings) -> None:
+        self._network, self._settings = network, settings
+        self._failures: Counter[tuple[str, int]] = Counter()
+
+    def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> Listener:
+        """Listen as the network beneath does."""
+        return self._network.listen(host, port, accepted)
+
+    async def connect(self, host: str, port: int) -> Endpoint:
+        """Return an open connection. Raises OSError, also when it has not come up in time."""
+        limit_ms = self._limit_ms(host, port)
+        try:
+            async with asyncio.timeout(limit_ms / 1000.0) as limit:
+                endpoint = await self._network.connect(host, port)
+        except OSError as error:  # a TimeoutError is one
+            self._failures[host, port] += 1
+            if limit.expired():
+                reason = f"no connection within {limit_ms:.0f} ms (socket.connection.setup.timeout.ms)"
+                raise OSError(reason) from error
+            raise
+        del self._failures[host, port]
+        return endpoint
+
+    def _limit_ms(self, host: str, port: int) -> float:
+        settings, failures = self._settings, min(self._failures[host, port], 16)
+        limit_ms = settings.socket_connection_setup_timeout_ms * 2**failures
+        return float(max(1, min(limit_ms, settings.socket_connection_setup_timeout_max_ms)))

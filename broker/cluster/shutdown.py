@@ -4,9 +4,9 @@ import logging
 from typing import Protocol
 
 from odradek.broker.cluster.broker_client import BrokerClient, BrokerClients
-from odradek.broker.cluster.identity import Identity
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.cluster.peer import BrokerUnreachable
+from odradek.broker.cluster.session import Identity
 from odradek.broker.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, error_code
 from odradek.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse

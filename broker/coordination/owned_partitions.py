@@ -7,13 +7,15 @@ the disk and makes no sense is passed over alone, as reading it again would not 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from odradek.broker.coordination.topic_storage import TopicStorage
+from odradek.broker.replication.controller_requests import LeadershipListener
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.protocol.primitives import Buffer
+from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock
 from odradek.world.time_slices import run_in_slices
 
@@ -157,3 +159,34 @@ class OwnedPartitions(Generic[U]):
                 return
             if replay.next_offset == offset:
                 raise MalformedMessage(f"no whole batch at offset {offset} in {len(data)} bytes")
+
+
+class TopicCoordinator(Protocol):
+    """The coordinator of one topic: hears what a `LeadershipListener` does, of the partitions of that topic."""
+
+    def on_elected(self, partition: int, epoch: int) -> None: ...
+
+    def on_resigned(self, partition: int, epoch: int | None) -> None:
+        """Take note that this broker does not lead the partition in that epoch; None: whatever the epoch."""
+
+    def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
+        """Take note that the cluster does not have these partitions any more; they may be of any topic."""
+
+
+class CoordinatorElections(LeadershipListener):
+    """Tells the coordinators, which are in `coordinators` by their topics, what happens to their partitions."""
+
+    def __init__(self) -> None:
+        self.coordinators: Mapping[str, TopicCoordinator] = {}
+
+    def on_elected(self, topic: str, index: int, leader_epoch: int) -> None:
+        if topic in self.coordinators:
+            self.coordinators[topic].on_elected(index, leader_epoch)
+
+    def on_resigned(self, topic: str, index: int) -> None:
+        if topic in self.coordinators:
+            self.coordinators[topic].on_resigned(index, None)
+
+    def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
+        for coordinator in self.coordinators.values():
+            coordinator.on_partitions_deleted(partitions)

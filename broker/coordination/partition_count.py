@@ -4,8 +4,8 @@ import logging
 from functools import lru_cache
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
-from odradek.protocol.java_hash import java_hash
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.topic_names import java_hash
 from odradek.zk_schema.store import NoNode, Store
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.topics import TopicAssignment, topic_path

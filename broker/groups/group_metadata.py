@@ -19,10 +19,9 @@ from odradek.broker.groups.group_effects import (
     SyncCallback,
     SyncResult,
 )
-from odradek.protocol.codec import decoder
+from odradek.protocol.codec import VERSION_BYTES, decoder, version_of
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from odradek.protocol.versioned import VERSION_BYTES, version_of
 
 
 class GroupState(StrEnum):

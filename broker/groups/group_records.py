@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from odradek.broker.coordination.owned_partitions import SkippedRecords
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
 from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset, OffsetTable
+from odradek.protocol.codec import decode_versioned, encode_versioned, version_of
 from odradek.protocol.control_records import ControlType, control_type
 from odradek.protocol.conversion import has_messages, to_batches
 from odradek.protocol.errors import MalformedMessage
@@ -33,7 +34,6 @@ from odradek.protocol.record_batch import (
 from odradek.protocol.records import Columns, decode_records, encode_batch
 from odradek.protocol.steps import Steps
 from odradek.protocol.topic_names import PartitionKey
-from odradek.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2

@@ -10,8 +10,8 @@ from typing import Final
 from odradek.broker.groups.group_metadata import GroupState
 from odradek.broker.monitoring.metric import Kind, Metric, Samples, attribute, gauge, histogram, meter, one, own
 from odradek.broker.monitoring.observed import Observed
+from odradek.controller.active_controller import ControllerCounters
 from odradek.controller.cluster_state import ClusterState, ReplicaPhase
-from odradek.controller.controller_counters import ControllerCounters
 
 Reader = Callable[[Observed], Samples]
 

@@ -1,4 +1,4 @@
-"""The small HTTP answers of a broker: `/metrics` for Prometheus, `/journal` and `/lag` for people, `/live` and `/ready`
+"""The HTTP answers of a broker: `/metrics` for Prometheus, `/journal` and `/lag` for people, `/live` and `/ready`
 for probes.
 
     GET /metrics                    the text exposition format, names by jmx_exporter's rules
@@ -24,7 +24,7 @@ from urllib.parse import parse_qs, urlsplit
 from odradek.broker.monitoring.metric import Metric, Style
 from odradek.broker.monitoring.metrics_catalog import CATALOG
 from odradek.broker.monitoring.observed import Observed
-from odradek.broker.monitoring.readiness import reason_not_ready
+from odradek.broker.services import Services
 from odradek.world.clock import Clock, Timer
 from odradek.world.network import Endpoint, Listener, Network
 from odradek.world.tasks import OnDeath, Tasks
@@ -41,6 +41,10 @@ IDLE_MS: Final = 30_000.0
 """Whoever sends no request, or takes no byte of the answer, for so long is gone."""
 PIECES_PER_LOOK: Final = 32
 """Samples after which the clock is looked at."""
+PARTITIONS_PER_LOOK: Final = 100
+"""Partitions after which it is."""
+PARTITIONS_NAMED: Final = 5
+"""Partitions that an answer of `/ready` names; of more it says how many."""
 
 
 class Exporter:
@@ -224,3 +228,36 @@ class _Exchange:
         except OSError as error:
             log.debug("an answer with metrics was not taken: %s", error)
         self.close()
+
+
+async def reason_not_ready(services: Services, clock: Clock) -> str:
+    """Return in a few words why the broker is not ready, "" when it is.
+
+    It is when it is registered, when controllers have told it of every log that it holds, and when it is in the ISR of
+    each partition that is assigned to it. A rolling restart that waits for that never has two replicas of a partition
+    out of the ISR at once.
+    """
+    own, metadata = services.identity.broker_id, services.metadata
+    if services.identity.session_over or not metadata.is_alive(own):
+        return "not registered"
+    turn = TimeSlice(clock)
+    untold, outside = [], []
+    for number, log in enumerate(services.logs.all_logs()):
+        if metadata.partition(log.topic, log.partition) is None and not metadata.is_deleted(log.topic, log.partition):
+            untold.append(f"{log.topic}-{log.partition}")
+        if not number % PARTITIONS_PER_LOOK:
+            await turn.pause_if_over()
+    if untold:
+        return f"not told yet who leads {_some(untold)}"
+    for topic in list(metadata.topics):
+        for index, state in list(metadata.topics.get(topic, {}).items()):
+            if own in state.replicas and own not in state.isr:
+                outside.append(f"{topic}-{index}")
+        await turn.pause_if_over()
+    return f"not in the ISR of {_some(outside)}" if outside else ""
+
+
+def _some(partitions: list[str]) -> str:
+    named = ", ".join(partitions[:PARTITIONS_NAMED])
+    left = len(partitions) - PARTITIONS_NAMED
+    return f"{named} and {left} more" if left > 0 else named

@@ -13,6 +13,5 @@ truncation               where a follower truncates
 alter_partition_manager  leaders' changes of the ISR, on their way to the controller
 controller_requests      LeaderAndIsr, StopReplica and UpdateMetadata, applied
 directory_moves          replicas that move to another log directory (KIP-113)
-log_copy                 the copying of one log into another
 throttling               limits on how fast replicas are copied (KIP-73)
 """

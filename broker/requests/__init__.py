@@ -4,6 +4,6 @@ registry            collects them; dispatch calls them: bytes in, handler, bytes
 authorization       who may ask what, around the handlers; throttled: quotas around them; request_log: the log
 
 What several APIs share: administration, config_resources, loggers, quota_entities, token_requests, later_reply,
-transaction_answers, zookeeper_offsets (of OffsetCommit and OffsetFetch, version 0). old_formats, slow_records: of
-Produce alone.
+transaction_answers, zookeeper_offsets (of OffsetCommit and OffsetFetch, version 0). slow_records: of Produce
+alone.
 """

@@ -25,8 +25,15 @@ from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Settled, Silent, Wait
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
-from odradek.broker.requests.old_formats import FIRST_PRODUCE_VERSION_WITH_BATCHES, is_batch
-from odradek.broker.requests.slow_records import SlowRecords, are_slow, make_ready, put_off, put_off_topic
+from odradek.broker.requests.slow_records import (
+    FIRST_PRODUCE_VERSION_WITH_BATCHES,
+    SlowRecords,
+    are_slow,
+    is_batch,
+    make_ready,
+    put_off,
+    put_off_topic,
+)
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, Verdicts, first_batches
 from odradek.protocol.compression import ZSTD

@@ -9,9 +9,8 @@ principal               what all of that ends in; principal_mapping, kerberos_na
 
 What they may do:
 
-authorizer              answers, and writes the audit log; acl_store: the access lists in ZooKeeper
+authorizer              answers what a request asks, and writes the audit log; acl_store: the access lists in ZooKeeper
 acl_rules, acls         the rules, and access lists as values
-rights                  the questions of one request
 
 password_encoder        secrets in ZooKeeper; link_file: the way there for commands
 """

@@ -8,13 +8,23 @@ for what is allowed; what was asked on the broker's own account (filters of list
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
 from odradek.broker.security.acl_rules import AclRules
 from odradek.broker.security.acl_store import CHANGES, Acls, AclStore, TooManyAttempts
-from odradek.broker.security.acls import Acl, AclBinding, AclFilter, AclOperation, is_resource_name
+from odradek.broker.security.acls import (
+    CLUSTER_NAME,
+    OPERATIONS_ON,
+    Acl,
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    bits,
+    is_resource_name,
+)
 from odradek.broker.security.principal import KafkaPrincipal
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import Clock
@@ -203,3 +213,52 @@ def host_of(peer: str) -> str:
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
+
+
+class Rights:
+    """A principal at one host, asking by one request (Kafka's AuthHelper)."""
+
+    __slots__ = ("_authorizer", "_host", "_principal", "_request")
+
+    def __init__(self, authorizer: AclAuthorizer, principal: KafkaPrincipal, host: str, request: str) -> None:
+        self._authorizer, self._principal, self._host, self._request = authorizer, principal, host, request
+
+    def may(self, operation: AclOperation, resource_type: ResourceType, name: str, *, quietly: bool = False) -> bool:
+        """Tell whether the client may do that. `quietly`: a denial is nothing that anybody has tried."""
+        return self._authorizer.authorize(
+            self._principal, self._host, operation, resource_type, name, self._request, log_if_denied=not quietly
+        )
+
+    def may_with_cluster(self, operation: AclOperation, *, quietly: bool = False) -> bool:
+        """Tell whether the client may do that with the cluster."""
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, quietly=quietly)
+
+    def may_with_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Tell whether the client may do that with some resource of that type, perhaps (KIP-679)."""
+        return self._authorizer.authorize_by_type(self._principal, self._host, operation, resource_type, self._request)
+
+    def allowed(
+        self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, quietly: bool = False
+    ) -> set[str]:
+        """Keep the names with which the client may do that. Each is asked for once, however often it is named."""
+        return {
+            name
+            for name, times in Counter(names).items()
+            if self._authorizer.authorize(
+                self._principal, self._host, operation, resource_type, name, self._request,
+                log_if_denied=not quietly, references=times,
+            )
+        }  # fmt: skip
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """Collect everything that is allowed on a resource, as a set of bits (KIP-430)."""
+        return bits(
+            {
+                operation
+                for operation in OPERATIONS_ON[resource_type]
+                if self._authorizer.authorize(
+                    self._principal, self._host, operation, resource_type, name, self._request,
+                    log_if_allowed=False, log_if_denied=False,
+                )
+            }
+        )  # fmt: skip

@@ -5,11 +5,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from odradek.broker.settings.authorizer_settings import OTHER_AUTHORIZER_SETTINGS, AuthorizerSettings
 from odradek.broker.settings.cluster_settings import (
     OTHER_CLUSTER_SETTINGS,
     ControllerSettings,
     InterBrokerListener,
+    LoggerSettings,
+    QuotaSettings,
     ServerSettings,
 )
 from odradek.broker.settings.coordinator_settings import (
@@ -20,15 +21,13 @@ from odradek.broker.settings.coordinator_settings import (
 from odradek.broker.settings.definition import Setting, settings_in
 from odradek.broker.settings.elsewhere import ELSEWHERE
 from odradek.broker.settings.log_settings import OTHER_LOG_SETTINGS, LogManagerSettings, TopicDefaults
-from odradek.broker.settings.logger_settings import LoggerSettings
 from odradek.broker.settings.network_settings import (
     OTHER_NETWORK_SETTINGS,
     ConnectionSettings,
     FetcherSettings,
     ReplicationSettings,
 )
-from odradek.broker.settings.quota_settings import QuotaSettings
-from odradek.broker.settings.security_settings import SECURITY_SETTINGS
+from odradek.broker.settings.security_settings import OTHER_AUTHORIZER_SETTINGS, SECURITY_SETTINGS, AuthorizerSettings
 from odradek.broker.settings.topic_settings import OTHER_TOPIC_SETTINGS, LogConfig
 
 

@@ -1,4 +1,5 @@
-"""Settings of the broker as a member of its cluster: identity, ZooKeeper, shutdown, controller, metrics, quotas."""
+"""Settings of the broker as a member of its cluster: identity, ZooKeeper, shutdown, controller; and of what
+is measured and written about it: metrics, quotas, its log."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -171,3 +172,40 @@ telemetry.max.bytes int 1048576 >=1 low read-only none
 client.quota.callback.class class - any low read-only refused
     Class that decides which quota a client gets. | Java classes cannot be loaded
 """)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotaSettings:
+    """Windows of client quotas."""
+
+    quota_window_num: int = setting("int 11 >=1 low read-only", "Samples kept for client quotas.")
+    quota_window_size_seconds: int = setting("int 1 >=1 low read-only", "Length of one sample of client quotas.")
+    controller_quota_window_num: int = setting(
+        "int 11 >=1 low read-only", "Samples kept for quotas of controller mutations."
+    )
+    controller_quota_window_size_seconds: int = setting(
+        "int 1 >=1 low read-only", "Length of one sample of quotas of controller mutations."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggerSettings:
+    """Form and place of the lines. Their levels are settings of the resource BROKER_LOGGER."""
+
+    logger_format: str = setting(
+        "string text {text,json} low read-only",
+        "text: plain lines; json: one JSON object on each line. Not a setting of Kafka's.",
+    )
+    logger_dir: str = setting(
+        "string '' any low read-only",
+        "Folder for server.log, controller.log, state-change.log, kafka-request.log and others; empty: stderr. "
+        "Not a setting of Kafka's.",
+    )
+    logger_max_bytes: int = setting(
+        "long 104857600 >=1024 low read-only",
+        "Size at which a file of logger.dir is rotated. Not a setting of Kafka's.",
+    )
+    logger_backups: int = setting(
+        "int 10 1..1000 low read-only",
+        "Rotated files of each log of logger.dir that are kept. Not a setting of Kafka's.",
+    )

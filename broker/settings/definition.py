@@ -7,7 +7,8 @@ A setting that the broker obeys is an attribute of a dataclass, made by `setting
 Its name is Kafka's with `_` for `.`; the columns are type, default, allowed values, importance, and how it may be
 changed: read-only, per-broker, cluster-wide or topic; `internal` behind that means that DescribeConfigs does not show
 it. Default: `-` is null, `''` empty. Allowed: `any`, `>=1`, `0..1`, several of these with `|` between, or `{a,b}`,
-which for a list holds for each element. `live` names who applies a change while the broker runs (live_settings.py).
+which for a list holds for each element. `live` names who applies a change while the broker runs
+(broker/setting_changes.py).
 
 All others stand in tables of text with two lines for each, the second one indented; the column after the fifth says
 what the setting does here, `works` (without an attribute of its own; `works=tls` when `tls` applies a change),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from odradek.broker.coordination.owned_partitions import SkippedRecords
 from odradek.broker.transactions.transaction_state import EMPTY, ProducerIdentity, TransactionMetadata, TxnState
+from odradek.protocol.codec import decode_versioned, encode_versioned, version_of
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.transaction_state import (
     PartitionsSchema,
@@ -18,7 +19,6 @@ from odradek.protocol.primitives import Buffer
 from odradek.protocol.record_batch import batches, check_crc
 from odradek.protocol.records import decode_records, encode_batch
 from odradek.protocol.topic_names import PartitionKey
-from odradek.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 VERSION = 0
 

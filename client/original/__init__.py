@@ -1,9 +1,8 @@
 """Kafka's original clients: the Producer of Kafka 0.7 and 0.8 and its SimpleConsumer, thin over the present ones.
 
 producer.py         Producer: producer.type sync and async     simple_consumer.py  SimpleConsumer: one broker, no state
-delivery.py         encodes, routes and sends messages         messages.py         what both take and give
-send_queue.py       the queue and the thread of async          encoders.py         encoders, partitions of keys
-config.py           settings, in both generations of names
+send_queue.py       the queue and the thread of async          messages.py         what both take and give
+config.py           settings, in both generations of names     encoders.py         encoders, partitions of keys
 """
 
 from odradek.client.original.encoders import DefaultEncoder, Encoder, NullEncoder, StringEncoder

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from odradek.client.errors import ConfigError
 from odradek.client.original.messages import Message
-from odradek.protocol.java_hash import java_hash
+from odradek.protocol.topic_names import java_hash
 
 MASK_32, MASK_31 = 0xFFFFFFFF, 0x7FFFFFFF
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.subscriptions import consumer_of
-from odradek.protocol.java_hash import java_hash
+from odradek.protocol.topic_names import java_hash
 from odradek.zk_schema.znodes.consumers import ConsumerRegistration
 
 Assignment = dict[TopicPartition, str]

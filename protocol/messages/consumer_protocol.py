@@ -1,7 +1,7 @@
 """Subscriptions and assignments, which consumers tell each other through the group coordinator, versions 0-3.
 
 Carried as opaque bytes in JoinGroup (`metadata`) and SyncGroup (`assignment`) of groups whose protocol type is
-"consumer", with an int16 version in front (`odradek.protocol.versioned`). The coordinator looks inside only to name the
+"consumer", with an int16 version in front (`odradek.protocol.codec`). The coordinator looks inside only to name the
 topics of a group. A reader takes a version it does not know for the newest it does (`decode_growing`), so fields are
 only ever added at the end.
 

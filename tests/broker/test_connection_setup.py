@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.broker.cluster.connection_setup import ConnectionSetup
+from odradek.broker.cluster.peer import ConnectionSetup
 from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.network import Endpoint, Listener

@@ -9,9 +9,9 @@ import pytest
 
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
 from odradek.broker.config import BrokerConfig
+from odradek.broker.setting_changes import LiveSettings
 from odradek.broker.settings.catalog import BROKER_SETTINGS
 from odradek.broker.settings.definition import Setting, UpdateMode, ValueType
-from odradek.broker.settings.live_settings import LiveSettings
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,

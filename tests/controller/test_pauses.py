@@ -19,6 +19,7 @@ from odradek.controller.cluster_state import (
 from odradek.controller.controller_store import ControllerMoved
 from odradek.controller.events import LeaderAndIsrAnswered
 from odradek.controller.request_batch import RequestBatch
+from odradek.protocol.fields import SharedArray
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -26,7 +27,6 @@ from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
-from odradek.protocol.shared_array import SharedArray
 from odradek.world import time_slices
 from odradek.world.clock import Clock
 from odradek.world.time_slices import TimeSlice

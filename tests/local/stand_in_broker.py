@@ -11,8 +11,7 @@ from odradek.protocol.messages.metadata import MetadataResponse, MetadataRespons
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.lost_answers import create_ephemeral
-from odradek.zk_schema.registration import Registrar
-from odradek.zk_schema.startup import create_topmost_paths
+from odradek.zk_schema.registration import Registrar, create_topmost_paths
 from odradek.zk_schema.store import NodeExists, NoNode
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, Endpoint, broker_path
 from odradek.zk_schema.znodes.controller import CONTROLLER_PATH, ControllerRegistration

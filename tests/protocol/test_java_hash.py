@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.protocol.java_hash import java_hash
+from odradek.protocol.topic_names import java_hash
 
 
 @pytest.mark.parametrize(

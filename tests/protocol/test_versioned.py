@@ -5,6 +5,7 @@ Written by hand; Kafka's own are in tests/broker/log/test_kafkas_records.py.
 
 import pytest
 
+from odradek.protocol.codec import decode_growing, decode_versioned, encode_versioned, version_of
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.consumer_offsets import (
@@ -20,7 +21,6 @@ from odradek.protocol.messages.consumer_protocol import (
     TopicPartition,
 )
 from odradek.protocol.messages.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from odradek.protocol.versioned import decode_growing, decode_versioned, encode_versioned, version_of
 
 TIME = 0x0000018F_00000000
 MEMBER = MemberMetadata(

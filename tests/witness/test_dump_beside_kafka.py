@@ -14,10 +14,10 @@ from odradek.broker.log.dump import Row, dump, verify
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.settings.topic_settings import LogConfig
+from odradek.protocol.codec import encode_versioned
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.messages.transaction_state import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from odradek.protocol.records import encode_batch
-from odradek.protocol.versioned import encode_versioned
 from odradek.testing.foreign.dump_log_segments import files_of
 from odradek.testing.foreign.kafka_jars import KafkaJars
 from odradek.testing.log_environments import close_log

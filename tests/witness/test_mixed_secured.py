@@ -41,7 +41,7 @@ from odradek.testing.needs import lacking, need
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
-from odradek.zk_schema.startup import create_topmost_paths
+from odradek.zk_schema.registration import create_topmost_paths
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 KAFKA, OURS = 0, 1

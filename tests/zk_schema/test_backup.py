@@ -18,7 +18,7 @@ from odradek.zk_schema.backup import (
     read_znodes,
     write_znodes,
 )
-from odradek.zk_schema.startup import generate_broker_id
+from odradek.zk_schema.registration import generate_broker_id
 from odradek.zk_schema.store import Store
 from odradek.zk_schema.znodes.cluster import ProducerIdBlock
 from odradek.zk_schema.znodes.controller import decode_controller_epoch, encode_controller_epoch

@@ -10,9 +10,13 @@ from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing, repeated
-from odradek.zk_schema.startup import create_topmost_paths, generate_broker_id, get_or_create_cluster_id
+from odradek.zk_schema.registration import (
+    TOPMOST_PATHS,
+    create_topmost_paths,
+    generate_broker_id,
+    get_or_create_cluster_id,
+)
 from odradek.zk_schema.store import NodeExists, SessionExpired
-from odradek.zk_schema.znodes.topmost import TOPMOST_PATHS
 
 Scenario = Callable[[MemoryZooKeeper, MemoryStore, MemoryStore], Awaitable[None]]
 

@@ -9,8 +9,7 @@ import pytest
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.registration import BrokerIdInUse, Holder, Registrar, judge
-from odradek.zk_schema.startup import create_topmost_paths
+from odradek.zk_schema.registration import BrokerIdInUse, Holder, Registrar, create_topmost_paths, judge
 from odradek.zk_schema.store import Stat, Suspended
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 

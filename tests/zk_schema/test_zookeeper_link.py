@@ -23,7 +23,7 @@ from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.kazoo_store.client import acl_of
 from odradek.zk_schema.link import OPEN, Link, is_open, is_sensitive
-from odradek.zk_schema.startup import create_topmost_paths
+from odradek.zk_schema.registration import create_topmost_paths
 from odradek.zk_schema.store import (
     Connected,
     ConnectionLost,

@@ -1,6 +1,6 @@
 """`Store` on a real ZooKeeper: `KazooStore`. Nothing outside this package imports kazoo.
 
-store           the calls; multi_read: one that kazoo does not have
+store           the calls, with one that kazoo does not have
 session         connection, session and watches, where kazoo falls short of what a `Store` promises
 client          the KazooClient; handler: from its threads to the loop
 values          its answers and errors as ours

@@ -10,6 +10,5 @@ notifications.py    /config/changes /isr_change_notification /log_dir_event_noti
 acls.py             /kafka-acl /kafka-acl-extended /kafka-acl-changes /kafka-acl-extended-changes
 tokens.py           /delegation_token
 consumers.py        /consumers/[group]/{ids,owners,offsets}, the tree of the 0.8 consumer
-topmost.py          what a broker makes sure of at start-up
 json_data.py        reading and writing JSON, which most of them hold
 """

@@ -142,7 +142,7 @@ def swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segment
     `done` when that will outlive a crash, or the directory has gone offline. Raises StorageFailure. The order leaves
     the old ones or the new one after a crash:
 
-        .cleaned → .swap    the .log last: once it has that name, a start completes the change (recovery/interrupted.py)
+        .cleaned → .swap    the .log last: once it has that name, a start completes the change (recovery/log_opening.py)
         old → .deleted      whoever still reads from them has them open; removed after file.delete.delay.ms
         .swap → live        the .log first
 

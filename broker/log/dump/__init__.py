@@ -2,10 +2,10 @@
 
 Nothing is changed or locked, so the newest batch of a running broker may look cut off.
 
-naming              what a file is, by its name; rows: what is told of it
+rows                what is told of a file
 batch_rows          batches and records; internal_topics: the records of Kafka's own topics
-small_files         all other files
-checking            `--verify`: check_log and check_entries look at one file, check_together at a directory
+file_kinds          all other files, told apart by their names
+checking            `--verify`: a file, which check_log and check_entries look at, or all of a directory together
 survey              a whole entry of `log.dirs`
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from odradek.broker.log.dump.batch_rows import batch_rows
 from odradek.broker.log.dump.checking import verify
+from odradek.broker.log.dump.file_kinds import base_offset_of, kind_of, topic_of
 from odradek.broker.log.dump.internal_topics import decoder_for
-from odradek.broker.log.dump.naming import base_offset_of, kind_of, topic_of
 from odradek.broker.log.dump.rows import Damage, Damaged, Row
 from odradek.world.files import Files
 

@@ -7,6 +7,7 @@ the keys are. What does not decode is said to be so, and shown as bytes.
 from collections.abc import Callable
 
 from odradek.broker.log.dump.rows import Row
+from odradek.protocol.codec import decode_growing, decode_versioned, version_of
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message, Struct
 from odradek.protocol.messages.consumer_offsets import (
@@ -20,7 +21,6 @@ from odradek.protocol.messages.consumer_offsets import (
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from odradek.protocol.messages.transaction_state import TransactionLogKey, TransactionLogValue, TransactionStatus
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from odradek.protocol.versioned import decode_growing, decode_versioned, version_of
 
 CONSUMER_PROTOCOL = "consumer"
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Settled, Silent
 from odradek.broker.security.acls import CLUSTER_NAME, AclOperation
-from odradek.broker.security.rights import Rights
+from odradek.broker.security.authorizer import Rights
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message

@@ -16,8 +16,7 @@ from odradek.broker.requests.authorization import item_refusals as items
 from odradek.broker.requests.authorization.refusals import by_code
 from odradek.broker.requests.authorization.rules import Asked, Each, Rule, Shown, Special, Whole
 from odradek.broker.security.acls import AclOperation as Do
-from odradek.broker.security.authorizer import AclAuthorizer, host_of
-from odradek.broker.security.rights import Rights
+from odradek.broker.security.authorizer import AclAuthorizer, Rights, host_of
 from odradek.broker.services import Services
 from odradek.controller.topic_admin import name_fault
 from odradek.protocol.headers import API_NAMES

@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 
 from odradek.broker.cluster.directory_events import DirectoryEvents
-from odradek.broker.cluster.identity import Identity
-from odradek.broker.cluster.session import BrokerSession
+from odradek.broker.cluster.session import BrokerSession, Identity
 from odradek.journal.journal import Journal
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.tasks import Tasks

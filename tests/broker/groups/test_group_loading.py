@@ -5,12 +5,12 @@ import pytest
 from odradek.broker.coordination.owned_partitions import LOAD_RETRY_MS
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.groups.group_records import GroupReplay, group_key, offset_key, offset_value
+from odradek.protocol.codec import encode_versioned
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from odradek.protocol.record_batch import HEADER_BYTES
 from odradek.protocol.records import encode_batch
-from odradek.protocol.versioned import encode_versioned
 from odradek.testing.old_segments import golden_bytes
 
 T0, T1 = ("t", 0), ("t", 1)

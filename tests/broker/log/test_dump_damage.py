@@ -8,7 +8,7 @@ from odradek.broker.log.batches import Origin, iterate_headers
 from odradek.broker.log.checkpoint_format import encode_offsets
 from odradek.broker.log.directories.directory_files import DirectoryOwner, encode_meta, encode_partition_metadata
 from odradek.broker.log.dump import Damage, dump, verify
-from odradek.broker.log.dump.naming import topic_of
+from odradek.broker.log.dump.file_kinds import topic_of
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import encode_batch

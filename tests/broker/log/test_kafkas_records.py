@@ -13,6 +13,7 @@ from odradek.broker.log.producer_sequences import LARGEST_SEQUENCE
 from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
 from odradek.broker.log.producer_state import RememberedBatch
 from odradek.broker.log.transaction_index import decode_aborted, encode_aborted
+from odradek.protocol.codec import decode_versioned, encode_versioned
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message
@@ -29,7 +30,6 @@ from odradek.protocol.messages.transaction_state import (
     TransactionStatus,
 )
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from odradek.protocol.versioned import decode_versioned, encode_versioned
 
 TIME = 1_700_000_000_000
 LINES = (Path(__file__).parent / "golden" / "kafka-3.9.1-records.txt").read_text().splitlines()

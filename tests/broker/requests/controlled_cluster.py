@@ -28,7 +28,7 @@ from odradek.protocol.messages.update_metadata import UpdateMetadataRequest, Upd
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.tasks import Tasks
-from odradek.zk_schema.startup import create_topmost_paths
+from odradek.zk_schema.registration import create_topmost_paths
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint, broker_path
 
 

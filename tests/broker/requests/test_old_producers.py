@@ -2,8 +2,8 @@
 
 import pytest
 
-from odradek.broker.requests.old_formats import DECOMPRESSED_BYTES_MAX
-from odradek.broker.requests.old_formats import to_batch as batch_in_steps
+from odradek.broker.requests.slow_records import DECOMPRESSED_BYTES_MAX
+from odradek.broker.requests.slow_records import to_batch as batch_in_steps
 from odradek.protocol import compression
 from odradek.protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError

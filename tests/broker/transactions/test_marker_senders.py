@@ -1,6 +1,6 @@
 """What comes by a connection that its sender may have given up is late once, and no sender is kept from being heard."""
 
-from odradek.broker.transactions.marker_senders import EARLIER_CONNECTIONS_MAX, SENDERS_MAX, MarkerSenders
+from odradek.broker.transactions.transaction_markers import EARLIER_CONNECTIONS_MAX, SENDERS_MAX, MarkerSenders
 
 
 def test_what_comes_by_an_earlier_connection_is_late_once() -> None:

@@ -24,7 +24,7 @@ from odradek.client.zookeeper.subscriptions import (
     thread_number,
     threads_by_topic,
 )
-from odradek.protocol.java_hash import java_hash
+from odradek.protocol.topic_names import java_hash
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
 
 

@@ -1,4 +1,4 @@
-"""Every file of a log but the log itself, entry by entry with the byte where each begins.
+"""Kinds of files beside a `.log`: which one a file is, by its name, and its entries with the byte where each begins.
 
 The readers take what is there and judge as little as they can, so that a damaged file is shown as far as it goes. All
 of them take (content, offset in the file's name) and raise Damaged where they cannot go on.
@@ -13,6 +13,7 @@ from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
     PARTITION_METADATA,
+    SET_ASIDE_SUFFIXES,
     decode_properties,
 )
 from odradek.broker.log.dump.rows import Damaged, Row
@@ -20,13 +21,14 @@ from odradek.broker.log.index import OFFSET_ENTRY, TIME_ENTRY
 from odradek.broker.log.producer_sequences import sequence_after
 from odradek.broker.log.producer_snapshots import COUNT, ENTRY, HEAD, SNAPSHOT
 from odradek.broker.log.producer_snapshots import VERSION as SNAPSHOT_VERSION
-from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from odradek.broker.log.segment import CLEANED, DELETED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TRANSACTION_INDEX
 from odradek.broker.log.transaction_index import ENTRY as ABORTED_ENTRY
 from odradek.broker.log.transaction_index import VERSION as ABORTED_VERSION
 from odradek.protocol.checksum import crc32c
 
 Entries: TypeAlias = Iterator[tuple[int, Row]]
 NONE = -1
+TRANSITIONS = (DELETED, CLEANED, SWAP)
 
 
 class Kind(NamedTuple):
@@ -177,3 +179,47 @@ KINDS = (
     Kind(PARTITION_METADATA, "which topic this is", properties),
     Kind(CLEAN_SHUTDOWN, "stopped cleanly", clean_shutdown),
 )
+
+
+def settled(path: str) -> str:
+    """Return the path without the suffix of a change that is going on."""
+    for suffix in TRANSITIONS:
+        path = path.removesuffix(suffix)
+    return path
+
+
+def is_known(path: str) -> bool:
+    """Tell whether a file belongs to a log, by its name."""
+    name = settled(path).rpartition("/")[2]
+    return any(name.endswith(kind.name_end) for kind in KINDS) or name.endswith(LOG)
+
+
+def kind_of(path: str) -> Kind | None:
+    """Return the kind of a small file; None for a `.log`. Raises ValueError for a name that no file of a log has."""
+    name = settled(path).rpartition("/")[2]
+    for kind in KINDS:
+        if name.endswith(kind.name_end):
+            return kind
+    if not name.endswith(LOG):
+        raise ValueError(f"{path}: not a file of a log")
+    return None
+
+
+def base_offset_of(path: str) -> int:
+    """Return 42 of `00000000000000000042.log`; 0 of a file whose name has none."""
+    number = path.rpartition("/")[2].partition(".")[0]
+    return int(number) if number.isdigit() else 0
+
+
+def topic_of(path: str) -> str:
+    """Return orders of `/data/orders-3/00000000000000000042.log`, also of one to be deleted or moved."""
+    directory = path.rpartition("/")[0].rpartition("/")[2]
+    if directory.endswith(SET_ASIDE_SUFFIXES):
+        directory = directory.rpartition(".")[0]
+    return directory.rpartition("-")[0]
+
+
+def log_of(path: str) -> str:
+    """Return the `.log` of the segment that an index belongs to."""
+    kind = kind_of(path)
+    return path if kind is None else settled(path).removesuffix(kind.name_end) + LOG
