@@ -181,7 +181,9 @@ def constructor(declared: tuple[Field, ...]) -> Any:
         parameters.append(f"{name}=ABSENT")
         lines.append(f"    self.{name} = {own_default(line)} if {name} is ABSENT else {name}")
     source = "\n".join([f"def __init__(self, *, {', '.join(parameters)}):", *lines])
-    exec(source, known)
+    # compiled first: executing a text clears what Python has noted of a Ctrl-C, and a client that is given up at the
+    # program's end makes such structs
+    exec(compile(source, "<constructor>", "exec"), known)
     return known["__init__"]
 
 
