@@ -61,10 +61,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError) as error:
         return _fail(error, WRONG_USAGE if str(error).startswith(OVERRIDE) else FAILED)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    try:
-        return uvloop.run(_serve(config))
-    except KeyboardInterrupt:
-        return 130
+    return uvloop.run(_serve(config))
 
 
 def _fail(error: Exception, code: int = FAILED) -> int:

@@ -1,10 +1,11 @@
 """Odradek: Apache Kafka's ZooKeeper-era cluster in Python.
 
-The clients are imported when they are first used: a broker imports this package too, and needs none of them.
+The clients are imported when they are first used: a broker imports this package too, and needs none of them. Nothing is
+imported here: a command that Ctrl-C strikes meanwhile could not end quietly.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False
+"""As in `typing`, which type checkers take it for."""
 
 if TYPE_CHECKING:
     from odradek.client.admin.access_values import (
@@ -168,9 +169,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'odradek' has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -5,13 +5,15 @@ app of the same name. A file is imported when its command is used, and imports w
 quick, and a broker does not pay for clients.
 """
 
-import difflib
 import sys
-from collections.abc import Sequence
-from importlib import import_module
-from typing import Any
 
-COMMANDS: dict[str, str] = {
+TYPE_CHECKING = False
+"""As in `typing`. Nothing but `sys` is imported before `main` ends Ctrl-C quietly."""
+
+if TYPE_CHECKING:
+    from typing import Any
+
+COMMANDS = {
     "up": "Start ZooKeeper and brokers on this machine; Ctrl-C shuts them down",
     "stop": "Shut down what `up` has started, or one of its brokers",
     "mock": "Run a cluster in memory for tests in any language, with faults over HTTP",
@@ -39,10 +41,10 @@ COMMAND_CONFIG = "--command-config"
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The console script. Ends the process: 0, 1 with one line on stderr, or 2 for wrong usage."""
+def main() -> None:
+    """The console script. Ends the process: 0, 1 with one line on stderr, 2 for wrong usage, 130 for Ctrl-C."""
     try:
-        code = run(list(sys.argv[1:] if arguments is None else arguments))
+        code = run(sys.argv[1:])
     except KeyboardInterrupt:  # while modules are imported, say
         code = INTERRUPTED
     sys.exit(code)
@@ -72,6 +74,8 @@ def _run(arguments: list[str]) -> int:
         return 0
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
+        import difflib
+
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         return _complain(f"no command {name!r}{f': did you mean {near[0]}?' if near else ''}", WRONG_USAGE)
     return run_command(name, rest)
@@ -144,7 +148,7 @@ def run_command(name: str, arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _take_command_config(arguments: list[str], wrong_usage: Any) -> list[str]:
+def _take_command_config(arguments: list[str], wrong_usage: "Any") -> list[str]:
     """Read the file of `--command-config`, which every command has; the arguments without it.
 
     Raises OSError, and `wrong_usage` where no file is named.
@@ -167,7 +171,9 @@ def _take_command_config(arguments: list[str], wrong_usage: Any) -> list[str]:
     return left
 
 
-def _click_command(name: str, typer: Any) -> Any:
+def _click_command(name: str, typer: "Any") -> "Any":
+    from importlib import import_module
+
     module_name = name.replace("-", "_")
     found = getattr(import_module(f"odradek.cli.{module_name}"), module_name)
     if isinstance(found, typer.Typer):
@@ -189,7 +195,3 @@ def _forget_stdout() -> None:
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-if __name__ == "__main__":
-    main()

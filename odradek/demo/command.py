@@ -1,4 +1,4 @@
-"""`python -m odradek.demo [--records N] [--rate N] [--chart FILE] [--svg FILE]`: the demonstration.
+"""The demonstration's command line and its end.
 
 Exit code 0 when nothing is lost, repeated or out of order and Spark's figures are the input's, 1 when not, or when
 something did not happen; 130 on Ctrl-C.
@@ -103,7 +103,3 @@ def play(directory: Path, records: int, rate: float, chart: Path) -> Result:
 
 def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-if __name__ == "__main__":
-    sys.exit(main())
