@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from odradek.aio import Admin
 from odradek.broker.coordination.partition_count import partition_for
-from odradek.client.admin.values import ConfigResource, GroupDescription
+from odradek.client.admin.values import ConfigResource, GroupDescription, Reassignment
 from odradek.client.errors import BrokerUnreachable, ClientTimeout
 from odradek.client.metadata import TopicInfo
 from odradek.client.records import TopicPartition
@@ -29,8 +29,14 @@ from odradek.diagnosis.zookeeper import SeenInZooKeeper, look, look_at_topics
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.topic_names import CONSUMER_OFFSETS
 from odradek.zk_schema.store import Store, StoreError
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
 T = TypeVar("T")
+
+LEADERLESS_ANSWER_S = 2.0
+"""Time for one question while there is neither ZooKeeper nor a controller. What only a leader answers, the client would
+ask for again and again; the brokers have nothing else to do, and answer the rest at once."""
+GROUPS_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,9 @@ class Gathering:
         cluster = await self._admin.describe_cluster()
         addresses = {node.node_id: f"{node.host}:{node.port}" for node in cluster.nodes}
         infos = {info.name: info for info in await self._admin.describe_topics()}
+        leaderless = self._zookeeper_silent and cluster.controller_id == NO_LEADER
+        if leaderless:
+            self._questions.answer_s = LEADERLESS_ANSWER_S
         listed = await self._questions.ask("groups", self._admin.list_groups(), [])
         seen = await self._zookeeper(lambda store: look(store))
         names = Names(
@@ -94,7 +103,11 @@ class Gathering:
             untold = seen.topics - names.topics  # brokers do not know them yet, or cannot read them
             looked_at = wanted | (untold if chosen.topics is None else untold.intersection(chosen.topics))
             await self._zookeeper(partial(look_at_topics, names=looked_at, seen=seen))
-        reassigning = await self._questions.ask("reassignments", self._admin.list_partition_reassignments(), [])
+        reassigning: list[Reassignment] = []
+        if leaderless:
+            self._questions.unknown.append("reassignments: there is no controller to ask")
+        else:
+            reassigning = await self._questions.ask("reassignments", self._admin.list_partition_reassignments(), [])
         brokers = await self._brokers(addresses, names.brokers, seen)
         of_topics = TopicGathering(self._admin, self._questions, seen, brokers)
         topics = await of_topics.gather(wanted, infos, reassigning)
@@ -192,7 +205,11 @@ class Gathering:
     # -- groups ------------------------------------------------------------------------------------------------------
 
     async def _groups(self, wanted: Iterable[str], infos: Mapping[str, TopicInfo]) -> dict[str, GroupFacts]:
-        return {name: await self._group(name, infos) for name in sorted(wanted)}
+        names, found = sorted(wanted), []
+        for start in range(0, len(names), GROUPS_AT_ONCE):
+            some = names[start : start + GROUPS_AT_ONCE]
+            found += await asyncio.gather(*(self._group(name, infos) for name in some))
+        return dict(zip(names, found, strict=True))
 
     async def _group(self, name: str, infos: Mapping[str, TopicInfo]) -> GroupFacts:
         offsets = infos.get(CONSUMER_OFFSETS)

@@ -107,14 +107,12 @@ class TopicGathering:
             (LATEST_TIMESTAMP, READ_UNCOMMITTED),
             (LATEST_TIMESTAMP, READ_COMMITTED),
         )
-        starts, ends, stables = [
-            await self._questions.ask_of_all(
-                "where logs begin and end",
-                led,
-                partial(located, time, isolation),
+        starts, ends, stables = await asyncio.gather(
+            *(
+                self._questions.ask_of_all("where logs begin and end", led, partial(located, time, isolation))
+                for time, isolation in questions
             )
-            for time, isolation in questions
-        ]
+        )
         for at in led:
             start, end, stable = starts.get(at), ends.get(at), stables.get(at)
             partitions[at] = replace(
