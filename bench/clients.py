@@ -3,7 +3,7 @@
     python bench/clients.py [--rounds 3] [--quick] [--only CLIENT ...] [--bootstrap HOST:PORT] [--compiled TREE]
 
 One broker, a topic of six partitions, and the same work for all: producers send records with keys of 8 bytes to all
-partitions by turns, with acks=all, idempotent, each client's default batches (ours 64 kB; kafka-python and aiokafka
+partitions by turns, with acks=all, idempotent, each client's default batches (ours 128 kB; kafka-python and aiokafka
 16 kB, librdkafka 1 MB) and linger 5 ms, and count a delivery report for each record; consumers read every partition
 from its first record and touch key, value and offset, once in batches as the client hands them out, once record by
 record. All are warm: a first record is through before the time is taken. Each run is a process of its own; clients take

@@ -28,7 +28,7 @@ def test_kafkas_names_and_keywords_mean_the_same_and_keywords_win() -> None:
 
 def test_defaults_are_kafka_3_9s_but_for_batches() -> None:
     config = producer()
-    assert (config.acks, config.idempotent, config.linger_ms, config.batch_bytes) == ("all", True, 0, 65_536)
+    assert (config.acks, config.idempotent, config.linger_ms, config.batch_bytes) == ("all", True, 0, 131_072)
     assert producer(acks=0).batch_bytes == 16_384, "nobody says then that a topic takes no larger ones"
     assert producer(acks=0, batch_size=70_000).batch_bytes == producer(batch_size=70_000).batch_bytes == 70_000
     assert producer(max_request_size=20_000).batch_bytes == 20_000
