@@ -10,9 +10,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from odradek.broker.log.batches import checked_batches
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
-from odradek.broker.replication.truncation import lacks_marker, truncation_offset
+from odradek.broker.replication.truncation import may_lack_markers, truncation_offset
 from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -25,7 +26,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.primitives import ZERO_UUID, Records
 from odradek.protocol.topic_names import PartitionKey
 
 log = logging.getLogger(__name__)
@@ -62,16 +63,15 @@ class Asked(NamedTuple):
 class PartitionFetchState:
     """State of a partition that is being copied."""
 
-    __slots__ = ("caught_up", "copied_again", "lag", "needs_leader_offsets", "not_before_ms", "partition", "stopped")
+    __slots__ = ("caught_up", "doubtful_until", "lag", "needs_leader_offsets", "not_before_ms", "partition", "stopped")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.not_before_ms = 0.0
         self.caught_up = False
         """True if at the last answer our log reached the leader's high watermark."""
-        self.copied_again = False
-        """Our log lacked the end of a transaction, and was truncated to its beginning: never done twice, so that it
-        cannot go on for ever."""
+        self.doubtful_until = partition.log.log_end_offset
+        """Transactions that began before this, where we began to copy, may have ended with markers that are gone."""
         self.lag = 0
         """Records that our log lacked up to the leader's high watermark at its last answer."""
         self.stopped = False
@@ -297,15 +297,15 @@ class FetcherCore:
                 if data.diverging_epoch is not None:
                     self._truncate(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                     return
-                asked_offset, records = partition.log.log_end_offset, data.records or b""
+                records = data.records or b""
+                if self._copies_again(state, records, data.high_watermark):
+                    return
                 if partition.append_as_follower(records, data.high_watermark, data.log_start_offset):
                     advanced.append(partition)
                 state.lag = max(0, data.high_watermark - partition.log.log_end_offset)
                 state.caught_up = not state.lag
                 self.bytes_in += len(records)
                 self._throttle.copied(partition, len(records))
-                if partition.log.producers.first_ongoing_offset is not None and not state.copied_again:
-                    self._copy_again_without_marker(state, data, asked_offset)
             except KafkaError as bad:
                 self._failed(state, bad, now_ms)
         elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -317,23 +317,29 @@ class FetcherCore:
         else:
             state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
-    def _copy_again_without_marker(self, state: PartitionFetchState, data: PartitionData, asked_offset: int) -> None:
-        partition = state.partition
-        offset, end = partition.log.producers.first_ongoing_offset, partition.log.log_end_offset
-        if offset is not None and lacks_marker(
-            offset,
-            asked_offset=asked_offset,
-            log_end_offset=end,
-            leader_high_watermark=data.high_watermark,
-            leader_last_stable_offset=data.last_stable_offset,
-        ):
-            log.warning(
-                "%s: the leader has compacted away the end of the transaction that begins at %d: truncating from %d to "
-                "there, and copying again what is left of it",
-                partition, offset, end,
-            )  # fmt: skip
-            state.copied_again = True
-            partition.truncate_to(offset)
+    @staticmethod
+    def _copies_again(state: PartitionFetchState, records: Records, leader_high_watermark: int) -> bool:
+        """Truncate to where the first open transaction of our log begins, once, when its marker may have been compacted
+        away in what the leader sends now; tell whether that was done, and nothing is to be appended.
+
+        Below the leader's high watermark alone: only that is compacted, and there the leader does not count on our log
+        yet, so that truncating takes nothing from what is replicated.
+        """
+        partition, own = state.partition, state.partition.log
+        begun, end = own.producers.first_ongoing_offset, own.log_end_offset
+        if begun is None or begun >= state.doubtful_until or end >= leader_high_watermark:
+            return False
+        if not may_lack_markers(checked_batches(memoryview(records), partition.leader_epoch), end):
+            return False
+        offset = max(begun, own.log_start_offset)
+        log.warning(
+            "%s: the leader has compacted what follows our end at %d, perhaps the end of the transaction that begins "
+            "at %d: truncating to %d, and copying again what is left of it",
+            partition, end, begun, offset,
+        )  # fmt: skip
+        state.doubtful_until = 0
+        partition.truncate_to(offset)
+        return True
 
     def _failed(self, state: PartitionFetchState, error: KafkaError, now_ms: float) -> None:
         log.error("%s cannot follow its leader for now: %s", state.partition, error)

@@ -1,6 +1,9 @@
 """Where a follower cuts its log because its leader's is another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from odradek.broker.log.batches import Batch
+from odradek.protocol.record_batch import MAGIC_V2
 
 UNDEFINED = -1
 
@@ -34,24 +37,17 @@ def truncation_offset(
     return min(own_end_offset, leader_end_offset, log_end_offset)
 
 
-def lacks_marker(
-    first_ongoing_offset: int,
-    *,
-    asked_offset: int,
-    log_end_offset: int,
-    leader_high_watermark: int,
-    leader_last_stable_offset: int,
-) -> bool:
-    """Tell whether a follower keeps a transaction open whose marker the leader has compacted away.
+def may_lack_markers(batches: Iterable[Batch], offset: int) -> bool:
+    """Tell whether markers of transactions may be gone from what a leader sends of its log from `offset` on.
 
-    So it is with a follower that was away for longer than delete.retention.ms: it has the records, all of which newer
-    ones have replaced or an abort has undone, and what it copies tells it nothing of the end. If it led, readers of
-    committed data would stop there for ever. Kafka's followers do not notice.
-
-    `first_ongoing_offset` is where the first open transaction of our log begins, which ends at `log_end_offset` since
-    an answer to a fetch from `asked_offset`. The leader's offsets are those of that answer: a transaction before its
-    last stable offset has ended, with a marker below its high watermark. The answer must be the one that leads up to
-    the high watermark: then all markers that exist are here, and the leader does not count on our log yet, since its
-    watermark lay above what we had asked for, so that truncating takes nothing from what is replicated.
+    So it is where compaction has taken or emptied a whole batch. A follower that was away for longer than
+    delete.retention.ms, and has records of a transaction that the leader has not any more, does not learn its end. The
+    transaction would stay open there, and readers of committed data stop at it for ever; or end with the marker of the
+    next one of its producer, so that records that were aborted would count as committed. Kafka's followers do not
+    notice.
     """
-    return first_ongoing_offset < leader_last_stable_offset and asked_offset < leader_high_watermark <= log_end_offset
+    for batch in batches:
+        if batch.magic == MAGIC_V2 and (batch.base_offset > offset or not batch.record_count):
+            return True
+        offset = batch.last_offset + 1
+    return False

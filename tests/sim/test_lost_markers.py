@@ -86,6 +86,50 @@ def test_a_follower_copies_again_what_it_cannot_know_the_end_of() -> None:
     run_virtual(main)
 
 
+def test_what_was_aborted_is_not_committed_by_the_next_transaction_of_its_producer() -> None:
+    """Its marker would end both: readers got an aborted record, and compaction took the committed one before it."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, brokers=2, overrides=SETTINGS) as cluster:
+            stays, goes = cluster.brokers
+            ours = settings(cluster, clock)
+            async with Admin(**ours) as admin:
+                await admin.create_topics([NewTopic("t", replica_assignments={0: [0, 1]}, configs=TOPIC_CONFIGS)])
+            producer = Producer(transactional_id="x", **ours)
+            await producer.start()
+            await producer.init_transactions()
+
+            async def commit(key: bytes, value: bytes) -> None:
+                await producer.begin_transaction()
+                await (await producer.send("t", value, key=key))
+                await producer.commit_transaction()
+
+            await commit(b"key", b"committed")
+            await producer.begin_transaction()
+            await (await producer.send("t", b"aborted", key=b"key"))
+            await until(lambda: replica(goes).log.log_end_offset == 3)
+            goes.kill()
+            await until(lambda: replica(stays).committed_isr == {0})
+            await producer.abort_transaction()
+            await until(lambda: replica(stays).log.log_end_offset == 4)
+            while any(batch.base_offset == 3 for batch in batches_of(replica(stays))):
+                await commit(b"other", b"later")
+                await asyncio.sleep(0.3)
+            await producer.close()
+            assert goes.log_end("t", 0) == 3
+            await goes.start()
+            await until(lambda: replica(stays).committed_isr == {0, 1})
+            stays.kill()
+            await until(lambda: replica(goes).is_leader)
+            async with Consumer(isolation_level="read_committed", auto_offset_reset="earliest", **ours) as consumer:
+                consumer.assign([T0])
+                (records,) = (await consumer.getmany(timeout_ms=5_000)).values()
+                assert [record.value for record in records if record.key == b"key"] == [b"committed"]
+            await stays.start()
+
+    run_virtual(main)
+
+
 def batches_of(partition: Partition) -> list[Any]:
     segments = partition.log.segments
     return [batch for one in segments if one.size_bytes for batch in one.batches_from(one.base_offset)]

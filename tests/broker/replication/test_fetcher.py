@@ -271,18 +271,64 @@ def test_topics_without_ids_are_followed_by_name() -> None:
     assert [(one.topic_id, one.partitions) for one in request.forgotten_topics_data] == [(left.topic_id, [0])]
 
 
-def test_a_transaction_without_an_end_is_copied_again_once() -> None:
-    """A leader whose own log lacks the marker would have us truncate and copy for ever."""
+def opened_then(last_offset: int) -> tuple[FetcherCore, Partition]:
+    """Begin to follow with a log that has an open transaction at 1, of producer 7, and ends behind `last_offset`."""
+    _, (partition,) = following(1)
+    own = partition.log
+    own.append_as_follower(make_batch([b"before"], epoch=0))
+    own.append_as_follower(make_batch([b"x"], base_offset=1, epoch=0, producer_id=7, transactional=True))
+    own.append_as_follower(make_batch([b"y"] * (last_offset - 1), base_offset=2, epoch=0))
+    core = FetcherCore(1, 0, SETTINGS, Throttling(ManualClock()).following)
+    core.follow(partition)
+    core.request(0.0)
+    return core, partition
+
+
+def compacted(partition: Partition, offset: int) -> PartitionData:
+    data = records(partition, offset)
+    data.high_watermark = offset + 1
+    return data
+
+
+def test_where_markers_may_be_gone_an_open_transaction_is_copied_again_once() -> None:
+    """A leader that keeps records of it and no marker would have us truncate and copy for ever."""
+    core, partition = opened_then(2)
+    answer(core, compacted(partition, 9))
+    assert partition.log.log_end_offset == 1
+    again = compacted(partition, 9)
+    again.records = make_batch([b"x"], base_offset=1, epoch=0, producer_id=7, transactional=True) + again.records
+    core.request(1.0)
+    answer(core, again)
+    assert partition.log.log_end_offset == 10
+
+
+def test_what_the_leader_may_count_on_is_kept() -> None:
+    """Nothing is compacted above the leader's high watermark."""
+    core, partition = opened_then(2)
+    data = compacted(partition, 9)
+    data.high_watermark = 3
+    answer(core, data)
+    assert partition.log.log_end_offset == 10
+
+
+def test_a_transaction_that_began_since_is_not_copied_again() -> None:
+    """A new replica of a compacted topic comes upon gaps all the time."""
     core, (partition,) = following(1)
-    opened = records(partition, 0)
+    opened = compacted(partition, 0)
     opened.records = make_batch([b"x"], epoch=0, producer_id=7, transactional=True)
+    core.request(1.0)
     answer(core, opened)
-    for times in range(2):
-        core.request(1.0)
-        last = records(partition, 1 if times == 0 else 0)
-        last.records = make_batch([b"y"], base_offset=1, epoch=0)
-        if times:
-            last.records = make_batch([b"x"], epoch=0, producer_id=7, transactional=True) + last.records
-        last.high_watermark = last.last_stable_offset = 2
-        answer(core, last)
-        assert partition.log.log_end_offset == (2 if times else 0)
+    core.request(2.0)
+    answer(core, compacted(partition, 9))
+    assert partition.log.log_end_offset == 10
+
+
+def test_a_transaction_from_before_the_log_start_is_copied_again_from_there() -> None:
+    core, partition = opened_then(4)
+    partition.log.advance_log_start_offset(3)
+    core.request(1.0)
+    data = compacted(partition, 9)
+    data.log_start_offset = 3
+    answer(core, data)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (3, 3)
+    assert partition.log.producers.first_ongoing_offset is None

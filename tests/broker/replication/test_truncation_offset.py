@@ -2,7 +2,11 @@
 
 import pytest
 
-from odradek.broker.replication.truncation import lacks_marker, truncation_offset
+from odradek.broker.log.batches import checked_batches
+from odradek.broker.log.compaction.filter import empty_batch
+from odradek.broker.replication.truncation import may_lack_markers, truncation_offset
+from odradek.protocol.record_batch import read_header
+from odradek.testing.log_environments import make_batch
 
 # our own history: (epoch, first offset of it), in order, and where our log ends
 HISTORY = [(0, 0), (2, 10), (5, 30)]
@@ -40,25 +44,28 @@ def test_cut(leader_epoch: int, leader_end: int, expected: int, why: str) -> Non
     assert cut == expected, why
 
 
+EMPTY = bytes(empty_batch(read_header(make_batch([b"x"], base_offset=4, epoch=0))))
+"""What compaction leaves of the batch at 4 where it keeps its header."""
+
+
 @pytest.mark.parametrize(
-    ("ongoing", "asked", "end", "watermark", "stable", "expected", "why"),
+    ("batches", "expected", "why"),
     [
-        (3, 10, 20, 20, 20, True, "the leader has ended it, and all up to the watermark is here"),
-        (3, 10, 20, 20, 4, True, "another one that began later is open there"),
-        (3, 10, 20, 20, 3, False, "it is open there, too"),
-        (3, 10, 20, 21, 20, False, "the marker may come with the next answer"),
-        (3, 20, 25, 20, 20, False, "the leader may count on what we have"),
-        (3, 10, 20, 20, -1, False, "a leader that does not tell"),
+        ([], False, "nothing has come"),
+        (
+            [make_batch([b"x", b"y"], base_offset=3, epoch=0), make_batch([b"z"], base_offset=5, epoch=0)],
+            False,
+            "all is there",
+        ),
+        ([make_batch([b"x"], base_offset=4, epoch=0)], True, "what followed our end is gone"),
+        (
+            [make_batch([b"x"], base_offset=3, epoch=0), make_batch([b"z"], base_offset=5, epoch=0)],
+            True,
+            "something later is gone",
+        ),
+        ([make_batch([b"x"], base_offset=3, epoch=0), EMPTY], True, "it may have been a marker"),
     ],
 )
-def test_a_marker_that_is_gone(
-    ongoing: int, asked: int, end: int, watermark: int, stable: int, expected: bool, why: str
-) -> None:
-    told = lacks_marker(
-        ongoing,
-        asked_offset=asked,
-        log_end_offset=end,
-        leader_high_watermark=watermark,
-        leader_last_stable_offset=stable,
-    )
-    assert told == expected, why
+def test_where_markers_may_be_gone(batches: list[bytearray], expected: bool, why: str) -> None:
+    sent = checked_batches(memoryview(b"".join(batches)))
+    assert may_lack_markers(sent, 3) == expected, why
