@@ -12,8 +12,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from odradek.testing.planted_bugs import QUICK_SEEDS, Bug, copy_program, plant, read_bugs, remove, seeds_needed
-from odradek.testing.planted_table import Told, read_table, table, told_of
+from odradek.testing.planted_bugs import (
+    QUICK_SEEDS,
+    Bug,
+    Told,
+    copy_program,
+    plant,
+    read_bugs,
+    read_table,
+    remove,
+    seeds_needed,
+    table,
+    told_of,
+)
 
 
 def note(page: Path | None, bugs: list[Bug], told: Told) -> None:

@@ -8,7 +8,7 @@ A story (odradek/testing/beside) is a list of requests by several actors, each w
 played once with the newest version of every request, then with older ones, until all have had their turn. `--chance
 N` plays N stories whose steps are drawn, in versions that are drawn. Ids that a broker draws stand in the comparison
 by their places in the story; times, sizes and addresses are not compared, texts for people by whether there is one. A
-difference that is wanted has its reason in odradek/testing/beside/accepted.py; any other is printed, and the exit
+difference that is wanted has its reason in odradek/testing/beside/comparison.py; any other is printed, and the exit
 code is 1.
 `bench/beside_kafka.py` compares single requests, drawn over all APIs.
 """

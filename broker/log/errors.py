@@ -1,4 +1,4 @@
-"""Exceptions of a disk in trouble. directories/failing.py has what happens when a disk fails, call by call."""
+"""Exceptions of a disk in trouble. directories/live_logs.py has what happens when a disk fails, call by call."""
 
 import errno
 

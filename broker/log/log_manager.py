@@ -21,9 +21,8 @@ from odradek.broker.log.directories.directory_files import (
     encode_partition_metadata,
     partition_name,
 )
-from odradek.broker.log.directories.failing import Failed, LogDirectories
 from odradek.broker.log.directories.future_logs import FutureLogs
-from odradek.broker.log.directories.live_logs import LiveLogs
+from odradek.broker.log.directories.live_logs import Failed, LiveLogs, LogDirectories
 from odradek.broker.log.directories.loading import Loading
 from odradek.broker.log.directories.log_directory import LogDirectory, set_aside, set_aside_stray, sync_removals
 from odradek.broker.log.directories.maintenance import LogMaintenance

@@ -3,7 +3,7 @@
 registry            collects them; dispatch calls them: bytes in, handler, bytes out
 authorization       who may ask what, around the handlers; throttled: quotas around them; request_log: the log
 
-What several APIs share: administration, config_resources, loggers, quota_entities, token_requests, later_reply,
+What several APIs share: administration, config_resources, loggers, quota_entities, token_requests,
 transaction_answers, zookeeper_offsets (of OffsetCommit and OffsetFetch, version 0). slow_records: of Produce
 alone.
 """

@@ -5,8 +5,7 @@ A producer that names its former id and epoch (version 3 on) wants to begin agai
 transactional id it gets a new producer id instead, as in Kafka.
 """
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.later_reply import LaterReply
+from odradek.broker.network.outcomes import LaterReply, Outcome, Reply, RequestContext
 from odradek.broker.requests.transaction_answers import known_to
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import NO_PRODUCER, ProducerIdentity

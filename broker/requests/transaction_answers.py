@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from odradek.broker.network.outcomes import Outcome
-from odradek.broker.requests.later_reply import LaterReply
+from odradek.broker.network.outcomes import LaterReply, Outcome
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 

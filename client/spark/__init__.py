@@ -5,10 +5,9 @@ Works wherever Spark runs, as long as this package can be imported by the driver
     data_source.py      what Spark asks first: a reader, or a writer
 
     reading.py          reading as Spark calls it          options.py       its options
-    planning.py         where a query starts and ends      ranges.py        how much a micro-batch takes, and its tasks
+    planning.py         where a query starts and ends      offsets.py       offsets as JSON, and ranges of them
     session.py          questions to the cluster           fetching.py      a task's records
-    columns.py          records as Arrow's columns         offsets.py       offsets as JSON
-    lag.py              how far a query is behind
+    columns.py          records as Arrow's columns         lag.py           how far a query is behind
 
     writing.py          writing as Spark calls it          sink_options.py  its options
     sink_session.py     the producers of a task            rows.py          Arrow's columns as records

@@ -22,8 +22,7 @@ from odradek.client.consumer.fetch_requests import (
 )
 from odradek.client.errors import BrokerUnreachable
 from odradek.client.records import TopicPartition
-from odradek.client.spark.offsets import Offsets
-from odradek.client.spark.ranges import DataLoss, Lost, OffsetRange, readable
+from odradek.client.spark.offsets import DataLoss, Lost, OffsetRange, Offsets, readable
 from odradek.client.spark.session import Session
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.fetch import FetchResponse

@@ -1,12 +1,16 @@
-"""Offsets of partitions, and their JSON, `{"topic":{"0":123}}`, the same as in Spark's Kafka source. Pure.
+"""Offsets of partitions, and the ranges between them, as in Spark's Kafka source. Pure.
 
-The same form stands in checkpoints and in options, so a checkpoint's line can be given as `startingOffsets`.
+Their JSON, `{"topic":{"0":123}}`, stands in checkpoints and in options, so a checkpoint's line can be given as
+`startingOffsets`. Ranges say how much of what is new one micro-batch takes, and how it is cut into tasks
+(KafkaMicroBatchStream.rateLimit, KafkaOffsetRangeCalculator).
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from odradek.client.errors import ConfigError
+from odradek.client.errors import ClientError, ConfigError
 from odradek.client.records import TopicPartition
 
 Offsets: TypeAlias = dict[TopicPartition, int]
@@ -71,3 +75,126 @@ def check_complete(option: str, given: Iterable[TopicPartition], partitions: Ite
         raise ConfigError(f"{option} lacks {said}: give an offset for every partition (-2 earliest, -1 latest)")
     if foreign:
         raise ConfigError(f"{option} names {', '.join(map(str, foreign))}, which this query does not read")
+
+
+class DataLoss(ClientError):  # noqa: N818 (named after what has happened)
+    """Records that the query has to read, or had read, are not in the cluster any more. Names every range."""
+
+    def __init__(self, lost: Sequence["Lost"]) -> None:
+        super().__init__(
+            f"data loss: {'; '.join(map(str, lost))}. With failOnDataLoss=false the query goes on without them"
+        )
+        self.lost = list(lost)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Offsets of one partition, `start` included, `end` not."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def __len__(self) -> int:
+        return max(0, self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A range that cannot be read, and why."""
+
+    where: OffsetRange
+    why: str
+
+    def __str__(self) -> str:
+        one = self.where
+        return f"{one.topic_partition} offsets {one.start} to {one.end - 1} ({len(one)}): {self.why}"
+
+
+def limited(start: Offsets, latest: Offsets, earliest: Offsets, most: int) -> Offsets:
+    """The end of a micro-batch of about `most` records: every partition takes its share of what is new.
+
+    `earliest` is where partitions that `start` does not know begin.
+    """
+    begins = {one: start.get(one, earliest.get(one, 0)) for one in latest}
+    sizes = {one: end - begins[one] for one, end in latest.items() if end > begins[one]}
+    total = sum(sizes.values())
+    if total <= most:
+        return dict(latest)
+    ends = dict(latest)
+    for one, size in sizes.items():
+        share = most * size / total
+        taken = math.ceil(share) if share < 1 else math.floor(share)
+        ends[one] = min(begins[one] + taken, latest[one])
+    return ends
+
+
+def too_few(start: Offsets, latest: Offsets, least: int) -> bool:
+    """Tell whether fewer than `least` records are new (KafkaMicroBatchStream.delayBatch)."""
+    return sum(end - start.get(one, 0) for one, end in latest.items()) < least
+
+
+def split(
+    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """Return one range per task: none longer than `max_records`, the large ones cut until there are about
+    `min_partitions`."""
+    whole = [one for one in ranges if len(one)]
+    if max_records is not None:
+        whole = [part for one in whole for part in _cut(one, math.ceil(len(one) / max_records))]
+    if min_partitions is None or len(whole) >= min_partitions:
+        return whole
+    total = sum(map(len, whole))
+    small = {one for one in whole if _parts(len(one), total, min_partitions) == 1}
+    left = total - sum(map(len, small))
+    wanted = max(min_partitions - len(small), 1)
+    cut: list[OffsetRange] = []
+    for one in whole:
+        cut += [one] if one in small else _cut(one, _parts(len(one), left, wanted))
+    return cut
+
+
+def _parts(size: int, total: int, wanted: int) -> int:
+    """Return the share of `wanted` parts that falls to one range: at least 1, rounded half up as Java does."""
+    return max(math.floor(size / total * wanted + 0.5), 1)
+
+
+def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    """Cut a range into equal pieces; the rounding errors go to the last ones."""
+    cut, at, left = [], whole.start, len(whole)
+    for number in range(parts):
+        taken = left // (parts - number)
+        left -= taken
+        cut.append(replace(whole, start=at, end=at + taken))
+        at += taken
+    return [one for one in cut if len(one)]
+
+
+def between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+    """All partitions of `end`, in order; those that `start` does not know must have been given a start before."""
+    return [OffsetRange(one.topic, one.partition, start[one], end[one]) for one in sorted(end)]
+
+
+def readable(
+    ranges: Iterable[OffsetRange], earliest: Mapping[TopicPartition, int]
+) -> tuple[list[OffsetRange], list[Lost]]:
+    """Return what of the ranges the cluster still has, and what not: dropped from the front, or cut off at the end."""
+    kept, lost = [], []
+    for one in ranges:
+        if one.end < one.start:
+            gone = replace(one, start=one.end, end=one.start)
+            lost.append(
+                Lost(gone, f"they were read before, but the log now ends at {one.end} (recreated or truncated?)")
+            )
+            continue
+        begin = earliest.get(one.topic_partition, one.start)
+        if one.start < min(begin, one.end):
+            gone = replace(one, end=min(begin, one.end))
+            lost.append(Lost(gone, f"the log now starts at {begin} (retention, or deleted records)"))
+        kept.append(replace(one, start=min(max(one.start, begin), one.end)))
+    return kept, lost

@@ -5,9 +5,19 @@ from collections.abc import Iterable, Mapping
 
 from odradek.client.errors import ClientError, ConfigError
 from odradek.client.records import TopicPartition
-from odradek.client.spark.offsets import EARLIEST, LATEST, Offsets, check_complete
+from odradek.client.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    DataLoss,
+    Lost,
+    OffsetRange,
+    Offsets,
+    between,
+    check_complete,
+    readable,
+    split,
+)
 from odradek.client.spark.options import Bound, Limit, SourceOptions, for_batch
-from odradek.client.spark.ranges import DataLoss, Lost, OffsetRange, between, readable, split
 from odradek.client.spark.session import Session
 from odradek.client.waiting import backoff_ms, sleep_ms
 

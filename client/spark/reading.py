@@ -13,10 +13,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from odradek.client.errors import ConfigError
 from odradek.client.spark import planning
-from odradek.client.spark.offsets import Offsets, OffsetsJson, from_json, to_json
+from odradek.client.spark.offsets import OffsetRange, Offsets, OffsetsJson, from_json, limited, to_json, too_few
 from odradek.client.spark.options import Bound, SourceOptions, for_batch, for_stream
 from odradek.client.spark.process import here
-from odradek.client.spark.ranges import OffsetRange, limited, too_few
 from odradek.client.spark.session import Session, session_for
 from odradek.client.spark.spark_versions import (
     TELLS_LIMITS,

@@ -81,8 +81,8 @@ def _run(master: str, settings: "PipelineSettings", chart: Path | None) -> "Summ
     from pyspark.errors import PySparkException
 
     from odradek.client.errors import ClientError
-    from odradek.pipeline.parquet import read_parquet
     from odradek.pipeline.run import run, spark_session
+    from odradek.pipeline.totals import read_parquet
 
     note(f"starting Spark on {master}")
     spark = spark_session(master)

@@ -1,11 +1,27 @@
-"""Groups as the page shows them."""
+"""Groups as the page shows them, with their rebalances, and transactions."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from odradek.client.admin.values import GroupDescription, GroupListing, GroupMember, PartitionLag
-from odradek.client.records import TopicPartition
+from odradek.broker.coordination.partition_count import partition_for
+from odradek.broker.groups.group_records import GroupKey, read_group, read_key
+from odradek.client.admin.values import (
+    GroupDescription,
+    GroupListing,
+    GroupMember,
+    OffsetSpec,
+    PartitionLag,
+    TransactionDescription,
+    TransactionListing,
+)
+from odradek.client.aio.admin import Admin
+from odradek.client.aio.consumer import Consumer
+from odradek.client.records import ConsumerRecord, TopicPartition
+from odradek.console.reading import Reader
 from odradek.diagnosis.overview import IN_ZOOKEEPER
+from odradek.protocol.errors import KafkaError, MalformedMessage
+from odradek.protocol.topic_names import CONSUMER_OFFSETS
 
 Model = dict[str, Any]
 PARTITIONS_MAX = 500
@@ -90,4 +106,111 @@ def _member(member: GroupMember, lag_of: dict[TopicPartition, int]) -> Model:
         "host": member.host,
         "partitions": len(member.partitions),
         "lag": sum(lag_of.get(one, 0) for one in member.partitions),
+    }
+
+
+TRANSACTIONS_MAX = 1_000
+
+
+def transactions_model(
+    listed: Mapping[int, Sequence[TransactionListing]],
+    described: Mapping[str, TransactionDescription],
+    now_ms: int,
+) -> dict[str, Any]:
+    """Return all transactional ids, those with an open transaction first, the oldest of them before the others."""
+    rows = []
+    for coordinator, some in listed.items():
+        for one in some:
+            known = described.get(one.transactional_id)
+            begun_ms = known.transaction_start_time_ms if known is not None else -1
+            rows.append(
+                {
+                    "id": one.transactional_id,
+                    "state": one.state if known is None else known.state,
+                    "producer": one.producer_id,
+                    "epoch": None if known is None else known.producer_epoch,
+                    "coordinator": coordinator,
+                    "timeout_ms": None if known is None else known.transaction_timeout_ms,
+                    "begun_ms": None if begun_ms < 0 else begun_ms,
+                    "overdue": known is not None and 0 <= begun_ms < now_ms - known.transaction_timeout_ms,
+                    "partitions": [] if known is None else [str(one) for one in sorted(known.topic_partitions)],
+                }
+            )
+    rows.sort(key=lambda row: (row["begun_ms"] is None, row["begun_ms"] or 0, row["id"]))
+    return {"transactions": rows[:TRANSACTIONS_MAX], "left_out": max(0, len(rows) - TRANSACTIONS_MAX)}
+
+
+RECORDS_BACK: Final = 20_000
+"""Records of the partition that are looked through when somebody begins to look."""
+GENERATIONS_MAX: Final = 200
+
+
+class Rebalances:
+    """Follows one group, while somebody looks at it."""
+
+    def __init__(self, reader: Reader, admin: Admin, group: str) -> None:
+        self._reader, self._admin, self._group = reader, admin, group
+        self._consumer: Consumer | None = None
+        self._where = TopicPartition(CONSUMER_OFFSETS, 0)
+        self._found: deque[dict[str, Any]] = deque(maxlen=GENERATIONS_MAX)
+
+    async def read(self) -> dict[str, Any]:
+        """Return what is known by now, oldest first; with `error` where the topic cannot be read."""
+        try:
+            await self._read()
+        except KafkaError as error:
+            return {"generations": list(self._found), "error": str(error)}
+        return {"generations": list(self._found)}
+
+    async def _read(self) -> None:
+        if self._consumer is None:
+            await self._begin()
+        assert self._consumer is not None
+        end = (await self._admin.list_offsets({self._where: OffsetSpec.LATEST}))[self._where]
+        while end is not None and await self._consumer.position(self._where) < end.offset:
+            for some in (await self._consumer.getmany(500)).values():
+                for record in some:
+                    self._take(record)
+
+    async def _begin(self) -> None:
+        info = (await self._admin.describe_topics([CONSUMER_OFFSETS]))[0]
+        self._where = TopicPartition(CONSUMER_OFFSETS, partition_for(self._group, len(info.partitions)))
+        begin = (await self._admin.list_offsets({self._where: OffsetSpec.EARLIEST}))[self._where]
+        end = (await self._admin.list_offsets({self._where: OffsetSpec.LATEST}))[self._where]
+        if begin is None or end is None:
+            return
+        consumer = await self._reader.consumer().start()
+        self._consumer = consumer
+        consumer.assign([self._where])
+        consumer.seek(self._where, max(begin.offset, end.offset - RECORDS_BACK))
+
+    def _take(self, record: ConsumerRecord) -> None:
+        generation = generation_of(self._group, record)
+        if generation is not None:
+            self._found.append(generation)
+
+    async def close(self) -> None:
+        """Follow no more."""
+        if self._consumer is not None:
+            await self._consumer.close()
+
+
+def generation_of(group: str, record: ConsumerRecord) -> dict[str, Any] | None:
+    """Return what a record of __consumer_offsets says of this group; None when it is about something else."""
+    if record.key is None or group.encode("utf-8", "surrogatepass") not in record.key:
+        return None
+    try:
+        key = read_key(record.key)
+        if not isinstance(key, GroupKey) or key.group_id != group:
+            return None
+        if record.value is None:
+            return {"at_ms": record.timestamp_ms, "generation": None, "members": [], "assignor": None}
+        found = read_group(group, record.value)
+    except MalformedMessage:
+        return None
+    return {
+        "at_ms": record.timestamp_ms,
+        "generation": found.generation,
+        "members": sorted(member.client_id for member in found.members.values()),
+        "assignor": found.protocol_name,
     }

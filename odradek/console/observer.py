@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from odradek.client.aio.admin import Admin
-from odradek.console.happenings import Happening, observed
+from odradek.console.happenings import Happening, Timeline, observed
 from odradek.console.journals import Journals
 from odradek.console.snapshot import NO_BROKER, BrokerProcess, Model, Snapshot, cluster_model
-from odradek.console.timeline import Timeline
 from odradek.protocol.errors import KafkaError
 from odradek.world.clock import Clock, sleep
 

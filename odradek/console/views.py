@@ -11,14 +11,19 @@ from multidict import MultiMapping
 from odradek.client.admin.values import ConfigResource, OffsetSpec, ResourceType, TransactionDescription
 from odradek.client.aio.admin import Admin
 from odradek.client.records import TopicPartition
-from odradek.console.groups_view import group_model, groups_model, lag_model, zookeeper_lag_model
+from odradek.console.groups_view import (
+    Rebalances,
+    group_model,
+    groups_model,
+    lag_model,
+    transactions_model,
+    zookeeper_lag_model,
+)
 from odradek.console.observer import Observer
 from odradek.console.reading import Place, Reader
-from odradek.console.rebalances import Rebalances
 from odradek.console.records_view import AUTO, FORMS
 from odradek.console.stream import Asker
 from odradek.console.topics_view import sizes_model, topic_model
-from odradek.console.transactions_view import transactions_model
 from odradek.protocol.errors import KafkaError
 from odradek.world.clock import Clock, sleep
 

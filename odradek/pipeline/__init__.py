@@ -11,7 +11,7 @@ Every flight counts once in the results, whatever is killed meanwhile. Why that 
    which keeps the last record of a key, and that is the newest total.
 3. What a killed driver or task had still on its way is of a transaction that is aborted: it is refused, or never seen.
 4. Parquet: every micro-batch owns one directory and overwrites it as a whole; reading takes, per key, the row of the
-   highest micro-batch (`parquet.py`).
+   highest micro-batch (`totals.py`).
 
 A new checkpoint is a new query with an id of its own; its totals replace those of older ones key by key.
 """

@@ -12,9 +12,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.client.spark import register
-from odradek.pipeline.flights import is_flight, parsed, totals
-from odradek.pipeline.parquet import write_parquet
 from odradek.pipeline.result_topic import write_results
+from odradek.pipeline.totals import is_flight, parsed, totals, write_parquet
 
 APPLICATION = "odradek-pipeline"
 SHUFFLE_PARTITIONS = 2

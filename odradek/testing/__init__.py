@@ -8,7 +8,7 @@ simulated parts of the world (the same protocols as odradek/world, with faults o
     embedded                brokers in this process on the parts below: what `Cluster` and the simulator stand on
     simulation/             a cluster, clients and faults from one seed; seeds: those that have failed once
     exploration, virtual_run    an application's own test under such faults, or on virtual time alone
-    planted_bugs, planted_table mistakes that the simulator has to find
+    planted_bugs            mistakes that the simulator has to find
     crashes/                a broker's logs on a disk that stops at any byte
 
     virtual_clock           time                            virtual_network     a network; cuts: of its ways
@@ -16,7 +16,7 @@ simulated parts of the world (the same protocols as odradek/world, with faults o
     simulated_files         files, on a simulated_disk      folder_disk, small_disk    real ones
     memory_zookeeper        ZooKeeper: memory_tree, its data; memory_ensemble, its servers; memory_store and
                             memory_calls, its clients
-    deferred_background, inline_children    work beside the loop
+    background_work         work beside the loop
 
     beside/                 the same stories to Apache Kafka and to Odradek, answers compared
     client_contract/        what our clients promise, run in several worlds
@@ -24,7 +24,7 @@ simulated parts of the world (the same protocols as odradek/world, with faults o
     up, broker_process, zookeeper_process, forked    real processes that a test starts and kills
     container, compose      the same in containers
 
-    log_environments, compacted_log, old_segments, replicas    logs and partitions without a broker
+    log_environments, compacted_log, old_segments    logs and partitions without a broker
     usual_requests, plausible_requests, mutated_requests, authorization_requests, authorization_cases,
     authorization_record    requests: usual ones, random ones, one for each right
     transaction_bench, transaction_history, balanced_group, spark_stage, load    stages and what is seen on them

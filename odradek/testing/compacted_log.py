@@ -9,7 +9,7 @@ from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import decode_records, encode_batch
-from odradek.testing.inline_children import InlineChildren
+from odradek.testing.background_work import InlineChildren
 from odradek.testing.log_environments import make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock

@@ -25,8 +25,7 @@ from odradek.broker.config import BrokerConfig, Given, build_config
 from odradek.broker.replication.partition import Partition
 from odradek.broker.server import BrokerServer
 from odradek.broker.world import World
-from odradek.testing.deferred_background import SlowBackground
-from odradek.testing.inline_children import InlineChildren
+from odradek.testing.background_work import InlineChildren, SlowBackground
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.simulated_files import SimulatedFiles

@@ -1,14 +1,22 @@
-"""Short ways to make logs and batches in tests."""
+"""Short ways to make logs, batches and a replica manager in tests, without a broker."""
 
 import posixpath
 import random
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import cast
 
 from odradek.broker.log.local_log import LocalLog
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
+from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.offset_lookup import TimestampedOffset, find_max_timestamp, find_offset
 from odradek.broker.log.recovery.log_opening import open_log
+from odradek.broker.purgatory.purgatory import Purgatory
+from odradek.broker.purgatory.timing_wheel import TimingWheel
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import ReplicaManager
+from odradek.broker.replication.throttling import Throttling
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import Columns, decode_records, encode_batch
@@ -106,3 +114,21 @@ def offset_for_timestamp(log: LocalLog, timestamp_ms: int) -> TimestampedOffset 
 def offset_of_max_timestamp(log: LocalLog) -> TimestampedOffset | None:
     """Do what `find_max_timestamp` does, without a pause."""
     return at_once(find_max_timestamp(log))
+
+
+def manager_of(
+    *partitions: Partition, clock: Clock, purgatory: Purgatory | None = None, throttling: Throttling | None = None
+) -> ReplicaManager:
+    """Partitions of one broker, which has no log manager: no log is made, moved or deleted."""
+    first = partitions[0]
+    manager = ReplicaManager(
+        first.local_id,
+        cast(LogManager, SimpleNamespace(directories={})),
+        clock,
+        purgatory or Purgatory(TimingWheel(clock)),
+        first.criteria,
+        throttling or Throttling(clock),
+    )
+    for partition in partitions:
+        manager.partitions[partition.topic, partition.index] = partition
+    return manager

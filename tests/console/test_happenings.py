@@ -5,15 +5,17 @@ from typing import Any
 import pytest
 
 from odradek.console.happenings import (
+    HAPPENINGS_MAX,
     JOURNAL,
     OBSERVED,
     PARTS_MAX,
+    PATIENCE_MS,
     SAME_TIME_MS,
     Happening,
+    Timeline,
     from_journal,
     observed,
 )
-from odradek.console.timeline import HAPPENINGS_MAX, PATIENCE_MS, Timeline
 from tests.console.test_snapshot import OTHER, partition, snapshot
 
 

@@ -20,14 +20,15 @@ from odradek.client.metadata import TopicInfo
 from odradek.client.records import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 from odradek.console.groups_view import (
     PARTITIONS_MAX,
+    TRANSACTIONS_MAX,
+    generation_of,
     group_model,
     groups_model,
     lag_model,
+    transactions_model,
     zookeeper_lag_model,
 )
-from odradek.console.rebalances import generation_of
 from odradek.console.topics_view import sizes_model, topic_model
-from odradek.console.transactions_view import TRANSACTIONS_MAX, transactions_model
 from odradek.diagnosis.overview import IN_ZOOKEEPER
 from tests.console.test_snapshot import ID, partition
 

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.local.ports import free_ports
 from odradek.local.processes import Child, locked, read_pid
-from odradek.local.zookeeper_probe import Readiness, ask_for_session
+from odradek.local.zookeeper import Readiness, ask_for_session
 
 SAY_AND_WAIT = "import signal, sys; print('ready', flush=True); sys.stderr.write('{words}\\n'); signal.pause()"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready')\nwhile True: signal.pause()"

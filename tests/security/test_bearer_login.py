@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from odradek.security.errors import AuthenticationFailed
-from odradek.security.login_settings import read_login
+from odradek.security.secure_network import read_login
 
 JAAS = (
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "

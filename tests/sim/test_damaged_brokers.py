@@ -14,9 +14,9 @@ from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.fences import Fences
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import Inspection
+from odradek.testing.simulation.liveness import Work
 from odradek.testing.simulation.operations import Operations
 from odradek.testing.simulation.verdict import left_over, other_settings
-from odradek.testing.simulation.work import Work
 from odradek.testing.virtual_clock import ManualClock
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.zk_schema.store import SetData

@@ -38,11 +38,10 @@ from odradek.testing.simulation import decisions as decisions_module
 from odradek.testing.simulation.clients import SimulatedConsumer
 from odradek.testing.simulation.coordinators import Coordinators
 from odradek.testing.simulation.decisions import Decisions
-from odradek.testing.simulation.departed_members import SESSION_SLACK_MS, DepartedMembers
-from odradek.testing.simulation.generations import Generations
+from odradek.testing.simulation.group_members import SESSION_SLACK_MS, DepartedMembers, Generations
 from odradek.testing.simulation.history import History
+from odradek.testing.simulation.liveness import Waits
 from odradek.testing.simulation.transactional_positions import Outcome, Transaction, TransactionalPositions
-from odradek.testing.simulation.waits import Waits
 from odradek.testing.virtual_clock import ManualClock, VirtualClock, run_virtual
 from tests.sim.stage import T0, WHERE, Stage
 

@@ -9,9 +9,8 @@ from odradek.broker.replication.isr import PartitionView
 from odradek.testing.log_environments import make_batch
 from odradek.testing.simulation.fences import Fences
 from odradek.testing.simulation.inspection import Inspection
-from odradek.testing.simulation.lagging import SLACK_MS, Lagging
-from odradek.testing.simulation.safety import Safety
-from odradek.testing.simulation.state_changes import broken_rule
+from odradek.testing.simulation.liveness import SLACK_MS, Lagging
+from odradek.testing.simulation.safety import Safety, broken_rule
 from odradek.zk_schema.store import SetData
 from odradek.zk_schema.znodes.topics import LEADER_RECOVERING, PartitionReplicas, PartitionState, TopicAssignment
 from tests.sim.stage import STATE, T0, WHERE, Stage

@@ -8,9 +8,8 @@ from odradek.broker.log.producer_state import ProducerEntry, ProducerState, Reme
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import encode_batch
 from odradek.testing.log_environments import make_batch
-from odradek.testing.simulation.committed_batches import CommittedBatches
 from odradek.testing.simulation.derived_state import DerivedState
-from odradek.testing.simulation.newest_records import NewestRecords
+from odradek.testing.simulation.inspection import CommittedBatches, NewestRecords
 from tests.sim.stage import WHERE, Stage
 
 

@@ -4,8 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from odradek.testing.planted_bugs import QUICK_SEEDS, TREE, Bug, Outcome, copy_program, plant, read_bugs, seeds_needed
-from odradek.testing.planted_table import read_table, table, told_of
+from odradek.testing.planted_bugs import (
+    QUICK_SEEDS,
+    TREE,
+    Bug,
+    Outcome,
+    copy_program,
+    plant,
+    read_bugs,
+    read_table,
+    seeds_needed,
+    table,
+    told_of,
+)
 
 BUGS = read_bugs()
 

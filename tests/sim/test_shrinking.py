@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.simulation.history import Violation
-from odradek.testing.simulation.occurrences import Occurrence
-from odradek.testing.simulation.plans import OPTIONAL_CLIENTS, Plan, Report
+from odradek.testing.simulation.plans import OPTIONAL_CLIENTS, Occurrence, Plan, Report
 from odradek.testing.simulation.run import simulate
 from odradek.testing.simulation.shrinking import shrink, timeline
 

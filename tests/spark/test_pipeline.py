@@ -15,8 +15,8 @@ import pytest
 
 from odradek import KafkaProducer
 from odradek.demo.flights import Flight, read_flights
-from odradek.pipeline.flights import DELAYED_FROM_MINUTES, TOTALS
 from odradek.pipeline.result_topic import create_result_topic, read_results
+from odradek.pipeline.totals import DELAYED_FROM_MINUTES, TOTALS
 from odradek.testing import Cluster
 from odradek.testing.patience import PATIENCE_SECONDS
 from tests.spark.result_records import all_records

@@ -15,7 +15,7 @@ from odradek.client.records import TopicPartition
 from odradek.client.spark import columns, fetching, reading
 from odradek.client.spark.columns import SCHEMA, SCHEMA_WITH_HEADERS, locate, record_batch, sections
 from odradek.client.spark.data_source import spark_schema
-from odradek.client.spark.ranges import OffsetRange
+from odradek.client.spark.offsets import OffsetRange
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.record_batch import (
     HEADER_BYTES,

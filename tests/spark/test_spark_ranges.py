@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.client.records import TopicPartition
-from odradek.client.spark.offsets import Offsets
-from odradek.client.spark.ranges import DataLoss, OffsetRange, limited, readable, split, too_few
+from odradek.client.spark.offsets import DataLoss, OffsetRange, Offsets, limited, readable, split, too_few
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 

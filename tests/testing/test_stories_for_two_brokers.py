@@ -10,8 +10,7 @@ from odradek.protocol.messages.heartbeat import HeartbeatResponse
 from odradek.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.testing.beside import player
-from odradek.testing.beside.accepted import IN_WORDS, REASONS, UNFORESEEN
-from odradek.testing.beside.comparison import differences, plain
+from odradek.testing.beside.comparison import IN_WORDS, REASONS, UNFORESEEN, differences, plain
 from odradek.testing.beside.drawn_stories import DRAWN
 from odradek.testing.beside.group_stories import heartbeat, join
 from odradek.testing.beside.player import Exchange, Play, Side

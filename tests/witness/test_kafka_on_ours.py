@@ -4,9 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.testing.foreign.corpus import CODEC_TOPICS, CODECS, Corpus, SequencedProducer, wait_compacted
+from odradek.testing.foreign.corpus import (
+    CODEC_TOPICS,
+    CODECS,
+    COMMITS,
+    READERS,
+    Corpus,
+    SequencedProducer,
+    wait_compacted,
+)
 from odradek.testing.foreign.dump_log_segments import Run, all_checks, dump_each, files_of
-from odradek.testing.foreign.group_corpus import COMMITS, READERS
 from odradek.testing.foreign.relay import OUR_GAPS, Relay
 from odradek.testing.foreign.stage import Stage
 

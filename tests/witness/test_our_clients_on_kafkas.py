@@ -10,8 +10,7 @@ from odradek.aio import Admin
 from odradek.broker.requests.registry import SERVED
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.client_contract import CHECKS, SOCKET_CHECKS, ContractWorld
-from odradek.testing.foreign import kraft as kafka_4
-from odradek.testing.foreign.kafka_jars import KafkaJars
+from odradek.testing.foreign.kafka_jars import KafkaJars, new_kraft_broker
 from odradek.testing.foreign.stage import Stage
 
 pytestmark = pytest.mark.cluster
@@ -32,7 +31,7 @@ def kafka_address(
 @pytest.fixture(scope="module")
 def kraft_address(kraft: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One broker for all."""
-    broker = kafka_4.new_broker(kraft, tmp_path_factory.mktemp("kraft"))
+    broker = new_kraft_broker(kraft, tmp_path_factory.mktemp("kraft"))
     broker.start()
     yield broker.address
     broker.stop()

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 import pytest
 
 from odradek.local.ports import free_ports
-from odradek.local.zookeeper import EmbeddedZooKeeper
-from odradek.local.zookeeper_probe import CLOSE_SESSION
+from odradek.local.zookeeper import CLOSE_SESSION, EmbeddedZooKeeper
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.patience import PATIENCE_SECONDS

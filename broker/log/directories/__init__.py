@@ -3,8 +3,8 @@
 directory_files         names and small files of a directory; checkpoint_files: its checkpoints
 log_directory           one entry: its lock, its owner, the logs in it
 loading, closing        all logs of the entries at the start, and at the end
-failing                 the entries, and the end of one whose disk fails
-live_logs               the logs that there are; future_logs: those that are to take another one's place
+live_logs               the entries that work and the logs in them; what happens when a disk fails
+future_logs             logs that are to take another one's place
 checkpoints             when checkpoints are written, and with what
 maintenance             retention, flushes and producers that are gone, from time to time
 """

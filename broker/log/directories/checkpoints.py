@@ -10,8 +10,7 @@ from odradek.broker.log.checkpoint_format import (
     Offsets,
 )
 from odradek.broker.log.directories.checkpoint_files import Entries
-from odradek.broker.log.directories.failing import LogDirectories
-from odradek.broker.log.directories.live_logs import LiveLogs
+from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
 from odradek.broker.log.directories.log_directory import start_offsets
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import Claims

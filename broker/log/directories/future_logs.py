@@ -19,8 +19,7 @@ from odradek.broker.log.directories.directory_files import (
     partition_name,
     replaced_name,
 )
-from odradek.broker.log.directories.failing import LogDirectories
-from odradek.broker.log.directories.live_logs import LiveLogs
+from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
 from odradek.broker.log.directories.log_directory import remove_directory, remove_later, set_aside
 from odradek.broker.log.errors import NO_ROOM
 from odradek.broker.log.leader_epochs import LeaderEpochs

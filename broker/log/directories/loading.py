@@ -15,9 +15,8 @@ from odradek.broker.log.directories.directory_files import (
     common_owner,
     partition_name,
 )
-from odradek.broker.log.directories.failing import LogDirectories
 from odradek.broker.log.directories.future_logs import FutureLogs, whole_futures
-from odradek.broker.log.directories.live_logs import LiveLogs
+from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
 from odradek.broker.log.directories.log_directory import Loaded, LogDirectory, set_aside
 from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.log.log import Log

@@ -10,8 +10,17 @@ from typing import Any
 from odradek.protocol.connection import framed
 from odradek.protocol.fields import Message, Struct
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request
-from odradek.testing.beside.accepted import CONVERTED, DEFAULTS, ELECTED, IN_WORDS, REASONS, REPLACED, UNFORESEEN
-from odradek.testing.beside.comparison import differences, plain
+from odradek.testing.beside.comparison import (
+    CONVERTED,
+    DEFAULTS,
+    ELECTED,
+    IN_WORDS,
+    REASONS,
+    REPLACED,
+    UNFORESEEN,
+    differences,
+    plain,
+)
 from odradek.testing.beside.steps import Step, Story
 
 MAY_WAIT = {"JoinGroup", "SyncGroup"}

@@ -4,10 +4,10 @@ A world gives clients: on the virtual clock, against a cluster of processes, aga
 the blocking ones behind `Awaited`. Every function here whose name begins with `check_` is one part of the contract.
 """
 
-from odradek.testing.client_contract import admin, admin_settings, consumer, options, original, producer
+from odradek.testing.client_contract import admin, consumer, options, original, producer
 from odradek.testing.client_contract.worlds import FACES, RENAMED, ContractWorld
 
-PARTS = (producer, consumer, admin, admin_settings, options, original)
+PARTS = (producer, consumer, admin, options, original)
 SOCKET_CHECKS = {"original_producer": original.socket_check_original_producer}
 """Parts of the contract of clients that are blocking alone: not for the virtual clock."""
 CHECKS = {

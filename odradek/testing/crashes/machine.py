@@ -9,9 +9,8 @@ from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.topic_names import PartitionKey
+from odradek.testing.background_work import DeferredBackground, InlineChildren
 from odradek.testing.crashes.history import History
-from odradek.testing.deferred_background import DeferredBackground
-from odradek.testing.inline_children import InlineChildren
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 

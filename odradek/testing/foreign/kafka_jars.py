@@ -1,4 +1,5 @@
-"""Apache Kafka 3.9.1 itself, from Maven Central: its broker, its tools, whatever is in its jars. And the newest one."""
+"""Apache Kafka 3.9.1 itself, from Maven Central: its broker, its tools, whatever is in its jars. And the newest one,
+which knows no ZooKeeper: one process that is broker and controller."""
 
 import fcntl
 import json
@@ -12,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TextIO
 
+from odradek.local.ports import free_ports
 from odradek.testing.broker_process import BrokerProcess
 from odradek.testing.foreign.downloads import COPY_JARS, JVM_FLAGS, compiled, fetch
 from odradek.testing.patience import PATIENCE_SECONDS
@@ -182,3 +184,34 @@ class KafkaBroker(BrokerProcess):
     def complaints(self, *, but: Sequence[str] = ()) -> list[str]:
         usual = (*CALLS_ITSELF_TOO_EARLY, KNOWS_NOBODY_YET, *RETENTION_MEETS_COMPACTION, OF_THE_ARCHIVE)
         return super().complaints(but=(*usual, *but))
+
+
+KRAFT_CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+KRAFT_PROPERTIES = """\
+process.roles=broker,controller
+node.id=0
+controller.quorum.voters=0@{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://{address},CONTROLLER://{controller}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={data}
+log.cleaner.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=2
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=2
+group.initial.rebalance.delay.ms=0
+num.network.threads=1
+num.io.threads=2
+background.threads=2
+"""
+
+
+def new_kraft_broker(jars: KafkaJars, directory: Path) -> KafkaBroker:
+    """Make a cluster of one broker in an empty directory: formatted, and not started."""
+    address, controller = (f"127.0.0.1:{port}" for port in free_ports(2))
+    file = directory / "server.properties"
+    file.write_text(KRAFT_PROPERTIES.format(address=address, controller=controller, data=directory / "data"))
+    jars.run("kafka.tools.StorageTool", "format", "--cluster-id", KRAFT_CLUSTER_ID, "--config", str(file))
+    return KafkaBroker(jars, file, address, directory / "kafka.log", once=True)

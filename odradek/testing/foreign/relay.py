@@ -4,8 +4,17 @@ from dataclasses import dataclass, field, fields
 
 from odradek.protocol.errors import ErrorCode
 from odradek.testing.foreign import kafkas_corpus
-from odradek.testing.foreign.corpus import CODEC_TOPICS, TOPICS, TRIMMED_TO, Corpus, SequencedProducer
-from odradek.testing.foreign.group_corpus import READERS, STAYING, SeenGroup, see_group
+from odradek.testing.foreign.corpus import (
+    CODEC_TOPICS,
+    READERS,
+    STAYING,
+    TOPICS,
+    TRIMMED_TO,
+    Corpus,
+    SeenGroup,
+    SequencedProducer,
+    see_group,
+)
 from odradek.testing.foreign.interface import Record
 from odradek.testing.foreign.kafkas_corpus import OFFSETS_GROUP, OLD_COMPACTED, OLD_TOPICS, KafkasCorpus
 from odradek.testing.foreign.seen import SeenRecord, SeenTopic, see

@@ -1,7 +1,7 @@
 """A whole cluster with clients and faults on virtual time, from one seed.
 
     run.py          one run: faults for a while, then calm, then the verdict (verdict.py)
-    plans.py        what is decided before it; occurrences.py: the faults that befell it, to be played again
+    plans.py        what is decided before it, and the faults that befell it, to be played again
     shrinking.py    a run that fails, cut down until one can read it
     history.py      the run as clients see it: what they were told, what they read, what went wrong
 
@@ -14,12 +14,11 @@ there without chance.
 
 Watchers, which look again and again at what must hold at every moment:
 
-    safety                  what replication promises; state_changes: its rules for states in ZooKeeper
-    inspection              offsets and batches in the logs; committed_batches: those below the high watermark
+    safety                  what replication promises, and its rules for states in ZooKeeper
+    inspection              offsets and batches in the logs, committed ones above all, and what compaction keeps
     derived_state           what a replica knows of producers and epochs is what its batches say
-    fences, generations     epochs never fall; members of one generation share nothing
-    departed_members        who is gone without a word is in no group any more
+    fences, group_members   epochs never fall; members of one generation share nothing, and nobody stays who is gone
     coordinators, decisions they tell nothing that is not replicated, and send no markers of it
-    transactional_positions, newest_records, lookups    what is committed, compacted, and found by offset and time
-    lagging, waits, work    nobody lags in the ISR, waits or asks for longer than there is a reason
+    transactional_positions, lookups    what is committed, and found by offset and time
+    liveness                nobody lags in the ISR, waits or asks for longer than there is a reason
 """

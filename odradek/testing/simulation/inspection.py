@@ -1,20 +1,20 @@
-"""Inspection of a simulation's brokers from time to time, for what must be true at every moment."""
+"""Inspection of the logs of a simulation's brokers from time to time, for what must be true at every moment."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from odradek.broker.log.checkpoint_format import HIGH_WATERMARKS
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.replication.partition import Partition
 from odradek.client.records import TopicPartition
+from odradek.protocol.control_records import ControlType, control_type, decode_end_txn_marker
 from odradek.protocol.errors import KafkaError
-from odradek.protocol.record_batch import CorruptBatch
+from odradek.protocol.record_batch import BatchHeader, CorruptBatch, batches
 from odradek.protocol.records import decode_records
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
-from odradek.testing.simulation.committed_batches import CommittedBatches
 from odradek.testing.simulation.history import History
-from odradek.testing.simulation.newest_records import NewestRecords
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
 
 READ_BYTES = 1 << 20
@@ -200,3 +200,128 @@ class Inspection:
         newest = self.newest.setdefault((leader.topic, leader.index), NewestRecords())
         if leader.high_watermark > newest.end:
             newest.take(self._committed_from(max(newest.end, leader.log.log_start_offset), leader))
+
+
+class NewestRecords:
+    """Newest records of each key of a compacted log: what compaction has to keep.
+
+    They are those of the batches seen so far, which come in their order. Those of aborted transactions do not count,
+    those of open ones not yet."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        """Offset after the last batch."""
+        self._newest: dict[bytes, tuple[int, bytes | None]] = {}
+        self._open: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+        """Of each producer's open transaction."""
+
+    def take(self, data: bytes) -> None:
+        """Take in whole batches; those before `end` are passed over."""
+        for position, header in batches(data):
+            if header.base_offset < self.end:
+                continue
+            self.end = header.next_offset
+            columns = decode_records(data, position)
+            if header.is_control:
+                committed = bool(columns.keys) and control_type(columns.keys[0]) is ControlType.COMMIT
+                self._end_transaction(header.producer_id, committed=committed)
+                continue
+            into = self._open.setdefault(header.producer_id, {}) if header.is_transactional else self._newest
+            for offset, named, content in zip(columns.offsets, columns.keys, columns.values, strict=True):
+                into[named or b""] = (offset, content)
+
+    def _end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        ended = self._open.pop(producer_id, {})
+        for key, record in ended.items() if committed else ():
+            if record[0] > self._newest.get(key, (-1, None))[0]:
+                self._newest[key] = record
+
+    @property
+    def values(self) -> dict[bytes, bytes]:
+        """Value of each key that has one."""
+        return {key: value for key, (_, value) in self._newest.items() if value is not None}
+
+
+Where = tuple[str, int]
+UNKNOWN = -2
+"""Where a producer's sequence is not known: what it wrote before has been deleted."""
+LARGEST_SEQUENCE = 2**31 - 1
+
+
+@dataclass
+class Written:
+    """Latest of a producer's batches in a partition, and of the markers about it."""
+
+    epoch: int
+    sequence: int
+    """Last sequence of the epoch; -1: none yet."""
+    coordinator_epoch: int = -1
+
+
+class CommittedBatches:
+    """Batches below the high watermark, of one cluster's partitions that are not compacted: they never change, and each
+    producer's are complete and in order.
+
+    Read by their headers, so that a whole log can be looked at again under each new leader.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._checksums: dict[Where, dict[int, int]] = {}
+        """By the offsets at which the batches begin."""
+        self._ends: dict[Where, int] = {}
+        self._written: dict[Where, dict[int, Written]] = {}
+
+    def take(self, where: Where, data: bytes, log: object) -> list[int]:
+        """Take in whole batches that `log` has below its high watermark; return the positions of those that are new."""
+        new = []
+        checksums = self._checksums.setdefault(where, {})
+        end = self._ends.get(where, 0)
+        for position, header in batches(data):
+            known = checksums.get(header.base_offset)
+            if known is None:
+                checksums[header.base_offset] = header.crc
+                new.append(position)
+            elif known != header.crc:
+                self._history.violated(f"{log}: another batch was committed at offset {header.base_offset}")
+            if header.base_offset >= end:
+                self._next(where, header, data, position, complete=header.base_offset == end)
+                end = header.next_offset
+        self._ends[where] = end
+        return new
+
+    def _next(self, where: Where, header: BatchHeader, data: bytes, position: int, *, complete: bool) -> None:
+        producers = self._written.setdefault(where, {})
+        if not complete:
+            for one in producers.values():
+                one.sequence = UNKNOWN
+        if header.producer_id < 0:
+            return
+        written = producers.get(header.producer_id)
+        if written is None:
+            written = producers[header.producer_id] = Written(header.producer_epoch, UNKNOWN)
+        what = f"{where} offset {header.base_offset}: producer {header.producer_id}"
+        if header.producer_epoch < written.epoch:
+            self._history.violated(f"{what} writes in epoch {header.producer_epoch}, fenced by {written.epoch}")
+        elif header.producer_epoch > written.epoch:
+            written.epoch = header.producer_epoch
+            if written.sequence != UNKNOWN:  # else the epoch's first batches may lie where nobody has looked
+                written.sequence = -1
+        if header.is_control:
+            self._marker(written, data, position, what)
+            return
+        expected = (written.sequence + 1) & LARGEST_SEQUENCE
+        if written.sequence != UNKNOWN and header.base_sequence != expected:
+            self._history.violated(f"{what} goes on with sequence {header.base_sequence}, {expected} was to come")
+        written.sequence = header.last_sequence
+
+    def _marker(self, written: Written, data: bytes, position: int, what: str) -> None:
+        columns = decode_records(data, position)
+        marker = decode_end_txn_marker(columns.keys[0], columns.values[0]) if columns.keys else None
+        if marker is None:
+            return
+        if marker.coordinator_epoch < written.coordinator_epoch:
+            self._history.violated(
+                f"{what}: a marker of coordinator epoch {marker.coordinator_epoch} after {written.coordinator_epoch}"
+            )
+        written.coordinator_epoch = max(marker.coordinator_epoch, written.coordinator_epoch)

@@ -23,20 +23,28 @@ from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProdu
 from odradek.testing.simulation.coordinators import Coordinators
 from odradek.testing.simulation.cut_moments import CutMoments
 from odradek.testing.simulation.decisions import Decisions
-from odradek.testing.simulation.departed_members import DepartedMembers
 from odradek.testing.simulation.derived_state import DerivedState
 from odradek.testing.simulation.disk_faults import DiskFaults
 from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.fences import Fences
-from odradek.testing.simulation.generations import Generations
+from odradek.testing.simulation.group_members import DepartedMembers, Generations
 from odradek.testing.simulation.history import History, logs_noted
 from odradek.testing.simulation.inspection import Inspection
-from odradek.testing.simulation.lagging import Lagging
+from odradek.testing.simulation.liveness import Lagging, Waits, Work
 from odradek.testing.simulation.loose_topic import LooseTopic
-from odradek.testing.simulation.occurrences import CALM, DRAWN, DrawnHere, Occurrence
 from odradek.testing.simulation.old_clients import OldClients
 from odradek.testing.simulation.operations import Operations
-from odradek.testing.simulation.plans import ALONE, FAULT_KINDS, SETTINGS, Plan, Report
+from odradek.testing.simulation.plans import (
+    ALONE,
+    CALM,
+    DRAWN,
+    FAULT_KINDS,
+    SETTINGS,
+    DrawnHere,
+    Occurrence,
+    Plan,
+    Report,
+)
 from odradek.testing.simulation.producer_id_moments import ProducerIdMoments
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
 from odradek.testing.simulation.safety import Safety
@@ -48,8 +56,6 @@ from odradek.testing.simulation.transactions import CommittedReader, Transaction
 from odradek.testing.simulation.transactions_by_hand import ByHandMoments
 from odradek.testing.simulation.under_way_moments import UnderWayMoments
 from odradek.testing.simulation.verdict import Verdict
-from odradek.testing.simulation.waits import Waits
-from odradek.testing.simulation.work import Work
 from odradek.testing.simulation.zookeeper_faults import MEMBERS, ZooKeeperFaults
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 

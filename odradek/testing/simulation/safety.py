@@ -9,7 +9,7 @@ It is checked of brokers that live, of those that are away, and of what ZooKeepe
 - Every member of the ISR, as ZooKeeper has it or as the leader has asked for it, has all that its leader, or any before
   it, has counted as committed.
 - Who joins the ISR has the leader's log up to the start of the leader's epoch.
-- Within a leader epoch the ISR is what the leader has asked for. What `state_changes` says holds for each new state.
+- Within a leader epoch the ISR is what the leader has asked for. What `broken_rule` says holds for each new state.
 - No replica in sync has a transaction open before the last stable offset.
 - Nobody from outside the ISR leads, but of a topic that allows it, and while nobody of the ISR can.
 - With fewer in the ISR than `min.insync.replicas` the high watermark stands still.
@@ -26,9 +26,15 @@ from odradek.controller.cluster_state import Broker, ClusterState
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.memory_tree import Change
 from odradek.testing.simulation.history import History
-from odradek.testing.simulation.state_changes import broken_rule, is_unclean
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
-from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
+from odradek.zk_schema.znodes.topics import (
+    LEADER_RECOVERING,
+    TOPICS_PATH,
+    PartitionState,
+    TopicAssignment,
+    state_path,
+    topic_path,
+)
 
 Where = tuple[str, int]
 STATE = "/state"
@@ -346,3 +352,33 @@ class Safety:
                         f"{leader}: last stable offset {stable}, on broker {member} a transaction is open from "
                         f"{producer.transaction_first_offset}"
                     )
+
+
+def broken_rule(
+    before: PartitionState, after: PartitionState, controller_epoch: int, *, unclean: bool = False
+) -> str | None:
+    """Return which rule a state breaks that follows upon another; None when it breaks none.
+
+    `controller_epoch` is what `/controller_epoch` says in that moment. A deposed controller writes nothing; the leader
+    epoch never falls, and has one leader; nobody enters the ISR by an election. Unless the topic allows `unclean` ones:
+    then one leads who was not in the ISR, alone, and only then it is written that the partition is to recover.
+    """
+    if after.controller_epoch != controller_epoch:
+        return f"written in controller epoch {after.controller_epoch}, the present one is {controller_epoch}"
+    if after.leader_epoch < before.leader_epoch:
+        return f"the leader epoch falls from {before.leader_epoch}"
+    if after.leader_epoch == before.leader_epoch:
+        return f"the leader was {before.leader} in the same epoch" if after.leader != before.leader else None
+    recovers = before.leader_recovery_state != LEADER_RECOVERING == after.leader_recovery_state
+    if recovers and after.leader in before.isr:
+        return f"to recover, though {after.leader} was in the ISR, which was {list(before.isr)}"
+    strangers = set(after.isr) - set(before.isr)
+    if strangers and not (unclean and is_unclean(before, after)):
+        return f"elected with {sorted(strangers)} in the ISR, which was {list(before.isr)}"
+    return None
+
+
+def is_unclean(before: PartitionState, after: PartitionState) -> bool:
+    """Tell whether a state is that of an election from outside of the ISR, as it has to be."""
+    alone = after.isr == (after.leader,) and after.leader_recovery_state == LEADER_RECOVERING
+    return alone and after.leader not in before.isr

@@ -13,8 +13,8 @@ from odradek.broker.log.compaction.job import SYNC_AGAIN_MS
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
+from odradek.testing.background_work import InlineChildren
 from odradek.testing.compacted_log import COMPACT, SMALL, CompactedLog, newest
-from odradek.testing.inline_children import InlineChildren
 from odradek.testing.log_environments import DIRECTORY
 from odradek.testing.simulated_files import MachineStopped, SimulatedFiles
 from odradek.world.children import Child

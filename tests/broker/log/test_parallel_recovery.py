@@ -19,7 +19,7 @@ from odradek.broker.log.recovery import parallel as parallel_recovery
 from odradek.broker.log.recovery.parallel import CHILD, TornLog, encode_request, shared_out
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import KafkaError
-from odradek.testing.inline_children import InlineChildren
+from odradek.testing.background_work import InlineChildren
 from odradek.testing.log_environments import make_batch, read_batches
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.simulated_files import SimulatedFiles

@@ -20,8 +20,7 @@ from odradek.protocol.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from odradek.testing.log_environments import make_environment, open_test_log
-from odradek.testing.replicas import manager_of
+from odradek.testing.log_environments import make_environment, manager_of, open_test_log
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.clock import sleep
 from odradek.world.tasks import Tasks

@@ -29,8 +29,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from odradek.testing.log_environments import make_batch, make_environment, open_test_log
-from odradek.testing.replicas import manager_of
+from odradek.testing.log_environments import make_batch, make_environment, manager_of, open_test_log
 from odradek.testing.virtual_clock import ManualClock
 
 A_ID, B_ID, C_ID = b"a" * 16, b"b" * 16, b"c" * 16

@@ -15,7 +15,7 @@ from odradek.broker.replication import directory_moves
 from odradek.broker.replication.directory_moves import LogCopy
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.testing.deferred_background import DeferredBackground
+from odradek.testing.background_work import DeferredBackground
 from odradek.testing.log_environments import make_batch
 from odradek.testing.simulated_files import Fault, SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock

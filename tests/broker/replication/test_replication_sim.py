@@ -30,7 +30,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import decode_records, encode_batch
-from odradek.testing.replicas import manager_of
+from odradek.testing.log_environments import manager_of
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground

