@@ -150,11 +150,20 @@ def test_quotas_through_the_admin_client(cluster: UpCluster) -> None:
         assert admin.describe_client_quotas() == []
 
 
+@pytest.mark.parametrize("place", ["ZooKeeper", "brokers"])
 def test_users_are_added_changed_and_deleted_while_the_cluster_runs(
-    cluster: UpCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    place: str, cluster: UpCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    admin = [
+        "--bootstrap-server",
+        cluster.bootstrap,
+        "--command-config",
+        str(cluster.directory / "security" / "admin.properties"),
+    ]
+    where = ["--zookeeper", cluster.zookeeper] if place == "ZooKeeper" else admin
+
     def users(*arguments: str) -> tuple[int, str]:
-        code = command_line.run(["users", *arguments, "--zookeeper", cluster.zookeeper])
+        code = command_line.run(["users", *arguments, *where])
         said = capsys.readouterr()
         return code, said.out + said.err
 
@@ -186,6 +195,9 @@ def test_users_are_added_changed_and_deleted_while_the_cluster_runs(
     assert listed()["ca rol"] == ["SCRAM-SHA-256"]
     assert users("delete", "ca rol")[0] == 0
     assert "ca rol" not in listed()
+    assert users("delete", "ca rol") == (
+        1, "odradek: there is no user ca rol with SCRAM-SHA-256 or SCRAM-SHA-512\n",
+    )  # fmt: skip
     wait_until(lambda: not comes_in("SCRAM-SHA-256", "second"), "the end of a user")
 
 
@@ -198,6 +210,11 @@ def test_users_says_what_is_wrong(
         (["add", "u", "--mechanism", "PLAIN"], 2, "'PLAIN' is not one of SCRAM-SHA-256, SCRAM-SHA-512"),
         (["add", "u", "--iterations", "100"], 2, "4096"),
         (["list", "--zk-tls-config-file", str(tmp_path / "missing")], 1, "missing"),
+        (
+            ["list", "--bootstrap-server", "127.0.0.1:9"],
+            2,
+            "--bootstrap-server: it takes the place of ZooKeeper's options",
+        ),
     ):
         if "PLAIN" in arguments:
             monkeypatch.setenv("ODRADEK_USER_PASSWORD", "p")
