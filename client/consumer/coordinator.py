@@ -29,7 +29,7 @@ from odradek.client.errors import BrokerUnreachable, ClientError, ClientTimeout,
 from odradek.client.offsets import commit_errors, commit_request
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.client.sensors import GroupSensors
-from odradek.client.waiting import WakeUp
+from odradek.client.waiting import NEVER, WakeUp
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.heartbeat import HeartbeatResponse
@@ -46,6 +46,8 @@ JOIN_EXTRA_MS = 5_000
 LEAVE_TIMEOUT_MS = 2_000.0
 LEAVE_LEAST_MS = 250.0
 """A coordinator that is well hears of a member that leaves, though the member has no time left to wait for it."""
+REFUSED_MS = 5_000.0
+"""A group that lets nobody in for so long is worth a warning."""
 LEAVE_CONNECTION = "leave"
 """JoinGroup may stay open for minutes on the coordinator's connection: leaving has another."""
 
@@ -61,6 +63,8 @@ class GroupDriver:
         self._coordinator: int | None = None
         self._woken = WakeUp(cluster.clock)
         self._stopped = False
+        self._refused_since_ms: float | None = None
+        """Since when there is no coordinator, or none that lets it join; None when it is in, NEVER once told."""
 
     @property
     def _now_ms(self) -> float:
@@ -89,6 +93,7 @@ class GroupDriver:
                 await self._carry_out(step)
             except BrokerUnreachable as error:
                 logger.info("group %s: %s", self.membership.settings.group_id, error)
+                self._note_refusal(error)
                 self.membership.failed(self._now_ms)
             except (ClientError, KafkaError, MalformedMessage) as error:
                 self.membership.broke(error)
@@ -105,6 +110,7 @@ class GroupDriver:
                 joined = await self.ask(request, JoinGroupResponse, patience_ms)
                 self.sensors.joins.record()
                 self.sensors.join_time.record(self._now_ms - began_ms)
+                self._note_join(error_code(joined.error_code))
                 membership.joined(joined, self._now_ms)
             case Count(topics):
                 membership.counted(await self._partition_counts(topics))
@@ -133,9 +139,25 @@ class GroupDriver:
         except KafkaError as error:
             if outcome_of(error.code) == Outcome.FATAL:
                 raise
+            self._note_refusal(error)
             self.membership.failed(self._now_ms)
         else:
             self.membership.coordinator_found()
+
+    def _note_join(self, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            self._refused_since_ms = None
+        elif outcome_of(code) in (Outcome.COORDINATOR, Outcome.AGAIN):
+            self._note_refusal(KafkaError(code))
+
+    def _note_refusal(self, refusal: KafkaError) -> None:
+        """Note that there is no coordinator, or none that lets it join; warn of it once, when that lasts."""
+        if self._refused_since_ms is None:
+            self._refused_since_ms = self._now_ms
+        elif self._now_ms - self._refused_since_ms >= REFUSED_MS:
+            self._refused_since_ms = NEVER
+            said = "group %s: no coordinator has let this consumer in for %d s; it goes on asking: %s"
+            logger.warning(said, self.membership.settings.group_id, REFUSED_MS // 1000, refusal)
 
     async def _partition_counts(self, topics: frozenset[str]) -> dict[str, int]:
         """Return the partition counts of those of the topics that there are."""

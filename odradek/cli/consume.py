@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, NO_NEW_TOPIC, BootstrapServer, Json, Properties, settings
-from odradek.cli.output import note, plain
+from odradek.cli.output import heard_from, note, plain
 
 if TYPE_CHECKING:
     from odradek.client.consumer.client import KafkaConsumer
@@ -47,7 +47,9 @@ def consume(
     signal.signal(signal.SIGTERM, _interrupt)
     printer = Printer(max_messages, key_separator, as_json=json)
     opened = KafkaConsumer(config, bootstrap_servers=bootstrap_server, group_id=group)
-    with contextlib.suppress(KeyboardInterrupt), opened as consumer:
+    # a group that lets nobody in is no error, for it may any moment; but somebody is looking at an empty terminal
+    heard = heard_from("WARNING", "odradek.client.consumer.coordinator")
+    with heard, contextlib.suppress(KeyboardInterrupt), opened as consumer:
         known = _known_partitions(consumer, topic, partition)
         if group is not None:
             consumer.subscribe([topic])

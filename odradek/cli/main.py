@@ -114,7 +114,7 @@ def run_command(name: str, arguments: list[str]) -> int:
     import typer
 
     from odradek.cli.options import origins
-    from odradek.cli.output import only_errors_of
+    from odradek.cli.output import heard_from
     from odradek.client.errors import ClientError, ConfigError
     from odradek.protocol.errors import KafkaError, MalformedMessage
 
@@ -125,7 +125,7 @@ def run_command(name: str, arguments: list[str]) -> int:
         if not arguments and hasattr(command, "commands"):  # `odradek topics`: which of them?
             command.main(args=["--help"], prog_name=f"odradek {name}", standalone_mode=False)
             return WRONG_USAGE
-        with only_errors_of("odradek.client"):  # a command says itself what is wrong, in one line
+        with heard_from("ERROR", "odradek.client"):  # a command says itself what is wrong, in one line
             result = command.main(args=arguments, prog_name=f"odradek {name}", standalone_mode=False)
     except wrong_usage as error:
         where = error.ctx.command_path if error.ctx is not None else f"odradek {name}"

@@ -11,11 +11,11 @@ from typing import Any
 
 
 @contextmanager
-def only_errors_of(logger: str) -> Iterator[None]:
-    """Have its warnings kept to itself, here and not in whatever the process does later."""
+def heard_from(least: str, logger: str) -> Iterator[None]:
+    """Have a logger tell what is at least so grave, here and not in whatever the process does later."""
     one = logging.getLogger(logger)
     level = one.level
-    one.setLevel(logging.ERROR)
+    one.setLevel(least)
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odradek.cli.options import Json, new_app
-from odradek.cli.output import only_errors_of, print_json
+from odradek.cli.output import heard_from, print_json
 
 if TYPE_CHECKING:
     from odradek.broker.config import BrokerConfig
@@ -194,7 +194,7 @@ def _load(config: Path) -> "BrokerConfig":
     from odradek.broker.config import ConfigError, load_config
 
     try:
-        with only_errors_of("odradek.broker"):  # warnings of settings are for who starts it
+        with heard_from("ERROR", "odradek.broker"):  # warnings of settings are for who starts it
             return load_config(str(config))
     except ConfigError as error:
         raise OSError(str(error)) from None
