@@ -107,7 +107,10 @@ def duration(given: Any) -> float:
         raise TypeError(f"a timeout must be a number, not {type(given).__name__}: {given!r}")
     if given != given:
         raise ConfigError("a timeout must be a number, not nan")
-    return float(given)
+    try:
+        return float(given)
+    except OverflowError:  # an int with hundreds of digits
+        return float("inf" if given > 0 else "-inf")
 
 
 def topic_partition(given: Any) -> TopicPartition:

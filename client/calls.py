@@ -82,7 +82,8 @@ class Deadline:
 
     def __init__(self, cluster: Cluster, timeout_ms: float, what: str, setting_name: str) -> None:
         self._cluster = cluster
-        self._end_ms = cluster.clock.monotonic_ms() + duration(timeout_ms)
+        timeout_ms = duration(timeout_ms)
+        self._end_ms = cluster.clock.monotonic_ms() + timeout_ms
         self._what, self._setting_name = what, setting_name
         self._said = f"{what}: not done within {setting_name}={timeout_ms:g}"
 

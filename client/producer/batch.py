@@ -98,7 +98,7 @@ class Outcome:
         return self.awake or self._wait(timeout_seconds)
 
     def _wait(self, timeout_seconds: float | None) -> bool:
-        limit = None if timeout_seconds is None else arguments.duration(timeout_seconds)
+        limit = None if timeout_seconds is None else min(arguments.duration(timeout_seconds), threading.TIMEOUT_MAX)
         woken = threading.Event()  # made for who waits: most batches are waited for by nobody
         wake = woken.set
         self._waiters[wake] = None

@@ -1,13 +1,18 @@
 """Arguments of a wrong type are refused by the method that gets them: nothing is asked of a broker, nothing is kept."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from kafka import admin as kafka_admin
 
-from odradek import ClientError, KafkaError, KafkaProducer
+from odradek import ClientError, ErrorCode, KafkaError, KafkaProducer
 from odradek.aio import Admin, Consumer
+from odradek.client import arguments
 from odradek.client.admin import configs
 from odradek.client.admin.topics import topics_of
 from odradek.client.admin.values import ConfigResource, NewTopic
@@ -16,6 +21,7 @@ from odradek.client.records import TopicPartition
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.testing import run
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 
@@ -120,6 +126,30 @@ def test_a_report_is_waited_for_a_number_of_seconds() -> None:
     said = "a timeout must be a number, not str: '5'"
     with pytest.raises(TypeError, match=f"{said}|float or None object expected; got str"):  # compiled, in mypyc's words
         Outcome(PLACE).wait("5")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", [float("inf"), 1e300, threading.TIMEOUT_MAX * 2])
+def test_a_report_is_waited_for_however_long_that_may_be(limit: float) -> None:
+    """Was OverflowError: timestamp out of range for platform time_t."""
+    outcome = Outcome(PLACE)
+    with ThreadPoolExecutor(1) as other:
+        waiting = other.submit(outcome.wait, limit)
+        outcome.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION))
+        outcome.wake()
+        assert waiting.result(PATIENCE_SECONDS)
+    assert not Outcome(PLACE).wait(-1.0) and not Outcome(PLACE).wait(float("-inf"))
+
+
+def test_times_of_any_kind_of_number_and_size_are_taken() -> None:
+    """An int that no float can hold was an OverflowError, a Fraction had no format."""
+    assert [arguments.duration(one) for one in (10**400, -(10**400), 5)] == [float("inf"), float("-inf"), 5.0]
+
+    async def main(cluster: Any) -> None:
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            for timeout_ms in (10**400, float("inf"), 1e300, Fraction(60_000), Decimal(60_000)):
+                assert await admin.list_offsets({}, timeout_ms=timeout_ms) == {}  # type: ignore[arg-type]
+
+    run(main, brokers=1)
 
 
 def test_values_of_kafka_pythons_classes_are_taken() -> None:
