@@ -23,6 +23,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import this_tree  # noqa: F401
+
 from odradek.local.ports import free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.protocol.fields import Message, Struct

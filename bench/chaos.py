@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import this_tree  # noqa: F401
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from odradek.testing.load import QUIET, TOPIC, Load, Observer, check_nothing_lost, row_of

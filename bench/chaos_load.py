@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
+import this_tree  # noqa: F401
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from odradek.testing.load import QUIET, ask_again, end_of

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import this_tree  # noqa: F401
 from chaos import trouble_in
 from chaos_load import PARTITIONS, TOPIC, Member, Transactor, Watcher, final_log, goes_on, longest_gap
 from confluent_kafka.admin import AdminClient, NewTopic

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import this_tree  # noqa: F401
 from client_work import OURS_AIO, Task, produce_odradek
 from clients import create_topic
 from instructions import counted

@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import this_tree  # noqa: F401
 from clients import PARTITIONS, Task, create_topic, produce_odradek
 
 MIB = 1024 * 1024

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
+import this_tree  # noqa: F401
+
 PARTITIONS = 6
 LINGER_MS = 5
 WARM = b"%08d" % 0

@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import this_tree  # noqa: F401
 from client_work import OURS, OURS_AIO, PARTITIONS, Run, Task, produce_odradek
 
 SIZES = {100: 200_000, 1000: 100_000}

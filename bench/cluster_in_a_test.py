@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
+import this_tree  # noqa: F401
 from start_and_size import MB, Goal, report
 
 from odradek.local.ports import free_ports

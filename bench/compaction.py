@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import this_tree  # noqa: F401
+
 from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import this_tree  # noqa: F401
+
 from odradek.broker.__main__ import GC_THRESHOLDS
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import BrokerChannels

@@ -9,6 +9,8 @@ import logging
 import sys
 import time
 
+import this_tree  # noqa: F401
+
 from odradek.testing.crashes.run import run_case, run_fault_case
 
 

@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import this_tree  # noqa: F401
+
 from odradek.testing.load import Load, Observer, check_nothing_lost
 from odradek.testing.patience import wait_until
 from odradek.testing.up import UpCluster

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import this_tree  # noqa: F401
+
 try:
     import atheris
 except ImportError:

@@ -16,6 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import this_tree  # noqa: F401
+
 HERE = Path(__file__).resolve().parent
 FEW, MANY = 50, 350
 ROWS = ("produce", "fetch")

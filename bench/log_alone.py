@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import this_tree  # noqa: F401
 from crc32c import crc32c
 
 from odradek.broker.log.directories.directory_files import DirectoryOwner

@@ -18,6 +18,8 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import this_tree  # noqa: F401
+
 from odradek.broker.log.directories.directory_files import DirectoryOwner
 from odradek.broker.log.directories.maintenance import LogMaintenance
 from odradek.broker.log.log import Log

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import this_tree  # noqa: F401
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from start_and_size import cpu_seconds

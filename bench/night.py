@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import this_tree  # noqa: F401
+
 from odradek.broker.requests.registry import SERVED
 from odradek.testing.crashes.run import run_case, run_fault_case
 from odradek.testing.mutated_requests import mutate

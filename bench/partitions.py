@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import this_tree  # noqa: F401
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from start_and_size import cpu_seconds

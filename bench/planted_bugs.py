@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import this_tree  # noqa: F401
+
 from odradek.testing.planted_bugs import (
     QUICK_SEEDS,
     Bug,

@@ -15,6 +15,7 @@ import threading
 import time
 from pathlib import Path
 
+import this_tree  # noqa: F401
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.protocol.connection import framed

@@ -32,6 +32,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import this_tree  # noqa: F401
+
 HERE = Path(__file__).resolve().parent
 PARTITIONS = 6
 TOPIC = "t"

@@ -18,6 +18,8 @@ import sys
 import time
 import traceback
 
+import this_tree  # noqa: F401
+
 from odradek.testing.simulation.plans import EXPIRES, ROLLING, Plan, varied_plan
 from odradek.testing.simulation.run import simulate
 from odradek.testing.simulation.shrinking import shrink, timeline

@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import this_tree  # noqa: F401
+
 from odradek import KafkaAdminClient, KafkaProducer, NewTopic, TopicPartition
 from odradek.testing.up import UpCluster
 

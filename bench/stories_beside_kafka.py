@@ -20,6 +20,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import this_tree  # noqa: F401
+
 from odradek.local.ports import free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.beside.drawn_stories import DRAWN

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import this_tree  # noqa: F401
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 

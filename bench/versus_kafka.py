@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import this_tree  # noqa: F401
 from run import FETCHED, FETCHED_MB, PARTITIONS, PRODUCED, PRODUCED_MB, TOPIC, Row, free_port, measure, wait_for_port
 from run import cluster as odradek
 

@@ -23,6 +23,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import this_tree  # noqa: F401
 from run import FETCHED, FETCHED_MB, PARTITIONS, PRODUCED, PRODUCED_MB, TOPIC, Row, free_port, wait_for_port
 from versus_kafka import JARS, START_SCRIPT_FLAGS, START_SECONDS, measured, report
 
