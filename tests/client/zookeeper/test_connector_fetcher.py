@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from odradek.aio import Admin, Producer
+from odradek.client.admin.values import NewTopic
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ClientError, UnsupportedByBroker
 from odradek.client.records import TopicPartition
@@ -25,6 +27,7 @@ from odradek.protocol.messages.list_offsets import (
 )
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.records import encode_batch
+from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 
@@ -242,3 +245,42 @@ def test_a_partition_that_an_answer_leaves_out_is_asked_for_after_a_pause(play: 
         assert 0 < len(world.asked()) <= 10_000 / pause_ms + 1
 
     play(test)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_partition_without_a_leader_keeps_nobody_from_reading_the_others(frozen: bool) -> None:
+    """The offsets of all were awaited for as long as socket.timeout.ms, those that were known by then dropped, and
+    nothing was read at all for ever."""
+
+    class OneStream:
+        def stream_of(self, topic: str, thread: int) -> MessageStream:
+            return stream
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 2) as embedded:
+            host = embedded.network.host("client")
+            world: dict[str, Any] = {"bootstrap_servers": "broker-0:9092", "network": host, "clock": clock}
+            async with Admin(**world) as admin:
+                await admin.create_topics([NewTopic("t", replica_assignments={0: [0], 1: [1]})])
+            async with Producer(**world) as producer:
+                await (await producer.send("t", b"", partition=0))
+            if frozen:
+                embedded.brokers[1].suspend()
+            else:
+                await embedded.brokers[1].stop()
+            settings = settings_of({"zookeeper.connect": "z", "group.id": "g"}, {"auto_offset_reset": "smallest"})
+            consumption = Consumption(clock, OneStream(), {})
+            nonlocal stream
+            stream = MessageStream(2, 0, None, None, consumption.wake)
+            brokers = settings.for_brokers(["broker-0:9092"])
+            cluster = Cluster(host, clock, random.Random(2), brokers)
+            running = asyncio.ensure_future(FetchLoop(cluster, brokers, consumption, settings.reset_timestamp).run())
+            consumption.start({T0: "g_a-0", TopicPartition("t", 1): "g_a-0"})
+            await asyncio.sleep(10)
+            running.cancel()
+            cluster.close()
+            embedded.brokers[1].resume()
+            assert next(stream).partition == 0
+
+    stream: MessageStream
+    run_virtual(main)
