@@ -110,7 +110,7 @@ class GroupDriver:
                 joined = await self.ask(request, JoinGroupResponse, patience_ms)
                 self.sensors.joins.record()
                 self.sensors.join_time.record(self._now_ms - began_ms)
-                self._note_join(error_code(joined.error_code))
+                self._note_answer(error_code(joined.error_code))
                 membership.joined(joined, self._now_ms)
             case Count(topics):
                 membership.counted(await self._partition_counts(topics))
@@ -127,6 +127,7 @@ class GroupDriver:
                 beat = await self.ask(request, HeartbeatResponse, patience_ms)
                 self.sensors.heartbeats.record()
                 self.sensors.heartbeat_response_time.record(self._now_ms - began_ms)
+                self._note_answer(error_code(beat.error_code))
                 membership.beaten(error_code(beat.error_code), self._now_ms)
             case Leave(request, reason):
                 logger.warning("group %s: left the group: %s", settings.group_id, reason)
@@ -144,7 +145,8 @@ class GroupDriver:
         else:
             self.membership.coordinator_found()
 
-    def _note_join(self, code: ErrorCode) -> None:
+    def _note_answer(self, code: ErrorCode) -> None:
+        """To JoinGroup and Heartbeat: a member that its coordinator still knows does not join again."""
         if code is ErrorCode.NONE:
             self._refused_since_ms = None
         elif outcome_of(code) in (Outcome.COORDINATOR, Outcome.AGAIN):
