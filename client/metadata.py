@@ -87,6 +87,11 @@ class ClusterView:
             return None
         return topic.partitions[topic_partition.partition]
 
+    def places(self, topic: str) -> tuple[TopicPartition, ...]:
+        """Return a topic's partitions as keys: none when it is not known."""
+        info = self.topics.get(topic)
+        return info.places if info is not None else ()
+
     def partition_count(self, topic: str) -> int:
         """0 when the topic is not known."""
         info = self.topics.get(topic)

@@ -14,6 +14,9 @@ from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.partitioners import Partitioner
 from odradek.client.records import Headers, TopicPartition
 
+FLOATS_ERROR_MS = 0.001
+"""More than what is lost of a whole millisecond when it is written as seconds."""
+
 
 class Encoded(NamedTuple):
     """A record for which there is no memory yet."""
@@ -50,9 +53,12 @@ class RecordIntake:
         self._plain_key = config.key_serializer is None
         self._plain_value = config.value_serializer is None
         self._batch_size_bytes = engine.accumulator.limits.batch_size_bytes
-        self._now_ms, self._monotonic_ms = clock.now_ms, clock.monotonic_ms
+        self._now_s, self._monotonic_ms = clock.now_s, clock.monotonic_ms
         self._call_on_loop = call_on_loop
         self._wake_asked = False
+        self._view = engine.cluster.view
+        self._places: dict[str, tuple[TopicPartition, ...]] = {}
+        """By topic, the partitions of `_view`."""
 
     def offer(
         self,
@@ -75,9 +81,17 @@ class RecordIntake:
         if partition is not None and type(partition) is not int:
             partition = arguments.whole_number(partition, "a partition's number")
         cluster = self._cluster
-        info = cluster.view.topics.get(topic)
-        count = len(info.places) if info is not None else 0
-        if info is None or not count or (partition is not None and partition >= count):
+        view = cluster.view
+        if view is not self._view:
+            self._view, self._places = view, {}
+        places = self._places.get(topic)
+        if places is None:
+            places = view.places(topic)
+            if not places:
+                return None
+            self._places[topic] = places
+        count = len(places)
+        if partition is not None and partition >= count:
             return None
         headers = arguments.headers(headers) if headers else ()
         if type(key) is not bytes or not self._plain_key:
@@ -92,10 +106,10 @@ class RecordIntake:
         if not 0 <= partition < count:
             raise ConfigError(f"partition {partition} of topic {topic}: its partitions are 0-{count - 1}")
         if timestamp_ms is None:
-            timestamp_ms = self._now_ms()
+            timestamp_ms = int(self._now_s() * 1000.0 + FLOATS_ERROR_MS)
         else:
             timestamp_ms = arguments.timestamp_ms(timestamp_ms)
-        place = info.places[partition]
+        place = places[partition]
         queued = self.append(place, timestamp_ms, key, value, headers, callback)
         return queued or Encoded(place, timestamp_ms, key, value, headers, callback)
 

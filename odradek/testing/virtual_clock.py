@@ -203,6 +203,9 @@ class VirtualClock(LoopClock):
     def now_ms(self) -> int:
         return self.wall_offset_ms + int(self._virtual_loop.now_s * 1000.0)
 
+    def now_s(self) -> float:
+        return self.now_ms() / 1000.0
+
     def monotonic_ms(self) -> float:
         return self._virtual_loop.now_s * 1000.0
 
@@ -260,6 +263,9 @@ class ManualClock:
 
     def now_ms(self) -> int:
         return self.wall_offset_ms + int(self._elapsed_ms)
+
+    def now_s(self) -> float:
+        return self.now_ms() / 1000.0
 
     def monotonic_ms(self) -> float:
         return self._elapsed_ms

@@ -130,6 +130,9 @@ class InsideClock:
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
+    def now_s(self) -> float:
+        return self._clock.now_s()
+
     def monotonic_ms(self) -> float:
         return self._clock.monotonic_ms()
 

@@ -11,6 +11,7 @@ import pytest
 
 from odradek.client.errors import BufferExhausted, ClientBroken, ClientClosed, ClientError, ConfigError
 from odradek.client.producer.client import KafkaProducer
+from odradek.client.producer.intake import FLOATS_ERROR_MS
 from odradek.client.records import ConsumerGroupMetadata
 from odradek.protocol import compression
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -110,6 +111,11 @@ def test_a_partitioner_may_give_any_whole_number(broker: Any) -> None:
         assert sending.send("t", b"").result(PATIENCE_S).partition == 0
         with pytest.raises(TypeError, match="a partition's number must be an integer, not bool"):
             sending.send("t", b"")
+
+
+def test_no_millisecond_is_lost_between_a_clocks_seconds_and_a_timestamp() -> None:
+    for timestamp_ms in [*range(1_700_000_000_000, 1_700_000_010_000), *range(253_402_300_790_000, 253_402_300_800_000)]:
+        assert int(timestamp_ms / 1000.0 * 1000.0 + FLOATS_ERROR_MS) == timestamp_ms
 
 
 def test_a_callback_that_flushes_is_told_that_it_may_not(broker: Any) -> None:

@@ -158,6 +158,9 @@ class SocketClock(LoopClock):
     def now_ms(self) -> int:
         return super().now_ms() + self.wall_offset_ms
 
+    def now_s(self) -> float:
+        return self.now_ms() / 1000.0
+
     def beside(self) -> "SocketClock":
         """Return a clock of the same loop with a wall clock of its own."""
         return SocketClock(self._socket_loop)
