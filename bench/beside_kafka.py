@@ -213,9 +213,9 @@ def compare(kafka: Broker, ours: Broker, seed: int, requests: int, apis: set[str
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--requests", type=int, default=1500)
-    parser.add_argument("--apis", default="", help="names, with commas between them; all when left out")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers")
+    parser.add_argument("--requests", type=int, default=1500, help="number of requests")
+    parser.add_argument("--apis", default="", help="names of APIs, separated by commas; default: all")
     given = parser.parse_args()
     jars = kafka_jars(JARS)
     with tempfile.TemporaryDirectory() as directory:

@@ -212,9 +212,11 @@ def trouble_in(directory: Path) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=180.0)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
-    parser.add_argument("--directory", type=Path, help="of the cluster; stays")
+    parser.add_argument("--seconds", type=float, default=180.0, help="seconds to run")
+    parser.add_argument(
+        "--seed", type=int, default=random.SystemRandom().randrange(1_000_000), help="seed of the random numbers"
+    )
+    parser.add_argument("--directory", type=Path, help="folder for the cluster, which is kept")
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory() as temporary:

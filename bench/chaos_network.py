@@ -228,13 +228,17 @@ class Faults:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=300.0)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
-    parser.add_argument("--kafka", action="store_true", help="Apache Kafka 3.9.1 instead of Odradek")
-    parser.add_argument("--only", default="", help="one kind of fault")
-    parser.add_argument("--every", type=float, default=0.0, help="seconds from fault to fault; 0: drawn from the seed")
-    parser.add_argument("--pause", type=float, default=0.01, help="seconds after each transaction of a producer")
-    parser.add_argument("--directory", type=Path, help="of the cluster; must not exist, and stays")
+    parser.add_argument("--seconds", type=float, default=300.0, help="seconds to run")
+    parser.add_argument(
+        "--seed", type=int, default=random.SystemRandom().randrange(1_000_000), help="seed of the random numbers"
+    )
+    parser.add_argument("--kafka", action="store_true", help="test Apache Kafka 3.9.1 instead of Odradek")
+    parser.add_argument("--only", default="", help="play this kind of fault alone")
+    parser.add_argument("--every", type=float, default=0.0, help="seconds between two faults; 0: drawn from the seed")
+    parser.add_argument(
+        "--pause", type=float, default=0.01, help="seconds that a producer waits after each transaction"
+    )
+    parser.add_argument("--directory", type=Path, help="folder for the cluster; must not exist yet, and is kept")
     given = parser.parse_args()
     print(f"seed {given.seed}, {'Apache Kafka 3.9.1' if given.kafka else 'Odradek'}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # hosts and processes must not stay

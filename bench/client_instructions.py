@@ -114,8 +114,10 @@ def print_whole(compiled: Path | None) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--compiled", type=Path, metavar="TREE", help="a checkout with compiled modules")
-    parser.add_argument("--whole", action="store_true", help="whole clients, at the work of bench/clients.py")
+    parser.add_argument("--compiled", type=Path, metavar="TREE", help="measure a checkout with compiled modules, too")
+    parser.add_argument(
+        "--whole", action="store_true", help="measure whole clients, doing the work of bench/clients.py"
+    )
     parser.add_argument("--here", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:

@@ -103,11 +103,11 @@ def report_goals(medians: dict[str, Run]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the records")
-    parser.add_argument("--only", nargs="+", choices=CLIENTS, default=list(CLIENTS), help="these clients alone")
-    parser.add_argument("--bootstrap", help="a broker that runs already")
-    parser.add_argument("--compiled", type=Path, metavar="TREE", help="a checkout with compiled modules")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds, of which the medians are shown")
+    parser.add_argument("--quick", action="store_true", help="take a tenth of the records")
+    parser.add_argument("--only", nargs="+", choices=CLIENTS, default=list(CLIENTS), help="measure these clients alone")
+    parser.add_argument("--bootstrap", help="use a broker that runs already")
+    parser.add_argument("--compiled", type=Path, metavar="TREE", help="measure a checkout with compiled modules, too")
     options = parser.parse_args()
     if options.bootstrap:
         return all_sizes(options.bootstrap, options)

@@ -239,10 +239,14 @@ def others() -> Iterator[tuple[str, Started]]:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    arguments.add_argument("--rounds", type=int, default=20, help="of starting; the medians count")
-    arguments.add_argument("--clusters", type=int, default=50, help="one after another in one process")
-    arguments.add_argument("--requests", type=int, default=1_000_000, help="to a broker with faults that are not set")
-    arguments.add_argument("--beside", action="store_true", help="start others too")
+    arguments.add_argument("--rounds", type=int, default=20, help="number of starts, of which the median is shown")
+    arguments.add_argument(
+        "--clusters", type=int, default=50, help="number of clusters that one process starts, one after another"
+    )
+    arguments.add_argument(
+        "--requests", type=int, default=1_000_000, help="number of requests to a broker whose faults are not set"
+    )
+    arguments.add_argument("--beside", action="store_true", help="start Kafka, librdkafka's mock and kfake, too")
     options = arguments.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling it each time is no part of a start
     goals = start_goals(options.rounds) + many_goals(options.clusters) + hook_goals(options.requests)

@@ -133,9 +133,9 @@ def measure(megabytes: int, keys: int) -> Compacted:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    arguments.add_argument("megabytes", type=int, nargs="?", default=MEGABYTES)
-    arguments.add_argument("keys", type=int, nargs="?", default=KEYS)
-    arguments.add_argument("--json", action="store_true")
+    arguments.add_argument("megabytes", type=int, nargs="?", default=MEGABYTES, help="size of the log")
+    arguments.add_argument("keys", type=int, nargs="?", default=KEYS, help="number of different keys")
+    arguments.add_argument("--json", action="store_true", help="print JSON")
     given = arguments.parse_args()
     found, keys = measure(given.megabytes, given.keys), given.keys
     print(

@@ -207,8 +207,8 @@ async def play(clock: VirtualClock, partitions: int, count: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, default=100_000)
-    parser.add_argument("--brokers", type=int, default=300)
+    parser.add_argument("--partitions", type=int, default=100_000, help="number of partitions")
+    parser.add_argument("--brokers", type=int, default=300, help="number of brokers")
     options = parser.parse_args()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -16,12 +16,12 @@ from odradek.testing.crashes.run import run_case, run_fault_case
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=1, help="of the first case")
-    parser.add_argument("--show", action="store_true", help="the whole transcript of cases that fail")
-    parser.add_argument("--faults", action="store_true", help="a failing disk instead of a stop")
-    parser.add_argument("--log", action="store_true", help="what the broker's own log says, too")
-    parser.add_argument("--stop-after", type=int, default=10, help="failures")
+    parser.add_argument("--cases", type=int, default=1, help="number of cases")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first case")
+    parser.add_argument("--show", action="store_true", help="print the whole transcript of cases that fail")
+    parser.add_argument("--faults", action="store_true", help="have the disk fail instead of the process stop")
+    parser.add_argument("--log", action="store_true", help="print the broker's own log, too")
+    parser.add_argument("--stop-after", type=int, default=10, help="number of failures after which to stop")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO if given.log else logging.CRITICAL)
     run = run_fault_case if given.faults else run_case

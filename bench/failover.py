@@ -24,7 +24,7 @@ PACE_SECONDS = 0.005
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    arguments.add_argument("--kills", type=int, default=4)
+    arguments.add_argument("--kills", type=int, default=4, help="number of times that a broker is killed")
     kills = arguments.parse_args().kills
     met = True
     with tempfile.TemporaryDirectory(prefix="odradek-failover-") as folder, UpCluster(Path(folder)) as cluster:

@@ -129,9 +129,9 @@ def _request(message: Any, version: int) -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--corpus", type=Path, help="kept from run to run; else in a temporary folder")
-    parser.add_argument("crash", nargs="?", type=Path, help="a file that was found: played alone")
+    parser.add_argument("--minutes", type=float, default=30.0, help="minutes to run")
+    parser.add_argument("--corpus", type=Path, help="folder of the corpus, which is kept; default: a temporary one")
+    parser.add_argument("crash", nargs="?", type=Path, help="play this file alone, which an earlier run has found")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as temporary:

@@ -326,10 +326,10 @@ def trouble(stages: Mapping[int, Stage]) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=10.0, help="on each side, each time that it is named")
-    parser.add_argument("--side", choices=("odradek", "kafka"), action="append", help="both unless given")
-    parser.add_argument("--client", choices=CLIENTS, action="append", help="all unless given")
-    parser.add_argument("--directory", type=Path, help="of clusters and logs; must not exist, and stays")
+    parser.add_argument("--minutes", type=float, default=10.0, help="minutes for each --side that is given")
+    parser.add_argument("--side", choices=("odradek", "kafka"), action="append", help="default: both")
+    parser.add_argument("--client", choices=CLIENTS, action="append", help="default: all")
+    parser.add_argument("--directory", type=Path, help="folder for clusters and logs; must not exist yet, and is kept")
     given = parser.parse_args()
     fine = True
     with ExitStack() as stack:

@@ -157,12 +157,12 @@ PARTS: dict[str, Callable[[Options], list[Figure]]] = {
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--quick", action="store_true", help="a tenth of the bytes")
-    arguments.add_argument("--only", choices=PARTS)
+    arguments.add_argument("--rounds", type=int, default=3, help="number of rounds, of which the medians are shown")
+    arguments.add_argument("--quick", action="store_true", help="write a tenth of the bytes")
+    arguments.add_argument("--only", choices=PARTS, help="measure this part alone")
     arguments.add_argument("--no-broker", action="store_true", help="leave out the real broker with many partitions")
-    arguments.add_argument("--json", action="store_true")
-    arguments.add_argument("--directory", help="where the logs are written; a few GB, for a while")
+    arguments.add_argument("--json", action="store_true", help="print JSON")
+    arguments.add_argument("--directory", help="folder for the logs, which take a few GB for a while")
     given = arguments.parse_args()
     parts = {name: part for name, part in PARTS.items() if given.only in (None, name)}
     if given.no_broker:

@@ -201,9 +201,11 @@ async def run(where: Path, logs: int, move_bytes: int) -> bool:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    arguments.add_argument("--logs", type=int, default=2_000)
-    arguments.add_argument("--move-mb", type=int, default=64)
-    arguments.add_argument("--directory", type=Path, default=None)
+    arguments.add_argument("--logs", type=int, default=2_000, help="number of logs")
+    arguments.add_argument(
+        "--move-mb", type=int, default=64, help="megabytes of the log that is moved to another directory"
+    )
+    arguments.add_argument("--directory", type=Path, default=None, help="folder for the logs")
     given = arguments.parse_args()
     where = Path(tempfile.mkdtemp(dir=given.directory))
     try:

@@ -322,8 +322,8 @@ def _p999(waits: Sequence[float]) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--profile", type=Path, help="a folder for what py-spy records")
+    parser.add_argument("--partitions", type=int, default=10_000, help="number of partitions")
+    parser.add_argument("--profile", type=Path, help="folder for profiles by py-spy")
     parser.add_argument("--probe", type=int, nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.probe:

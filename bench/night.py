@@ -128,8 +128,13 @@ def fuzz(minutes: float) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=30.0, help="for each of the six")
-    parser.add_argument("--first", type=int, default=random.SystemRandom().randrange(1 << 40), help="seed")
+    parser.add_argument("--minutes", type=float, default=30.0, help="minutes for each of the six parts")
+    parser.add_argument(
+        "--first",
+        type=int,
+        default=random.SystemRandom().randrange(1 << 40),
+        help="first seed; default: drawn at random",
+    )
     given = parser.parse_args()
     failed = sum(spend(kind, given.first, given.minutes) for kind in KINDS)
     return 0 if fuzz(given.minutes) and not failed else 1

@@ -38,10 +38,12 @@ def note(page: Path | None, bugs: list[Bug], told: Told) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=300, help="as many at most for each mistake")
-    parser.add_argument("--only", default="", help="parts of names, separated by commas")
-    parser.add_argument("--quick", action="store_true", help=f"those that are found within {QUICK_SEEDS} seeds")
-    parser.add_argument("--table", type=Path, help="the page that tells of them")
+    parser.add_argument("--seeds", type=int, default=300, help="most seeds to try for each mistake")
+    parser.add_argument("--only", default="", help="parts of the names of mistakes, separated by commas")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"try only the mistakes that are found within {QUICK_SEEDS} seeds"
+    )
+    parser.add_argument("--table", type=Path, help="page to write the results to")
     given = parser.parse_args()
     parts = [part for part in given.only.split(",") if part]
     bugs = read_bugs()

@@ -117,7 +117,7 @@ def one_round(number: int, cluster: UpCluster, leader: int, follower: int) -> bo
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=10, help="number of rounds")
     rounds = parser.parse_args().rounds
     leader, follower = 0, 1
     overrides = ["auto.leader.rebalance.enable=false"]

@@ -157,7 +157,7 @@ def upgrade(stages: dict[int, Stage], load: Load, admin: AdminClient) -> None:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--orders-per-second", type=float, default=200.0)
+    arguments.add_argument("--orders-per-second", type=float, default=200.0, help="orders that are produced per second")
     options = arguments.parse_args()
     jars = kafka_jars(HERE.parent / ".cache" / "kafka-3.9")
     with tempfile.TemporaryDirectory(prefix="odradek-upgrade-") as folder, asyncio.Runner() as runner:

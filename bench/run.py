@@ -273,12 +273,17 @@ def three_brokers(chosen: list[Row], rounds: int, directory: Path) -> None:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--quick", action="store_true", help="a tenth of the records")
-    arguments.add_argument("--only", help="one row by name")
-    arguments.add_argument("--no-cluster", action="store_true", help="leave out replication 3")
-    arguments.add_argument("--beside", type=Path, metavar="TREE", help="a checkout whose broker replaces the bare loop")
-    arguments.add_argument("--watched", action="store_true", help="what metrics and journal cost")
+    arguments.add_argument("--rounds", type=int, default=3, help="number of rounds, of which the medians are shown")
+    arguments.add_argument("--quick", action="store_true", help="take a tenth of the records")
+    arguments.add_argument("--only", help="measure one row, by its name")
+    arguments.add_argument("--no-cluster", action="store_true", help="leave out the rows with replication 3")
+    arguments.add_argument(
+        "--beside",
+        type=Path,
+        metavar="TREE",
+        help="compare with the broker of another checkout, not with the bare loop",
+    )
+    arguments.add_argument("--watched", action="store_true", help="measure what metrics and the journal cost")
     options = arguments.parse_args()
     chosen = [row for row in rows(0.1 if options.quick else 1.0) if options.only in (None, row.name)]
     os.environ["PYTHONUNBUFFERED"] = "1"

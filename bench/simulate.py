@@ -36,15 +36,15 @@ def too_long(*_: object) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", default="0-20", help="first-last, the last not included, or one seed")
-    parser.add_argument("--faults", default="", help="names, separated by commas; empty: all")
-    parser.add_argument("--seconds", type=float, help="virtual time under faults; 15 with --faults")
-    parser.add_argument("--brokers", type=int, default=3, help="with --faults or --seconds: so many")
-    parser.add_argument("--rolling", action="store_true", help="with --faults: small segments that are compacted")
-    parser.add_argument("--expiring", action="store_true", help="with --rolling: old records of the topic go")
+    parser.add_argument("--seeds", default="0-20", help="FIRST-LAST, without the last, or one seed")
+    parser.add_argument("--faults", default="", help="names of faults, separated by commas; default: all")
+    parser.add_argument("--seconds", type=float, help="virtual seconds under faults; default with --faults: 15")
+    parser.add_argument("--brokers", type=int, default=3, help="number of brokers, with --faults or --seconds")
+    parser.add_argument("--rolling", action="store_true", help="with --faults: use small segments, which are compacted")
+    parser.add_argument("--expiring", action="store_true", help="with --rolling: have old records of the topic deleted")
     parser.add_argument("--first", action="store_true", help="stop at the first run that fails")
-    parser.add_argument("--shrink", action="store_true", help="cut each that fails down to what it needs")
-    parser.add_argument("--show", action="store_true", help="the whole transcript of runs that fail")
+    parser.add_argument("--shrink", action="store_true", help="cut each run that fails down to what it needs")
+    parser.add_argument("--show", action="store_true", help="print the whole transcript of runs that fail")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     kinds = [name for name in given.faults.split(",") if name]

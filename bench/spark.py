@@ -34,10 +34,12 @@ WRITERS = (*FORMATS, EXACTLY_ONCE)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--jars", type=Path, default=ROOT / ".cache" / "spark-kafka" / "jars")
+    parser.add_argument("--records", type=int, default=2_000_000, help="number of records")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds, of which the medians are shown")
+    parser.add_argument("--master", default="local[2]", help="Spark's master")
+    parser.add_argument(
+        "--jars", type=Path, default=ROOT / ".cache" / "spark-kafka" / "jars", help="Spark's own connector"
+    )
     arguments = parser.parse_args()
     jars = sorted(arguments.jars.glob("*.jar"))
     if not jars:

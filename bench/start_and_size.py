@@ -194,8 +194,12 @@ def report(goals: list[Goal]) -> None:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    arguments.add_argument("--idle-seconds", type=float, default=20.0)
-    arguments.add_argument("--rounds", type=int, default=3, help="of starting one broker; the median counts")
+    arguments.add_argument(
+        "--idle-seconds", type=float, default=20.0, help="seconds for which an idle broker is watched"
+    )
+    arguments.add_argument(
+        "--rounds", type=int, default=3, help="number of starts of one broker, of which the median is shown"
+    )
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         directory = Path(folder)

@@ -58,11 +58,16 @@ def report(stages: list[Stage], given: argparse.Namespace) -> bool:
 
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--subject", choices=SUBJECTS, action="append")
-    parser.add_argument("--story", default="", help="a part of the names of those to play")
-    parser.add_argument("--plays", type=int, default=EVERY_PLAY, help="of each story at most")
-    parser.add_argument("--chance", type=int, default=0, help="how many drawn stories to play instead")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--subject",
+        choices=SUBJECTS,
+        action="append",
+        help="play the stories about this subject alone; may be repeated",
+    )
+    parser.add_argument("--story", default="", help="play the stories with this in their names")
+    parser.add_argument("--plays", type=int, default=EVERY_PLAY, help="most plays of each story")
+    parser.add_argument("--chance", type=int, default=0, help="play so many drawn stories instead")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         zookeeper = EmbeddedZooKeeper(Path(directory) / "zookeeper", free_ports(1)[0])

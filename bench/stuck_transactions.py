@@ -146,7 +146,7 @@ def one_round(number: int) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=10, help="number of rounds, of which the medians are shown")
     parser.add_argument("--produce", nargs=2, metavar=("BOOTSTRAP", "ID"), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.produce:

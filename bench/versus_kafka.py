@@ -131,10 +131,10 @@ def report(name: str, title: str, ours: list[float], kafkas: list[float]) -> Non
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--quick", action="store_true", help="a tenth of the records")
-    arguments.add_argument("--only", default="", help="rows with this in their names")
-    arguments.add_argument("--replication", type=int, choices=(1, 3), action="append", help="both unless given")
+    arguments.add_argument("--rounds", type=int, default=3, help="number of rounds, of which the medians are shown")
+    arguments.add_argument("--quick", action="store_true", help="take a tenth of the records")
+    arguments.add_argument("--only", default="", help="measure the rows with this in their names")
+    arguments.add_argument("--replication", type=int, choices=(1, 3), action="append", help="default: both")
     options = arguments.parse_args()
     scale = 0.1 if options.quick else 1.0
     jars = kafka_jars(JARS)

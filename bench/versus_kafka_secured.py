@@ -173,8 +173,8 @@ def quotas(port: int, seconds: float) -> dict[str, float]:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--quick", action="store_true", help="a tenth of the records")
+    arguments.add_argument("--rounds", type=int, default=3, help="number of rounds, of which the medians are shown")
+    arguments.add_argument("--quick", action="store_true", help="take a tenth of the records")
     arguments.add_argument("--only", default="", help="rows with this in their names")
     arguments.add_argument("--seconds", type=float, default=SECONDS, help="for quotas, a multiple of 11")
     options = arguments.parse_args()
