@@ -43,7 +43,7 @@ from odradek.zk_schema.registration import (
     generate_broker_id,
     get_or_create_cluster_id,
 )
-from odradek.zk_schema.store import ConnectionLost, LoginRefused, NoSuchHost, NotAuthorized, Store
+from odradek.zk_schema.store import ConnectionLost, NoSuchHost, NotAuthorized, Store, ZooKeeperLoginRefused
 from odradek.zk_schema.znodes.brokers import BrokerRegistration
 from odradek.zk_schema.znodes.json_data import BadZnode
 
@@ -190,7 +190,7 @@ class BrokerServer:
             await create_topmost_paths(store)
         except BadSecuritySetting as error:
             raise StartFailure(str(error)) from None
-        except LoginRefused:
+        except ZooKeeperLoginRefused:
             raise StartFailure("ZooKeeper refuses the login of zookeeper.sasl.jaas.config") from None
         except NotAuthorized as error:
             raise StartFailure(

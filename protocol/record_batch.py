@@ -150,7 +150,7 @@ def increment_sequence(sequence: int, increment: int) -> int:
 
 
 def entries(buffer: Buffer, at: int = 0, *, allow_partial_tail: bool = False) -> Iterator[Entry]:
-    """Return what stands in `buffer` from `at` on, of any format, bounds checked and nothing else.
+    """Yield what stands in `buffer` from `at` on, of any format, bounds checked and nothing else.
 
     Raises CorruptBatch. `allow_partial_tail`: stop quietly when the last one is cut off, as fetch answers may be.
     """

@@ -81,7 +81,7 @@ class NotAuthorized(StoreError):
     reason = "not authorized"
 
 
-class LoginRefused(StoreError):
+class ZooKeeperLoginRefused(StoreError):
     """ZooKeeper does not believe who we say we are: a wrong user or password."""
 
     reason = "ZooKeeper refuses the login"
@@ -221,7 +221,7 @@ class Store(Protocol):
         """False before the first Connected, and from Suspended or Expired to the next Connected."""
 
     async def start(self, timeout_ms: float) -> None:
-        """Connect, creating the chroot; raises ConnectionLost when that takes longer, LoginRefused."""
+        """Connect, creating the chroot; raises ConnectionLost when that takes longer, ZooKeeperLoginRefused."""
 
     async def close(self) -> None:
         """End the session: its ephemeral znodes go at once. No event follows. Harmless twice."""

@@ -23,7 +23,7 @@ of {topics} topic settings {topic_counts}. Another {elsewhere} belong to KRaft, 
 
 def _counts(settings: Iterable[Setting]) -> str:
     count = Counter(one.effect for one in settings)
-    return f"{count[Effect.WORKS]} work, {count[Effect.NONE]} have no effect, {count[Effect.REFUSED]} refused"
+    return f"{count[Effect.WORKS]} work, {count[Effect.NONE]} have no effect, {count[Effect.REFUSED]} are refused"
 
 
 def render() -> str:

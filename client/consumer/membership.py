@@ -112,7 +112,7 @@ class Membership:
         return frozenset(self._counts) if self._leader else frozenset()
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Return what it wants from now on."""
+        """Take note of what it wants from now on."""
         if frozenset(topics) != self.topics:
             self.topics = frozenset(topics)
             self._rejoin = True

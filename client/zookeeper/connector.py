@@ -27,7 +27,7 @@ from odradek.world.clock import LoopClock
 from odradek.world.tasks import Tasks
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
-from odradek.zk_schema.store import ConnectionLost, LoginRefused, StoreError
+from odradek.zk_schema.store import ConnectionLost, StoreError, ZooKeeperLoginRefused
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
 
 logger = logging.getLogger(__name__)
@@ -200,7 +200,7 @@ class ConsumerConnector:
                 f"ZooKeeper at {settings.zookeeper_connect} not reached within "
                 f"zookeeper.connection.timeout.ms={settings.connection_timeout_ms}"
             ) from error
-        except LoginRefused as error:
+        except ZooKeeperLoginRefused as error:
             raise ClientError("ZooKeeper refuses the login of zookeeper.sasl.jaas.config") from error
 
     def _join(

@@ -178,7 +178,9 @@ def _state(partition: PartitionInfo) -> dict[str, Any]:
 
 def _seen_reason(kind: str, old: PartitionInfo, new: PartitionInfo, gone: Collection[int]) -> str:
     if kind == "isr":
-        return "a follower has caught up" if len(new.isr) > len(old.isr) else "a follower has not kept up, or is away"
+        return (
+            "a follower has caught up" if len(new.isr) > len(old.isr) else "a follower has not kept up, or is offline"
+        )
     if old.leader in gone:
         return f"broker {old.leader}, which led, is not registered any more"
     if new.replicas and new.leader == new.replicas[0] != old.leader:

@@ -100,7 +100,7 @@ FORMS: Sequence[tuple[re.Pattern[str], Callable[[float, re.Match[str]], Entry]]]
 
 
 def entries(text: str) -> Iterator[Entry]:
-    """Return what a broker's log says of elections and memberships, in its order; all other lines are passed over."""
+    """Yield what a broker's log says of elections and memberships, in its order; all other lines are passed over."""
     for line in text.splitlines():
         parts = LINE.match(line)
         if parts is None:

@@ -43,7 +43,7 @@ class Snapshot:
 
 
 def changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Return what happened to leaders and in-sync sets between two looks, a line each."""
+    """Yield what happened to leaders and in-sync sets between two looks, a line each."""
     if before.cluster.controller != after.cluster.controller and after.cluster.controller >= 0:
         yield f"controller: broker {after.cluster.controller}"
     for partition, now in after.cluster.partitions.items():

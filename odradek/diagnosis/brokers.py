@@ -185,7 +185,7 @@ def session_expired(case: BrokerCase) -> Told | None:
     away = case.history.last("session", str(case.number), "away")
     because = f"it led {expired.entry['led']} partition(s), which others lead since"
     if away is not None and away.at_ms <= expired.at_ms:
-        because = f"ZooKeeper was away from {case.time(away.at_ms)} on; {because}"
+        because = f"ZooKeeper did not answer from {case.time(away.at_ms)} on; {because}"
     rule = (
         f"registered again at {case.time(back[-1].at_ms)}, epoch {back[-1].entry['epoch']}"
         if back

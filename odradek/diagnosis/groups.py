@@ -19,7 +19,7 @@ MEANT_TO_LEAVE = ("the consumer is closing", "the consumer is being closed", "th
 
 
 @row(Weight.STOPPED, "__consumer_offsets; FindCoordinator", "`odradek why __consumer_offsets-P`")
-def coordinator_away(case: GroupCase) -> Told | None:
+def coordinator_unavailable(case: GroupCase) -> Told | None:
     """The group cannot be coordinated: its partition of __consumer_offsets has no leader, or its leader does not
     answer."""
     group = case.group

@@ -49,7 +49,9 @@ def nobody_elects(case: PartitionCase) -> Told | None:
     ready = [one for one in partition.isr if _could_lead(case, one)]
     if case.is_led or not ready or case.topic.deleting:
         return None
-    leader = "has no leader" if partition.leader == NO_LEADER else f"is led by broker {partition.leader}, which is away"
+    leader = (
+        "has no leader" if partition.leader == NO_LEADER else f"is led by broker {partition.leader}, which is offline"
+    )
     if case.facts.controller == NO_LEADER:
         because, way = "there is no controller to elect one", case.way("see what keeps it away", "doctor")
     else:

@@ -125,7 +125,7 @@ def _broker(broker: int, before: Look, now: Look, records_per_s: float, seconds:
         rates = [max(0.0, b - a) / seconds for a, b in zip(before.bytes[broker], now.bytes[broker], strict=True)]
     return BrokerRow(
         broker,
-        now.addresses.get(broker, "away"),
+        now.addresses.get(broker, "offline"),
         broker == now.controller,
         len(led),
         sum(broker in one.replicas for one in now.partitions),

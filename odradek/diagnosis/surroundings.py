@@ -20,7 +20,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.link import OPEN, Link
-from odradek.zk_schema.store import LoginRefused, Store, StoreError
+from odradek.zk_schema.store import Store, StoreError, ZooKeeperLoginRefused
 
 CONNECT_MS = 3_000.0
 SESSION_MS = 10_000
@@ -95,7 +95,7 @@ async def _zookeeper(
     store = KazooStore(address, clock, session_timeout_ms=SESSION_MS, make_chroot=False, link=link)
     try:
         await store.start(CONNECT_MS)
-    except LoginRefused:
+    except ZooKeeperLoginRefused:
         yield None, f"what ZooKeeper holds: the one at {address} refuses the login"
         return
     except StoreError:

@@ -30,7 +30,7 @@ TABLE: Final[Mapping[str, Sentence]] = {
         "its broker epoch was {former_epoch}",
     ),
     "broker bounced": Sentence(
-        "broker", "broker {subject} is back as another life of itself", "it was away for less than a look takes",
+        "broker", "broker {subject} bounced", "it registered again before the controller saw it gone",
         "broker epoch {former_epoch} → {epoch}",
     ),
     "broker updated": Sentence("broker", "broker {subject} has registered with other addresses"),
@@ -106,7 +106,7 @@ RULES: Final[Mapping[str, str]] = {
     "ReassignPartition": "its replicas are being reassigned",
     "PreferredReplica": "the first replica of its assignment is in sync and leads again",
     "ControlledShutdown": "the leader is shutting down and has handed over first",
-    "OfflineReplica": "broker {} is away",
+    "OfflineReplica": "broker {} is offline",
 }
 """Reasons why a partition changed, by the name of the rule (Kafka's PartitionLeaderElectionStrategy, and others)."""
 

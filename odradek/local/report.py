@@ -10,7 +10,7 @@ from odradek.local.cluster import REGISTERED, STARTING, STOPPING, BrokerStatus
 
 
 def changes(before: Sequence[BrokerStatus], after: Sequence[BrokerStatus]) -> Iterator[dict[str, Any]]:
-    """Return what happened between two looks, as events with what a script needs to know."""
+    """Yield what happened between two looks, as events with what a script needs to know."""
     earlier = {status.broker_id: status for status in before}
     for status in after:
         was = earlier.get(status.broker_id)

@@ -163,7 +163,7 @@ class Sink:
 
 
 def _count(query: StreamingQuery, summary: Summary) -> None:
-    """Return what Spark has seen, of the micro-batches that it still remembers (the last hundred)."""
+    """Count what Spark has seen, of the micro-batches that it still remembers (the last hundred)."""
     for progress in query.recentProgress:
         observed = progress.observedMetrics.get(OBSERVED)
         if observed is not None:

@@ -233,7 +233,7 @@ class TcpNetwork:
 
 
 def set_options(connected: socket.socket, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
-    """Return what every connection has: never blocks, no Nagle, keep-alive, the buffer sizes asked for."""
+    """Set what every connection has: never blocks, no Nagle, keep-alive, the buffer sizes asked for."""
     connected.setblocking(False)
     with contextlib.suppress(OSError):  # the peer may be gone already; then the first read says so
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

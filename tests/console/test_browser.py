@@ -155,7 +155,7 @@ def kill_and_bring_back(page: Page) -> None:
     assert buttons.bounding_box() == where, "a button that moves is pressed for another"
     expect(page.locator("h1")).to_contain_text("lack a replica; all of them are led")
     expect(page.locator(".recent")).to_contain_text("broker 1 was killed (SIGKILL)")
-    expect(page.locator(".recent")).to_contain_text("broker 1 is away (OfflineReplica)")
+    expect(page.locator(".recent")).to_contain_text("broker 1 is offline (OfflineReplica)")
     titles = partition.evaluate_all("rows => rows.map((row) => row.title)")
     assert titles and not [title for title in titles if "leader 1" in title or "no leader" in title]
     page.locator("[data-broker='1'] [data-action=start]").click()

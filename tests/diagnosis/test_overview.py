@@ -26,7 +26,7 @@ def test_what_moved_between_two_looks() -> None:
     here, away = found.brokers
     assert (here.controller, here.leads, here.replicas, here.under_replicated) == (True, 1, 2, 1)
     assert (here.records_per_s, here.bytes_in_per_s, here.bytes_out_per_s) == (10.0, 2000.0, 0.0)
-    assert (away.broker, away.address, away.bytes_in_per_s) == (1, "away", None)
+    assert (away.broker, away.address, away.bytes_in_per_s) == (1, "offline", None)
     assert (found.leaderless, found.under_replicated) == (("flights-1",), ("flights-0",))
     assert found.topics == (("flights", 2, 10.0),) and found.groups[0].lag_per_s == -5.0
     tables = {title: rows for title, _, rows in lines(found, 5)}

@@ -185,14 +185,14 @@ def test_behind_an_open_transaction() -> None:
     run(test, topics={"flights": 1})
 
 
-def test_coordinator_away() -> None:
+def test_coordinator_unavailable() -> None:
     async def test(cluster: VirtualCluster) -> None:
         await produce(cluster, 1)
         await committed(cluster, "flights", 0)
         (coordinator,) = [one for one in cluster.running if "billing" in groups_of(one)]
         await cluster.kill(coordinator.broker_id)
         await asyncio.sleep(10)
-        found = await group(cluster, "billing", "coordinator-away")
+        found = await group(cluster, "billing", "coordinator-unavailable")
         assert "has no leader; it lives in __consumer_offsets-" in found.sentence
         assert found.told.ways_out[0].command.startswith("odradek why __consumer_offsets-")
 

@@ -73,7 +73,7 @@ def test_an_event_is_told_with_its_rule_its_writes_and_its_requests() -> None:
     assert lines == [
         "  broker 1 is not registered any more, its broker epoch was 45: its ZooKeeper session has ended",
         "  flights-3 leader 1 → none, ISR {1}, leader epoch 1 → 2, partition epoch 3, controller epoch 2: "
-        "broker 1 is away (OfflineReplica)",
+        "broker 1 is offline (OfflineReplica)",
         f"    wrote 1 znode(s), zxid 0x63: {state}",
         "    sent LeaderAndIsr to 0, 2",
     ]

@@ -30,7 +30,7 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "broker bounced": (
         BROKER | {"change": "bounced", "epoch": 6, "former_epoch": 5},
-        "broker 1 is back as another life of itself, broker epoch 5 → 6: it was away for less than a look takes",
+        "broker 1 bounced, broker epoch 5 → 6: it registered again before the controller saw it gone",
     ),
     "broker updated": (BROKER | {"change": "updated"}, "broker 1 has registered with other addresses"),
     "broker shutting down": (
@@ -132,7 +132,7 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
     "without leader": (
         change(state(1, [1], 3), state(-1, [1], 4), "OfflineReplica 1"),
         "t-0 leader 1 → none, ISR {1}, leader epoch 3 → 4, partition epoch 7, controller epoch 1: "
-        "broker 1 is away (OfflineReplica)",
+        "broker 1 is offline (OfflineReplica)",
     ),
     "moved": (
         change(THREE, state(2, [0, 2], 4)) | {"unclean": True},

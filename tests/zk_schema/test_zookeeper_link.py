@@ -29,13 +29,13 @@ from odradek.zk_schema.store import (
     ConnectionLost,
     Create,
     Expired,
-    LoginRefused,
     NotAuthorized,
     SessionExpired,
     StoreEvent,
     Suspended,
     WatchFired,
     WatchKind,
+    ZooKeeperLoginRefused,
 )
 
 START_MS = PATIENCE_SECONDS * 1000
@@ -187,7 +187,7 @@ def test_a_server_that_is_not_believed_and_a_wrong_password(secured: Secured) ->
         wrong = replace(secured.link(), password="wrong")
         for chroot in ("", "/nobody"):
             store = KazooStore(f"localhost:{secured.tls_port}{chroot}", clock, link=wrong)
-            with pytest.raises(LoginRefused):
+            with pytest.raises(ZooKeeperLoginRefused):
                 await store.start(START_MS)
 
     play(work)

@@ -40,12 +40,12 @@ from odradek.zk_schema.store import (
     Connected,
     ConnectionLost,
     Expired,
-    LoginRefused,
     SessionExpired,
     StoreError,
     StoreEvent,
     Suspended,
     WatchFired,
+    ZooKeeperLoginRefused,
     wake,
 )
 
@@ -236,7 +236,7 @@ class KazooSession:
         if self._started.done():
             self._clock.call_later(self._timeout.ms, self._renew)
         else:
-            self._started.set_exception(LoginRefused("/"))
+            self._started.set_exception(ZooKeeperLoginRefused("/"))
 
     def _on_connected(self, session_id: int) -> None:
         if self._session_id and self._silent_too_long():

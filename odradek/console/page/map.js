@@ -1,5 +1,5 @@
 // The cluster as a loom: a thread for each broker, a line for each partition, and the knots on them.
-// ● leads  ○ in sync  ◌ not in sync  × its broker is away. A knot that leads slides to where it leads next.
+// ● leads  ○ in sync  ◌ not in sync  × its broker is offline. A knot that leads slides to where it leads next.
 
 import { fill, fillOnce, h, Rows } from "./dom.js";
 import { act, token } from "./stream.js";
@@ -50,7 +50,7 @@ export class MapView {
       this.said,
       h("div.tools", filter, h("label.check", trouble, "only what is not whole"),
         h("p.legend", { "aria-hidden": "true" }, h("span", h("i.knot.lead"), "leads"), h("span", h("i.knot.sync"), "in sync"),
-          h("span", h("i.knot.lag"), "not in sync"), h("span", h("i.knot.gone"), "broker away"))),
+          h("span", h("i.knot.lag"), "not in sync"), h("span", h("i.knot.gone"), "broker offline"))),
       h("div.split", this.loom, h("aside.recent", { "aria-label": "What happened last" }, h("h2", "What happened"), this.recent,
         h("p", h("a", { href: "#/timeline" }, "All of the time line")))),
     );

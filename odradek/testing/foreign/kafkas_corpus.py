@@ -100,7 +100,7 @@ class KafkasCorpus:
         self._send(self._open, 1000, 5, committed=False)
 
     def abort_open(self) -> None:
-        """Return what a coordinator does when the same producer comes anew."""
+        """Do what a coordinator does when the same producer comes anew."""
         self._open = self._producer("open")
         self.committed += self.committed_later
 

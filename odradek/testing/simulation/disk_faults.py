@@ -1,5 +1,5 @@
-"""Faults of a broker's disk while the cluster works: it is full, slow or lost, one log directory
-of it fails, or no file can be opened."""
+"""Faults of a broker's disk while the cluster works: it is full, slow or lost, a log directory fails, or no file can be
+opened."""
 
 import errno
 from collections.abc import Awaitable, Callable
@@ -47,7 +47,7 @@ class DiskFaults:
         broker.files.fault = None
 
     async def slow_disk(self) -> None:
-        """Return what a broker lets be done beside its loop (syncs, deletions, checkpoints) takes long."""
+        """Let what a broker does beside its loop (syncs, deletions, checkpoints) take long."""
         broker = self._random.choice(self._others.cluster.brokers)
         most_ms = self._random.choice((50.0, 500.0, 5_000.0))
         self._note(f"{broker.host}: the disk takes up to {most_ms} ms")
