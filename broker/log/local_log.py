@@ -40,11 +40,16 @@ EMPTY = LogSlice(b"")
 
 
 def slice_of(segment: Segment, position: int, length: int, max_bytes: int, whole_first_batch: bool) -> LogSlice:
-    """Return that range of the segment's file, cut to `max_bytes`; with `whole_first_batch` never within the first."""
+    """Return that range of the segment's file, cut to `max_bytes`, but not within its first batch: where that is larger
+    it is given whole with `whole_first_batch`, else nothing is. Readers since KIP-74 fail at a part of a batch alone.
+    """
     if length > max_bytes:
-        length = min(length, max(max_bytes, segment.batch_size_at(position))) if whole_first_batch else max_bytes
-        if length <= 0:
+        if max_bytes <= 0 and not whole_first_batch:
             return EMPTY
+        first = segment.batch_size_at(position)
+        if first > max_bytes and not whole_first_batch:
+            return EMPTY
+        length = min(length, max(max_bytes, first))
     return LogSlice(FileRange(segment.file, position, length), segment)
 
 

@@ -134,7 +134,8 @@ def test_reads_out_of_range_are_refused(offset: int) -> None:
         (7, 6, 10_000, True, 0),
         (0, 6, 2 * BATCH + 5, True, 2 * BATCH + 5),  # cut where the limit is, as Kafka does
         (0, 6, 5, True, BATCH),
-        (0, 6, 5, False, 5),
+        (0, 6, 5, False, 0),  # a part of a batch alone is of no use
+        (0, 6, BATCH + 5, False, BATCH + 5),
         (0, 6, 0, True, BATCH),
         (0, 6, 0, False, 0),
     ],

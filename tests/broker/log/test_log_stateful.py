@@ -90,13 +90,14 @@ class LogMachine(RuleBasedStateMachine):
         data = found.records if isinstance(found.records, bytes) else found.records.read()
         assert len(data) == len(found.records)
         visible = [batch for batch in self.model if batch[0][-1] >= offset and batch[0][-1] < limit]
-        if visible and (whole or max_bytes):
-            assert data
+        if visible:
+            first = self.log.read(offset, 0, limit, whole_first_batch=True)
+            assert bool(data) == (whole or max_bytes >= len(first.records))
         at = 0
         for offsets, values, _ in visible:
             size = int.from_bytes(data[at + 8 : at + 12], "big") + 12
             if at + 12 > len(data) or at + size > len(data):
-                assert at > 0 or not whole
+                assert at > 0 or not data
                 break
             records = decode_records(data, at)
             assert (tuple(records.offsets), tuple(records.values)) == (offsets, values)
