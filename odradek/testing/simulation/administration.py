@@ -35,6 +35,8 @@ from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.history import History
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, TopicAssignment, topic_path
 
+ADMINISTRATOR = "admin"
+"""Name of its host."""
 ADMIN_TIMEOUT_MS = 5_000
 MOST_PARTITIONS = 5
 LEAST_REPLICAS = 2
@@ -79,7 +81,7 @@ class Administrator:
 
     async def ask(self, broker: EmbeddedBroker, request: Message, version: int) -> Any:
         """Return a broker's answer, or None when it cannot be had."""
-        host = self.cluster.network.host("admin")
+        host = self.cluster.network.host(ADMINISTRATOR)
         peer = Peer(host, self.cluster.clock, broker.host, self.cluster.port, "admin")
         try:
             answer = await peer.request(request, version, ADMIN_TIMEOUT_MS)
