@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 CHILD = "odradek.broker.log.compaction.rewrite"
 LARGEST_MAP_BYTES = 2**31 - 1
 HINDERED_DOUBLINGS_MAX = 6
-"""A log that a full disk or a killed child has kept from being compacted waits for at most 2**6 of the usual pauses."""
+"""A log that something has kept from being compacted, a full disk, a killed child, or that no file can be opened, waits
+for at most 2**6 of the usual pauses."""
 
 
 Step = Callable[[], None]
@@ -133,7 +134,7 @@ class Compaction:
             if self._covers(log, dirty.first_uncleanable_offset, self.look):
                 self._begin(log, dirty)
                 if len(living) > 1:
-                    self.look()
+                    self._clock.call_soon(self.look)
 
     def _begin(self, log: Log, dirty: LogToClean) -> None:
         settings = self.settings
@@ -143,12 +144,14 @@ class Compaction:
             full = settings.log_cleaner_io_buffer_load_factor
             request = make_request(log, dirty, self._clock.now_ms(), map_bytes, full)
         except StorageFailure:  # reported already
+            self._hinder(log)
             return
         except KafkaError as bad:
             self._give_up(log, str(bad))
             return
         except OSError as error:
             log.unreadable(error)
+            self._hinder(log)
             return
         logger.info(
             "%s: compacting %d segments before %d, dirty from %d on (%.0f%%)",
@@ -166,9 +169,7 @@ class Compaction:
         if job.damage is not None:
             self._give_up(log, job.damage)
         if job.hindered:
-            times = self._hindered.get(log, (0, 0.0))[0] + 1
-            pause_ms = max(1, self.settings.log_cleaner_backoff_ms) * 2 ** min(times, HINDERED_DOUBLINGS_MAX)
-            self._hindered[log] = times, self._clock.monotonic_ms() + pause_ms
+            self._hinder(log)
         else:
             self._hindered.pop(log, None)
         if job.end_offset is None or log.closed:
@@ -176,6 +177,12 @@ class Compaction:
         log.cleaned_to = job.end_offset
         self._cleaned(log)
         self.look()
+
+    def _hinder(self, log: Log) -> None:
+        """Have the log wait while others go first; for twice as long as the time before."""
+        times = self._hindered.get(log, (0, 0.0))[0] + 1
+        pause_ms = max(1, self.settings.log_cleaner_backoff_ms) * 2 ** min(times, HINDERED_DOUBLINGS_MAX)
+        self._hindered[log] = times, self._clock.monotonic_ms() + pause_ms
 
     def _give_up(self, log: Log, reason: str) -> None:
         logger.error("%s cannot be compacted and will not be until it is truncated or opened again: %s", log, reason)

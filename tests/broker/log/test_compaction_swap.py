@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from odradek.broker.log.compaction.job import SYNC_AGAIN_MS
+from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.testing.background_work import InlineChildren
 from odradek.testing.compacted_log import COMPACT, SMALL, CompactedLog, newest
 from odradek.testing.log_environments import DIRECTORY
-from odradek.testing.simulated_files import MachineStopped, SimulatedFiles
+from odradek.testing.simulated_files import Fault, MachineStopped, SimulatedFiles
 from odradek.world.children import Child
 
 LARGE = LogConfig(segment_bytes=2000, index_interval_bytes=100, cleanup_policy=COMPACT, min_cleanable_dirty_ratio=0.0)
@@ -301,6 +302,33 @@ def test_without_descriptors_what_a_child_left_stays(monkeypatch: pytest.MonkeyP
     world.clock.advance(2 * world.settings.log_cleaner_backoff_ms)
     world.compact()
     assert len(world.rounds) == 1
+
+
+def test_without_descriptors_two_logs_are_compacted_later() -> None:
+    """Neither could be begun, for want of a descriptor, so the other was, and so on: until the stack was exhausted, and
+    nothing was compacted any more."""
+    world, other = CompactedLog(LARGE), CompactedLog(LARGE)
+    for one in (world, other):
+        write(one)
+        one.compact()
+        write(one)
+        one.log.aborted_transactions(one.log.cleaned_to, one.log.log_end_offset)  # of what is clean none has been read
+        one.files.fault = Fault(0, 1, errno.EMFILE, what="descriptors")
+    logs = [world.log, other.log]
+    world.compaction = Compaction(
+        world.clock,
+        InlineChildren(world.files, world.clock),
+        world.settings,
+        lambda: logs,
+        lambda log: log.log_end_offset,
+        lambda log: world.rounds.append(log.cleaned_to),
+    )
+    world.compact()
+    assert len(world.rounds) == 1
+    world.files.fault = None
+    world.clock.advance(2 * world.settings.log_cleaner_backoff_ms)
+    world.compact()
+    assert len(world.rounds) == 2
 
 
 def _exhausted(*_: object) -> None:
