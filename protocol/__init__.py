@@ -11,7 +11,7 @@ Records, in the batches of today (v2):
 
 record_batch            a batch from outside: header and checksum (checksum)
 records                 its records by columns; record_runs: those that are laid out alike, together
-record_filter           which of its records stay; record_search: one of them
+record_filter           which of its records stay
 records_in_steps        many records, a step at a time (steps)
 control_records         what brokers write between the records
 compression             codecs; lz4_frame: Kafka's old mistake with one of them

@@ -13,7 +13,7 @@ simulated parts of the world (the same protocols as odradek/world, with faults o
 
     virtual_clock           time                            virtual_network     a network; cuts: of its ways
     virtual_process         processes; process_loop         socket_network      a real one that a test can cut
-    simulated_files         files, on a simulated_disk      folder_disk, small_disk    real ones
+    simulated_files         files, on a simulated_disk      small_disk          a real one
     memory_zookeeper        ZooKeeper: memory_tree, its data; memory_ensemble, its servers; memory_store and
                             memory_calls, its clients
     background_work         work beside the loop

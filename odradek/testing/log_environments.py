@@ -49,7 +49,7 @@ def open_test_log(
 
 
 def close_log(log: Log) -> None:
-    """Close a log as the clean shutdown of its directory does (broker/log/directories/closing.py)."""
+    """Close a log as the clean shutdown of its directory does (broker/log/directories/loading.py)."""
     flush = log.begin_close()
     if flush is None:
         return

@@ -31,7 +31,7 @@ once, for the link to ZooKeeper."""
 
 def test_the_page_of_settings_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "settings.md"
-    assert page.read_text() == render(), "run: python -m odradek.broker.settings > docs/settings.md"
+    assert page.read_text() == render(), "run: python -m odradek.broker.settings.settings_page > docs/settings.md"
 
 
 def test_every_setting_is_named_once_and_its_default_can_be_read() -> None:

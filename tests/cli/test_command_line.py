@@ -16,7 +16,7 @@ import typer
 
 from odradek.cli import main as command_line
 from odradek.cli.consume import Printer
-from odradek.cli.dump_lines import shown as in_short
+from odradek.cli.dump_log import shown as in_short
 from odradek.cli.options import settings, topic_partition
 from odradek.cli.output import plain, print_json, print_table
 from odradek.client.admin.values import ConfigEntry, ConfigSource

@@ -4,9 +4,9 @@ import tracemalloc
 
 import pytest
 
+from odradek.broker.log.offset_lookup import find_record
 from odradek.protocol import compression
 from odradek.protocol.record_batch import CorruptBatch, assemble_batch, read_header
-from odradek.protocol.record_search import find_record
 from odradek.protocol.records import decode_records, encode_batch
 from odradek.protocol.steps import STEP_RECORDS, at_once
 

@@ -28,15 +28,35 @@ from odradek.testing.cluster.protocol_faults import Fault, ProtocolFaults
 from odradek.testing.cluster.trace import Trace
 from odradek.testing.cluster.views import Moment
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster, MachineClock
-from odradek.testing.folder_disk import FolderDisk
 from odradek.testing.memory_tree import Change
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.socket_network import OUTSIDE, SocketNetwork
 from odradek.testing.virtual_network import VirtualNetwork
+from odradek.world.files import File
+from odradek.world.os_files import OsFiles
 from odradek.zk_schema.store import StoreError, WatchKind
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
 from odradek.zk_schema.znodes.controller import CONTROLLER_PATH, ControllerRegistration
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, topic_path
+
+
+class FolderDisk(OsFiles):
+    """Files of the operating system. The locks of a killed broker end with it, though this process lives on."""
+
+    def __init__(self) -> None:
+        self._locks: list[File] = []
+
+    def lock(self, path: str) -> File:
+        lock = super().lock(path)
+        self._locks.append(lock)
+        return lock
+
+    def kill(self) -> None:
+        """End the process that holds them: open files and locks are gone, written bytes stay."""
+        for lock in self._locks:
+            lock.close()
+        self._locks.clear()
+
 
 HOST = "test"
 """Whose connections are those of this file."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.security.kerberos_names import KerberosNames
+from odradek.broker.security.kerberos_server import KerberosNames
 from odradek.security.errors import AuthenticationFailed, BadSecuritySetting
 
 REALM = "EXAMPLE.ORG"
