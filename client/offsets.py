@@ -1,14 +1,14 @@
 """Offsets of partitions by time, and a group's committed offsets: what consumer and admin both ask for."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from odradek.client.calls import Deadline, ask_coordinator, refresh_quietly
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable
 from odradek.client.metadata import ClusterView
 from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
+from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.fetch import CONSUMER_REPLICA_ID
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -44,16 +44,11 @@ Found = dict[TopicPartition, OffsetAndTimestamp | None]
 
 
 async def offsets_at(
-    cluster: Cluster,
-    times: Mapping[TopicPartition, int],
-    isolation_level: int,
-    deadline: Deadline,
-    found_some: Callable[[Found], object] = lambda some: None,
+    cluster: Cluster, times: Mapping[TopicPartition, int], isolation_level: int, deadline: Deadline
 ) -> Found:
     """The first offset at or after a time (or EARLIEST, LATEST) of each partition; None where there is none.
 
-    `found_some` is called with those of each answer, for who need not wait for all. Raises KafkaError for what asking
-    again does not mend, ClientTimeout for the rest.
+    Raises KafkaError for what asking again does not mend, ClientTimeout for the rest.
     """
     found: Found = {}
     for topic in {tp.topic for tp in times}:
@@ -62,7 +57,7 @@ async def offsets_at(
         await refresh_quietly(cluster)
     while True:
         left = {tp: time for tp, time in times.items() if tp not in found}
-        failures = await _ask_leaders(cluster, left, isolation_level, found, found_some)
+        failures = await _ask_leaders(cluster, left, isolation_level, found)
         if not failures:
             return found
         cluster.needs.stale()
@@ -71,14 +66,10 @@ async def offsets_at(
 
 
 async def _ask_leaders(
-    cluster: Cluster,
-    times: Mapping[TopicPartition, int],
-    isolation_level: int,
-    found: Found,
-    found_some: Callable[[Found], object],
-) -> list[Exception]:
+    cluster: Cluster, times: Mapping[TopicPartition, int], isolation_level: int, found: Found
+) -> list[KafkaError]:
     """Ask each leader once; results go to `found`, the reasons of what may be tried again are returned."""
-    failures: list[Exception] = []
+    failures: list[KafkaError] = []
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     for topic_partition, time in times.items():
         leader = cluster.view.leader_of(topic_partition)
@@ -87,22 +78,40 @@ async def _ask_leaders(
         else:
             by_leader.setdefault(leader, {})[topic_partition] = time
 
-    async def ask(leader: int, asked: Mapping[TopicPartition, int]) -> None:
-        some: Found = {}
-        try:
-            answer = await cluster.request(leader, _list_request(asked, isolation_level), ListOffsetsResponse)
-            failures.extend(_take_offsets(answer, some))
-        except BrokerUnreachable as error:
-            failures.append(error)
-        finally:
-            found.update(some)
-            found_some(some)
-
-    calls = [ask(leader, asked) for leader, asked in by_leader.items()]
+    calls = [ask_leader(cluster, leader, asked, isolation_level) for leader, asked in by_leader.items()]
     for ended in await asyncio.gather(*calls, return_exceptions=True):
-        if ended is not None:
+        if isinstance(ended, BaseException):
             raise ended
+        some, failure = ended
+        found.update(some)
+        if failure is not None:
+            failures.append(failure)
+    fatal = [one for one in failures if not isinstance(one, BrokerUnreachable) and not one.retriable]
+    if fatal:
+        raise fatal[0]
     return failures
+
+
+async def ask_leader(
+    cluster: Cluster, leader: int, times: Mapping[TopicPartition, int], isolation_level: int
+) -> tuple[Found, KafkaError | None]:
+    """Ask one leader once, as `offsets_at` does; return what it says, and why it does not say all: what asking again
+    does not mend first of all."""
+    try:
+        answer = await cluster.request(leader, _list_request(times, isolation_level), ListOffsetsResponse)
+    except BrokerUnreachable as error:
+        return {}, error
+    found: Found = {}
+    failure: KafkaError | None = None
+    for topic in answer.topics:
+        for one in topic.partitions:
+            topic_partition = TopicPartition(topic.name, one.partition_index)
+            error_ = error_code(one.error_code)
+            if error_ == ErrorCode.NONE:
+                found[topic_partition] = _offset(one)
+            elif failure is None or failure.retriable:
+                failure = KafkaError(error_, str(topic_partition))
+    return found, failure
 
 
 def _no_leader(view: ClusterView, topic_partition: TopicPartition) -> str:
@@ -126,21 +135,6 @@ def _list_request(times: Mapping[TopicPartition, int], isolation_level: int) -> 
         for topic, numbers in by_topic(times).items()
     ]
     return ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, isolation_level=isolation_level, topics=topics)
-
-
-def _take_offsets(answer: ListOffsetsResponse, found: Found) -> list[Exception]:
-    failures: list[Exception] = []
-    for topic in answer.topics:
-        for one in topic.partitions:
-            topic_partition = TopicPartition(topic.name, one.partition_index)
-            error = error_code(one.error_code)
-            if error == ErrorCode.NONE:
-                found[topic_partition] = _offset(one)
-            elif error in RETRIABLE:
-                failures.append(KafkaError(error, str(topic_partition)))
-            else:
-                raise KafkaError(error, str(topic_partition))
-    return failures
 
 
 def _offset(one: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:

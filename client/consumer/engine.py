@@ -22,8 +22,8 @@ from odradek.client.consumer.subscription import NOTHING, Kind, Subscription
 from odradek.client.errors import BrokerUnreachable, ClientBroken, ClientClosed, LogTruncated
 from odradek.client.forks import SAID, watch
 from odradek.client.metadata import ClusterView
-from odradek.client.offsets import committed_offsets, offsets_at
-from odradek.client.records import OffsetAndTimestamp, TopicPartition
+from odradek.client.offsets import ask_leader, committed_offsets
+from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.client.waiting import WakeUp
 from odradek.protocol.errors import KafkaError
 from odradek.world.tasks import OnDeath, Tasks
@@ -41,7 +41,7 @@ class ConsumerEngine:
         self.group: GroupDriver | None = None
         self.subscription: Subscription = NOTHING
         self._fetcher = Fetcher(cluster, settings, self.shared, self._reset, self._truncate)
-        self._locator = Locator(cluster, settings, self.shared, self.wake)
+        self._locator = Locator(cluster, settings, self.shared)
         self._woken = WakeUp(cluster.clock)
         self.tasks = Tasks(cluster.clock, lambda said: None)
         self._stopped = False
@@ -126,13 +126,13 @@ class ConsumerEngine:
         now_ms = self.cluster.clock.monotonic_ms()
         with self.shared.lock:
             calls = self._fetcher.due(now_ms)
-            unlocated = self._locator.due(now_ms)
+            lookups = self._locator.due(now_ms)
             leaderless = self._leaderless()
             next_retry_ms = self.shared.positions.next_retry_ms(now_ms)
         for call in calls:
             self.spawn("fetch", partial(self._fetcher.fetch, call))
-        for some in unlocated:
-            self.spawn("find positions", partial(self._locator.locate, some))
+        for look_up in lookups:
+            self.spawn("find positions", look_up)
         if leaderless:
             self.cluster.needs.stale()
         return min(next_retry_ms, self.cluster.refresh_when_due())
@@ -239,77 +239,69 @@ class ConsumerEngine:
 
 
 class Locator:
-    """Finder of a consumer's positions. What one leader answers counts at once: others may not answer for long."""
+    """Finder of a consumer's positions. Each broker is asked by itself, since others may not answer for long."""
 
-    def __init__(
-        self, cluster: Cluster, settings: ConsumerSettings, shared: Shared, wake: Callable[[], object]
-    ) -> None:
-        """`wake` is called when partitions have got their positions."""
-        self._cluster, self._settings, self._shared, self._wake = cluster, settings, shared, wake
-        self._under_way: set[TopicPartition] = set()
+    def __init__(self, cluster: Cluster, settings: ConsumerSettings, shared: Shared) -> None:
+        self._cluster, self._settings, self._shared = cluster, settings, shared
+        self._asked: set[tuple[TopicPartition, int | None]] = set()
+        """Partitions that are being looked up, each with the leader that is asked; None for the group's coordinator."""
 
-    def due(self, now_ms: float) -> list[list[TopicPartition]]:
-        """Return the partitions to locate now: by time, and by what is committed. Whoever gets them calls `locate` for
-        each list, since neither waits for the other. The lock must be held."""
-        positions = self._shared.positions
-        found = [tp for tp in positions.unlocated(now_ms) if tp not in self._under_way]
-        self._under_way.update(found)
-        by_time = [tp for tp in found if positions.partitions[tp].reset_to is not None]
-        by_commit = [tp for tp in found if positions.partitions[tp].reset_to is None]
-        return [some for some in (by_time, by_commit) if some]
+    def due(self, now_ms: float) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """Return what is to be run now: look-ups that raise KafkaError, NoOffsetForPartition. The lock must be held."""
+        positions, view = self._shared.positions, self._cluster.view
+        wanted: dict[int | None, dict[TopicPartition, Sought]] = {}
+        for topic_partition, one in positions.sought(positions.unlocated(now_ms)).items():
+            leader = None if one.timestamp is None else view.leader_of(topic_partition)
+            if one.timestamp is not None and leader is None:
+                continue  # the metadata are asked for
+            if (topic_partition, leader) not in self._asked:
+                self._asked.add((topic_partition, leader))
+                wanted.setdefault(leader, {})[topic_partition] = one
+        return [partial(self._locate, leader, some) for leader, some in wanted.items()]
 
-    async def locate(self, wanted: list[TopicPartition]) -> None:
-        """Find their offsets; those not found are due again after a pause. Raises KafkaError, NoOffsetForPartition."""
+    async def _locate(self, leader: int | None, wanted: Mapping[TopicPartition, Sought]) -> None:
+        """Find their offsets; those not found are due again after a pause."""
         try:
-            with self._shared.lock:
-                sought = self._shared.positions.sought(wanted)
-            by_time = {tp: one for tp, one in sought.items() if one.timestamp is not None}
-            by_commit = {tp: one for tp, one in sought.items() if one.timestamp is None}
-            await self._locate_by_time(by_time)
-            await self._locate_by_time(await self._locate_by_commit(by_commit))
+            if leader is None:
+                await self._locate_by_commit(wanted)
+            else:
+                await self._locate_by_time(leader, wanted)
         except (BrokerUnreachable, TimeoutError) as error:
             logger.info("consumer %s: positions not found yet: %s", self._settings.client_id, error)
         except KafkaError as error:
             if not error.retriable:
                 raise
         finally:
+            self._asked.difference_update((topic_partition, leader) for topic_partition in wanted)
             with self._shared.lock:
                 again_ms = self._cluster.clock.monotonic_ms() + self._settings.retry_backoff_ms
                 self._shared.positions.retry_at(wanted, again_ms)
-            self._under_way.difference_update(wanted)
 
-    async def _locate_by_commit(self, wanted: Mapping[TopicPartition, Sought]) -> dict[TopicPartition, Sought]:
-        """Return those without a committed offset: they are to be located by auto.offset.reset."""
-        committed = {}
-        if wanted and self._settings.group_id is not None:
-            committed = await committed_offsets(self._cluster, self._settings.group_id, wanted, self._deadline())
+    async def _locate_by_commit(self, wanted: Mapping[TopicPartition, Sought]) -> None:
+        """Begin where the group has committed. Those without a committed offset, auto.offset.reset locates."""
+        committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        if self._settings.group_id is not None:
+            patience_ms = self._settings.default_api_timeout_ms
+            deadline = Deadline(self._cluster, patience_ms, "finding positions", "default.api.timeout.ms")
+            committed = await committed_offsets(self._cluster, self._settings.group_id, wanted, deadline)
         with self._shared.lock:
+            positions = self._shared.positions
             for topic_partition, found in committed.items():
-                self._shared.positions.locate(
-                    topic_partition, wanted[topic_partition], found.offset, found.leader_epoch
-                )
+                positions.locate(topic_partition, wanted[topic_partition], found.offset, found.leader_epoch)
             self._shared.notify()
-            left = self._shared.positions.sought(tp for tp in wanted if tp not in committed)
-        policy = self._settings.auto_offset_reset
-        return {
-            tp: Sought(wanted[tp].version, reset_timestamp(policy, tp)) for tp, now in left.items() if now == wanted[tp]
-        }
+            for topic_partition, now in positions.sought(tp for tp in wanted if tp not in committed).items():
+                if now == wanted[topic_partition]:
+                    timestamp = reset_timestamp(self._settings.auto_offset_reset, topic_partition)
+                    positions.reset(topic_partition, timestamp)
 
-    async def _locate_by_time(self, wanted: Mapping[TopicPartition, Sought]) -> None:
+    async def _locate_by_time(self, leader: int, wanted: Mapping[TopicPartition, Sought]) -> None:
         times = {tp: one.timestamp for tp, one in wanted.items() if one.timestamp is not None}
-        if not times:
-            return
-
-        def found_some(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> None:
-            with self._shared.lock:
-                for topic_partition, offset in found.items():
-                    start = offset.offset if offset is not None else 0
-                    self._shared.positions.locate(topic_partition, wanted[topic_partition], start)
-            self._shared.notify()
-            self._wake()
-
-        await offsets_at(self._cluster, times, self._settings.isolation, self._deadline(), found_some)
-
-    def _deadline(self) -> Deadline:
-        patience_ms = self._settings.default_api_timeout_ms
-        return Deadline(self._cluster, patience_ms, "finding positions", "default.api.timeout.ms")
+        found, failure = await ask_leader(self._cluster, leader, times, self._settings.isolation)
+        with self._shared.lock:
+            for topic_partition, offset in found.items():
+                start = offset.offset if offset is not None else 0
+                self._shared.positions.locate(topic_partition, wanted[topic_partition], start)
+        self._shared.notify()
+        if failure is not None:
+            self._cluster.needs.stale()
+            raise failure

@@ -5,18 +5,17 @@ kept, so that at most one answer of each broker comes on top of queued.max.messa
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.consumer.fetch_requests import without_leader
 from odradek.client.consumer.fetcher import END_SESSIONS_MS, Fetcher
-from odradek.client.errors import BrokerUnreachable, ClientError
-from odradek.client.offsets import offsets_at
-from odradek.client.records import OffsetAndTimestamp, TopicPartition
+from odradek.client.errors import BrokerUnreachable
+from odradek.client.offsets import ask_leader
+from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.consumption import Consumption
 from odradek.protocol.errors import KafkaError
 from odradek.world.tasks import OnDeath, Tasks
@@ -35,7 +34,8 @@ class FetchLoop:
         self._consumption = consumption
         self._reset_timestamp = reset_timestamp
         self._fetcher = Fetcher(cluster, settings, consumption, self._reset, self._truncate, "fetch.message.max.bytes")
-        self._locating: set[TopicPartition] = set()
+        self._asked: set[tuple[TopicPartition, int]] = set()
+        """Partitions that are being looked up, each with the leader that is asked."""
         self._tasks = Tasks(cluster.clock, lambda said: None)
 
     @property
@@ -84,10 +84,14 @@ class FetchLoop:
             self._cluster.needs.stale()
         for call in self._fetcher.due(now_ms):
             self._spawn("fetch", partial(self._fetcher.fetch, call))
-        unlocated = [name for name in positions.unlocated(now_ms) if name not in self._locating]
-        if unlocated:
-            self._locating.update(unlocated)
-            self._spawn("find offsets", partial(self._locate, unlocated))
+        unlocated: dict[int, list[TopicPartition]] = {}
+        for name in positions.unlocated(now_ms):
+            leader = self._cluster.view.leader_of(name)
+            if leader is not None and (name, leader) not in self._asked:
+                self._asked.add((name, leader))
+                unlocated.setdefault(leader, []).append(name)
+        for leader, names in unlocated.items():
+            self._spawn("find offsets", partial(self._locate, leader, names))
         retries = [one.retry_at_ms for one in positions.partitions.values() if one.retry_at_ms > now_ms]
         return min([self._cluster.refresh_when_due(), *retries])
 
@@ -100,32 +104,29 @@ class FetchLoop:
 
     # -- where to start ------------------------------------------------------------------------------------------------
 
-    async def _locate(self, names: list[TopicPartition]) -> None:
+    async def _locate(self, leader: int, names: list[TopicPartition]) -> None:
         """Find the place by auto.offset.reset: no offset was stored, or what was stored is no longer there."""
         positions = self._consumption.positions.partitions
         versions = {name: positions[name].version for name in names if name in positions}
-        deadline = Deadline(self._cluster, self._settings.request_timeout_ms, "finding offsets", "socket.timeout.ms")
-
-        def found_some(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> None:
+        try:
+            times = dict.fromkeys(versions, self._reset_timestamp)
+            found, failure = await ask_leader(self._cluster, leader, times, self._settings.isolation)
             for name, offset in found.items():
                 state = self._consumption.positions.partitions.get(name)
                 if state is not None and state.version == versions[name] and not state.located:
                     self._consumption.locate(name, 0 if offset is None else offset.offset)
-
-        try:
-            times = dict.fromkeys(versions, self._reset_timestamp)
-            await offsets_at(self._cluster, times, self._settings.isolation, deadline, found_some)
-        except (BrokerUnreachable, TimeoutError) as error:
+            if failure is not None:
+                self._cluster.needs.stale()
+                raise failure
+        except BrokerUnreachable as error:
             logger.info("%s: offsets not found yet: %s", self._settings.client_id, error)
-        except (KafkaError, ClientError) as error:
-            now = self._consumption.positions.partitions
-            self._consumption.refuse([name for name in versions if name in now and not now[name].located], error)
+        except KafkaError as error:
+            if not error.retriable:
+                now = self._consumption.positions.partitions
+                self._consumption.refuse([name for name in versions if name in now and not now[name].located], error)
         finally:
-            self._retry_later(names)
-            self._locating.difference_update(names)
-
-    def _retry_later(self, names: Iterable[TopicPartition]) -> None:
-        self._consumption.positions.retry_at(names, self._now_ms + self._settings.retry_backoff_ms)
+            self._consumption.positions.retry_at(names, self._now_ms + self._settings.retry_backoff_ms)
+            self._asked.difference_update((name, leader) for name in names)
 
     # -- where to go on ------------------------------------------------------------------------------------------------
 

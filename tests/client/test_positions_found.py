@@ -7,8 +7,17 @@ import pytest
 from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.values import NewTopic
 from odradek.client.records import TopicPartition
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.virtual_network import VirtualNetwork
 
 WAIT_MS = 10_000
 
@@ -68,5 +77,56 @@ def test_partitions_that_are_sought_do_not_keep_those_that_are_committed() -> No
                 consumer.assign([there, away])
                 consumer.seek_to_beginning(away)
                 assert list(await consumer.getmany(WAIT_MS)) == [there]
+
+    run_virtual(main)
+
+
+def test_who_seeks_does_not_wait_for_a_partition_without_a_leader() -> None:
+    """One look-up for all went on for a minute, and what was sought meanwhile was not looked up before its end."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 2) as cluster:
+            world: dict[str, Any] = {
+                "bootstrap_servers": "broker-0:9092",
+                "network": cluster.network.host("client"),
+                "clock": clock,
+            }
+            async with Admin(**world) as admin:
+                await admin.create_topics([NewTopic("t", replica_assignments={0: [0], 1: [1]})])
+            async with Producer(**world) as producer:
+                await (await producer.send("t", b"", partition=0))
+            await cluster.brokers[1].stop()
+            async with Consumer(auto_offset_reset="earliest", **world) as consumer:
+                there, away = TopicPartition("t", 0), TopicPartition("t", 1)
+                consumer.assign([there, away])
+                for _ in range(2):
+                    assert list(await consumer.getmany(WAIT_MS)) == [there]
+                    consumer.seek_to_beginning(there)
+
+    run_virtual(main)
+
+
+def test_a_partition_that_is_refused_does_not_keep_those_after_it_in_the_answer(scripted_broker: Any) -> None:
+    """What the leader said of the others was dropped, each time again."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network, topics={"s": 1, "t": 1})
+        refused = ListOffsetsPartitionResponse(
+            partition_index=0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, offset=-1
+        )
+        broker.handlers[ListOffsetsRequest] = lambda _: ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(name="s", partitions=[refused]),
+                ListOffsetsTopicResponse(name="t", partitions=[ListOffsetsPartitionResponse(offset=7)]),
+            ]
+        )
+        broker.handlers[FetchRequest] = lambda _: None
+        world: dict[str, Any] = {"bootstrap_servers": "broker:9092", "network": network.host("client"), "clock": clock}
+        async with Consumer(auto_offset_reset="earliest", **world) as consumer:
+            consumer.assign([TopicPartition("s", 0), TopicPartition("t", 0)])
+            with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+                await consumer.getmany(WAIT_MS)
+            assert await consumer.position(TopicPartition("t", 0)) == 7
 
     run_virtual(main)

@@ -284,3 +284,18 @@ def test_a_partition_without_a_leader_keeps_nobody_from_reading_the_others(froze
 
     stream: MessageStream
     run_virtual(main)
+
+
+def test_a_partition_out_of_range_does_not_wait_for_one_without_a_leader(play: Play) -> None:
+    """Both were looked up together, and the first one not again before the second was found too, or its time over."""
+
+    async def test(world: World) -> None:
+        world.consumption.start({T0: "g_a-0", TopicPartition("t", 1): "g_a-0"})
+        assert await world.read(1) == [10]
+        world.start = 50
+        assert await world.read(1) == [11]
+        with pytest.raises(ConsumerTimeout):
+            next(world.stream)  # now all from before is done with
+        assert await world.read(1) == [50]
+
+    play(test)
