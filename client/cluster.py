@@ -350,10 +350,11 @@ class Cluster:
     def _has_leaders(self, topic: str) -> bool:
         """Tell whether a topic is there and each of its partitions has a leader.
 
-        One that is being created has no partitions yet, and the error LEADER_NOT_AVAILABLE.
+        One that is being created has no partitions yet, and the error LEADER_NOT_AVAILABLE; nor has one that is
+        refused.
         """
         info = self.view.topics.get(topic)
-        return info is not None and all(one.leader in self.view.nodes for one in info.partitions)
+        return info is not None and not info.error and all(one.leader in self.view.nodes for one in info.partitions)
 
     def _metadata_request(self, topics: Iterable[str] | None) -> MetadataRequest:
         asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]

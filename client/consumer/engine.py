@@ -25,7 +25,7 @@ from odradek.client.metadata import ClusterView
 from odradek.client.offsets import ask_leader, committed_offsets
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.client.waiting import WakeUp
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import RETRIABLE, KafkaError
 from odradek.world.tasks import OnDeath, Tasks
 
 logger = logging.getLogger(__name__)
@@ -196,6 +196,7 @@ class ConsumerEngine:
             self.shared.fail(error)
         else:
             self._tell_absent()
+            self._fail_refused()
             if self.group is not None:
                 self._inform_group(self.group)
             else:
@@ -214,6 +215,15 @@ class ConsumerEngine:
             self._told_absent |= {topic}
         self._absent = absent
         self._told_absent &= absent
+
+    def _fail_refused(self) -> None:
+        """Hand the application why it may not read a topic: a poll would wait for ever. The others are read."""
+        topics = self.cluster.view.topics
+        for topic in sorted(self.subscription.topics & topics.keys()):
+            error = topics[topic].error
+            if error and error not in RETRIABLE:
+                self.shared.fail(KafkaError(error, f"topic {topic}"))
+                return
 
     def _assign_all(self) -> None:
         """Assign all partitions of the subscribed topics, to a consumer without a group."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,15 +13,23 @@ from odradek.client.aio.producer import Producer
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.records import TopicPartition
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.end_txn import EndTxnRequest
+from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import encode_batch
 from odradek.testing import transaction_bench
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
+from tests.client.group_of_one import make_coordinator
 
 PATIENCE_S = 5
 
@@ -256,3 +265,29 @@ def test_a_cancelled_block_is_cancelled_also_when_its_abort_is_not_answered(scri
             bench.silent.clear()
 
     transaction_bench.run(scripted_broker, work)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION])
+@pytest.mark.parametrize("assigned", [False, True])
+def test_a_poll_raises_why_a_topic_is_refused(scripted_broker: Any, error: ErrorCode, assigned: bool) -> None:
+    """It was empty for ever; and of a topic that was assigned, the metadata were asked for without a growing pause."""
+
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        refused = MetadataResponseTopic(name="t", error_code=error)
+        nodes = [MetadataResponseBroker(node_id=0, host="broker", port=9092)]
+        broker.handlers[MetadataRequest] = lambda _: MetadataResponse(brokers=nodes, topics=[refused])
+        async with Consumer(**settings) as consumer:
+            if assigned:
+                consumer.assign([TopicPartition("t", 0)])
+            else:
+                consumer.subscribe(["t"])
+            with pytest.raises(KafkaError, match=error.name):
+                await consumer.getmany(PATIENCE_S * 1_000)
+            broker.handlers[MetadataRequest] = lambda _: broker.metadata()
+            make_coordinator(broker)
+            while not broker.requests(FetchRequest):  # access is granted: it goes on by itself
+                with suppress(KafkaError):
+                    await consumer.getmany(1_000)
+                assert len(broker.requests(MetadataRequest)) < 10
+
+    run(scripted_broker, work)
