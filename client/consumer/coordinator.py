@@ -219,7 +219,19 @@ class Commits:
         """Commit as who is member now. Raises CommitFailed, KafkaError, ClientTimeout."""
         return self._commit(offsets, deadline, self._group.membership.identity)
 
-    async def _commit(self, offsets: Offsets, deadline: Deadline, identity: Identity) -> None:
+    def commit_last(self, offsets: Offsets, deadline: Deadline) -> Coroutine[Any, Any, None]:
+        """Commit as `commit` does, after all those that nobody waits for and that were asked for before."""
+        return self._commit(offsets, deadline, self._group.membership.identity, frozenset(self._unanswered))
+
+    async def _commit(
+        self,
+        offsets: Offsets,
+        deadline: Deadline,
+        identity: Identity,
+        before: "frozenset[asyncio.Task[None]]" = frozenset(),
+    ) -> None:
+        if before:
+            await asyncio.wait(before)
         async with self._turn:
             while offsets:
                 self._check(identity)

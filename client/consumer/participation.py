@@ -228,7 +228,7 @@ class Participation:
         wanted = self._consumed() if offsets is None else offsets
         if wanted:
             deadline = Deadline(self._engine.cluster, timeout_ms, COMMITTING, "default.api.timeout.ms")
-            await deadline.bound(self._commits.commit(wanted, deadline))
+            await deadline.bound(self._commits.commit_last(wanted, deadline))
 
     def commit_later(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
         """The same without waiting; `callback` is called inside a later poll, commit or close."""

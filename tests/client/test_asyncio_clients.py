@@ -24,6 +24,7 @@ from odradek.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
+from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import encode_batch
 from odradek.testing import transaction_bench
@@ -289,5 +290,21 @@ def test_a_poll_raises_why_a_topic_is_refused(scripted_broker: Any, error: Error
                 with suppress(KafkaError):
                     await consumer.getmany(1_000)
                 assert len(broker.requests(MetadataRequest)) < 10
+
+    run(scripted_broker, work)
+
+
+def test_commits_go_out_in_the_order_in_which_they_were_asked_for(scripted_broker: Any) -> None:
+    """Who waits for a commit overtook those that nobody waits for: the group went back to an older offset."""
+
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        make_coordinator(broker)
+        async with Consumer(group_id="g", **settings) as consumer:
+            place = TopicPartition("t", 0)
+            consumer.assign([place])
+            consumer.commit_later({place: 1})
+            await consumer.commit({place: 2})
+            commits = broker.requests(OffsetCommitRequest)
+            assert [one.topics[0].partitions[0].committed_offset for one in commits] == [1, 2]
 
     run(scripted_broker, work)
