@@ -6,6 +6,7 @@
 import gc
 import logging
 import os
+import signal
 import sys
 import threading
 from collections import defaultdict
@@ -22,6 +23,10 @@ from xdist.scheduler import LoadScopeScheduling
 from odradek.testing.foreign.downloads import DownloadFailed
 from odradek.testing.foreign.kafka_jars import KafkaJars, kafka_jars, kraft_jars
 from odradek.testing.needs import CANNOT_BE_HAD, allows_skip, need
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a suite that a script runs in the background: the programs that its tests interrupt would inherit this, and go on
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
 CACHE = TESTS.parent / ".cache"
