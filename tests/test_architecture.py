@@ -154,8 +154,19 @@ def links_of(page: Path) -> set[Path]:
     return {Path(f"{(page.parent / file).resolve() if file else page}{mark}{anchor}") for file, mark, anchor in links}
 
 
+def pages_of_the_repository() -> set[Path]:
+    return {ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")}
+
+
+@pytest.mark.parametrize("page", sorted(pages_of_the_repository()), ids=lambda page: page.name)
+def test_a_page_ends_each_block_of_code_before_the_next(page: Path) -> None:
+    """A block was without its first line: all that followed on the page was shown as code, and the code as prose."""
+    fences = re.findall(r"^ *```(.*)", page.read_text(), re.MULTILINE)
+    assert len(fences) % 2 == 0 and not any(fences[1::2])
+
+
 def test_links_lead_somewhere_and_to_every_page() -> None:
-    pages = {ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")}
+    pages = pages_of_the_repository()
     there = {Path(f"{page}#{re.sub(r'[^a-z0-9_ -]', '', title.lower()).replace(' ', '-')}")
         for page in pages for title in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}  # fmt: skip
     assert not {(page, link) for page in pages for link in links_of(page) if link not in there and not link.exists()}
