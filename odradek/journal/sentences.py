@@ -72,8 +72,8 @@ TABLE: Final[Mapping[str, Sentence]] = {
         "followers of {} partitions have not kept up",
     ),
     "truncation": Sentence(
-        "truncation", "{subject} is cut from {log_end_offset} to {to} to follow broker {leader}", "{lost}",
-        "leader epoch {leader_epoch}", "{} partitions are cut to follow another leader",
+        "truncation", "{subject} is truncated from {log_end_offset} to {to} to follow broker {leader}", "{lost}",
+        "leader epoch {leader_epoch}", "{} partitions are truncated to follow another leader",
     ),
     "directory failed": Sentence("failure", "log directory {subject} has failed", "{reason}"),
     "fetcher unreachable": Sentence("failure", "a follower cannot reach broker {subject}", "{reason}"),
@@ -83,10 +83,11 @@ TABLE: Final[Mapping[str, Sentence]] = {
     "group member joined": Sentence("group", "{member} joined group {subject}", "", "{client} on {host}"),
     "group member left": Sentence("group", "{member} left group {subject}", "{reason}", "{client}"),
     "group member expired": Sentence(
-        "group", "{member} is out of group {subject}", "no heartbeat for {session_timeout_ms} ms", "{client}"
+        "group", "{member} was removed from group {subject}", "no heartbeat for {session_timeout_ms} ms", "{client}"
     ),
     "group member did not rejoin": Sentence(
-        "group", "{member} is out of group {subject}", "it did not rejoin in {rebalance_timeout_ms} ms", "{client}"
+        "group", "{member} was removed from group {subject}", "it did not rejoin in {rebalance_timeout_ms} ms",
+        "{client}",
     ),
     "new": Sentence("topic", "", many="{} partitions are new"),
     "without leader": Sentence("election", "", many="{} partitions have no leader"),
@@ -149,7 +150,7 @@ def _told(entry: Mapping[str, Any]) -> Sentence | None:
         facts["lagging"] = _lagging(entry["lagging"])
     elif kind == "truncation":
         lost = entry["below_high_watermark"]
-        facts["lost"] = f"{lost} of the records cut were acknowledged" if lost else "what is cut was not acknowledged"
+        facts["lost"] = f"{lost} of the records lost were acknowledged" if lost else "what is lost was not acknowledged"
     what, why, figures = (text.format_map(facts) for text in row[1:4])
     return row._replace(what=what, why=why, figures=figures)
 

@@ -89,7 +89,7 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
             "kind": "truncation", "subject": "t-0", "leader": 2, "leader_epoch": 4, "log_end_offset": 9, "to": 5,
             "below_high_watermark": 3,
         },
-        "t-0 is cut from 9 to 5 to follow broker 2, leader epoch 4: 3 of the records cut were acknowledged",
+        "t-0 is truncated from 9 to 5 to follow broker 2, leader epoch 4: 3 of the records lost were acknowledged",
     ),
     "directory failed": (
         {"kind": "directory", "subject": "/data", "change": "failed", "reason": "[Errno 5] I/O", "partitions": []},
@@ -118,11 +118,11 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
     "group member left": (GROUP | {"change": "member left", "reason": ""}, "m-1 left group billing, c"),
     "group member expired": (
         GROUP | {"change": "member expired", "session_timeout_ms": 45_000},
-        "m-1 is out of group billing, c: no heartbeat for 45000 ms",
+        "m-1 was removed from group billing, c: no heartbeat for 45000 ms",
     ),
     "group member did not rejoin": (
         GROUP | {"change": "member did not rejoin", "rebalance_timeout_ms": 300_000},
-        "m-1 is out of group billing, c: it did not rejoin in 300000 ms",
+        "m-1 was removed from group billing, c: it did not rejoin in 300000 ms",
     ),
     "new": (
         change(None, state(1, [1, 0], 0), "NewPartition"),

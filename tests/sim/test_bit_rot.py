@@ -23,11 +23,10 @@ from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.log_environments import DIRECTORY, close_log, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.simulation.administration import Administrator
-from odradek.testing.simulation.bit_rot import _are_others
+from odradek.testing.simulation.bit_rot import _are_others, misled
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer, bootstrap
 from odradek.testing.simulation.history import LATE_MS, History
 from odradek.testing.simulation.inspection import bytes_of
-from odradek.testing.simulation.lookups import misled
 from odradek.testing.usual_requests import create_topic_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 

@@ -19,6 +19,6 @@ Watchers, which look again and again at what must hold at every moment:
     derived_state           what a replica knows of producers and epochs is what its batches say
     fences, group_members   epochs never fall; members of one generation share nothing, and nobody stays who is gone
     coordinators, decisions they tell nothing that is not replicated, and send no markers of it
-    transactional_positions, lookups    what is committed, and found by offset and time
+    transactional_positions what is committed
     liveness                nobody lags in the ISR, waits or asks for longer than there is a reason
 """

@@ -4,6 +4,8 @@ The broker may send what has rotted, as Kafka does; nobody may take it for a rec
 That is all which a rotten disk may cost: while it is there, some of what lies on it cannot be read, and when somebody
 has put another one in its place, all that was acknowledged is there, for the other replicas were in sync.
 
+A false entry of an index costs time and leads past no record (`misled`).
+
 Offsets and leader epochs of batches, indexes of aborted transactions, and checkpoints of leader epochs that would rise
 as before, do not turn over here: no checksum of Kafka's formats covers them, and a start does not read the whole log to
 find out what they should be.
@@ -14,13 +16,18 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from odradek.broker.log.batches import Batch, iterate_headers
 from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, decode_epochs
-from odradek.broker.log.errors import CorruptFile
+from odradek.broker.log.errors import CorruptFile, StorageFailure
 from odradek.broker.log.leader_epochs import LeaderEpochs
-from odradek.protocol.record_batch import batches
+from odradek.broker.log.log import Log
+from odradek.broker.log.offset_lookup import find_offset
+from odradek.broker.log.segment import Segment
+from odradek.protocol.errors import KafkaError
+from odradek.protocol.record_batch import CorruptBatch, batches
+from odradek.protocol.steps import at_once
 from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.simulation.faults import Faults
-from odradek.testing.simulation.lookups import misled
 
 LOG, INDEX = ".log", ".index"
 UNCHECKED = (".txnindex", ".txnindex.deleted")
@@ -164,3 +171,48 @@ def _are_others(data: bytes, place: int, bit: int) -> bool:
     except CorruptFile:
         return False
     return epochs != before and LeaderEpochs(epochs).entries() == epochs
+
+
+def misled(log: Log) -> str | None:
+    """Tell of an offset or a time at which the log finds another batch than a scan of it does; None: of none.
+
+    The log itself must be sound.
+    """
+    try:
+        in_segments = [(one, list(iterate_headers(one.file, 0, one.size_bytes))) for one in log.segments]
+        wrong = [text for segment, there in in_segments if (text := _misled_by_offsets(segment, there)) is not None]
+        return wrong[0] if wrong else _misled_by_times(log, [batch for _, there in in_segments for batch in there])
+    except (OSError, StorageFailure):  # its disk has failed, and nothing is told by it
+        return None
+
+
+def _misled_by_offsets(segment: Segment, batches: list[Batch]) -> str | None:
+    for batch in batches:
+        for offset in (batch.base_offset, batch.last_offset):
+            try:
+                found = segment.locate(offset)
+            except CorruptBatch as bad:
+                return f"{segment}: offset {offset} at byte {batch.position} is not found: {bad}"
+            if found != batch.position:
+                return f"{segment}: offset {offset} is at byte {batch.position}, and looked for at {found}"
+    return None
+
+
+def _misled_by_times(log: Log, batches: list[Batch]) -> str | None:
+    """Compaction leaves batches whose time no record has any more: then the headers do not tell."""
+    if log.config.compacts:
+        return None
+    largest = -1
+    for batch in batches:
+        if (time_ms := batch.max_timestamp_ms) <= largest:
+            continue
+        largest = time_ms
+        if batch.base_offset < log.log_start_offset:
+            continue
+        try:
+            found = at_once(find_offset(log, time_ms))
+        except KafkaError as error:
+            return f"{log}: time {time_ms} at offset {batch.base_offset} is not found: {error!r}"
+        if found is None or not batch.base_offset <= found[1] <= batch.last_offset:
+            return f"{log}: time {time_ms} is at offset {batch.base_offset}, and {found} is found"
+    return None

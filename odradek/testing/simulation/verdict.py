@@ -12,10 +12,10 @@ from odradek.client.records import TopicPartition
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import assignments
+from odradek.testing.simulation.bit_rot import misled
 from odradek.testing.simulation.clients import SimulatedConsumer
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import NewestRecords, bytes_of, records_of
-from odradek.testing.simulation.lookups import misled
 from odradek.testing.simulation.transactional_positions import TOPIC as TRANSACTIONAL_TOPIC
 from odradek.testing.simulation.transactions import aborted_in
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
