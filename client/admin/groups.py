@@ -14,7 +14,7 @@ from odradek.client.admin.values import (
     OffsetTimestamp,
     PartitionLag,
 )
-from odradek.client.calls import Deadline, ask_coordinator
+from odradek.client.calls import ASK_AGAIN, Deadline, ask_coordinator
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.group_protocol import PROTOCOL_TYPE, decode_assignment
 from odradek.client.errors import BrokerUnreachable
@@ -47,17 +47,22 @@ NewDeadline = Callable[[], Deadline]
 
 
 async def list_groups(
-    cluster: Cluster, states: Sequence[str], types: Sequence[str] = (), broker_ids: Iterable[int] | None = None
+    cluster: Cluster,
+    deadline: Deadline,
+    states: Sequence[str],
+    types: Sequence[str] = (),
+    broker_ids: Iterable[int] | None = None,
 ) -> list[GroupListing]:
     """Return all groups, of all (None) or some brokers: each knows those that it coordinates. Sorted by name.
 
-    A broker that cannot be reached does not count, for others take its groups over; unless that is all of them.
+    A broker that cannot be reached does not count, for others take its groups over; unless that is all of them. One
+    that is still loading its groups is asked again. Raises KafkaError, ClientTimeout.
     """
     await cluster.refresh()
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
     asked = cluster.view.nodes if broker_ids is None else broker_ids
     answers = await asyncio.gather(
-        *(cluster.request(node_id, request, ListGroupsResponse) for node_id in asked),
+        *(_groups_of(cluster, node_id, request, deadline) for node_id in asked),
         return_exceptions=True,
     )
     unreached = [answer for answer in answers if isinstance(answer, BrokerUnreachable)]
@@ -70,11 +75,22 @@ async def list_groups(
             continue
         if isinstance(answer, BaseException):
             raise answer
-        if answer.error_code:
-            raise KafkaError(error_code(answer.error_code), "groups cannot be listed")
         for one in answer.groups:
             found[one.group_id] = GroupListing(one.group_id, one.protocol_type, one.group_state)
     return [found[group_id] for group_id in sorted(found)]
+
+
+async def _groups_of(
+    cluster: Cluster, node_id: int, request: ListGroupsRequest, deadline: Deadline
+) -> ListGroupsResponse:
+    while True:
+        answer = await cluster.request(node_id, request, ListGroupsResponse)
+        if not answer.error_code:
+            return answer
+        error = KafkaError(error_code(answer.error_code), f"broker {node_id}: groups cannot be listed")
+        if error.code not in ASK_AGAIN:
+            raise error
+        await deadline.pause_after(error)
 
 
 async def describe_group(
@@ -119,20 +135,26 @@ def _member(one: DescribedGroupMember, protocol_type: str) -> GroupMember:
 
 
 async def group_lag(cluster: Cluster, group_id: str, new_deadline: NewDeadline) -> list[PartitionLag]:
-    """Compare committed offsets with log ends, for everything the group has an offset or an owner for."""
+    """Compare committed offsets with log ends, for everything the group has an offset or an owner for.
+
+    Partitions without a leader have no end now, and nobody waits for them (ConsumerGroupCommand's
+    filterNoneLeaderPartitions).
+    """
     description = await describe_group(cluster, group_id, new_deadline())
     committed = await committed_offsets(cluster, group_id, None, new_deadline(), require_stable=False)
     owned = {tp for member in description.members for tp in member.partitions}
     partitions = sorted(owned | set(committed))
     known, _ = await cluster.describe({tp.topic for tp in partitions}) if partitions else (cluster.view, {})
     alive = [tp for tp in partitions if known.partition(tp) is not None]
-    times = dict.fromkeys(alive, LATEST_TIMESTAMP)
+    times = {tp: LATEST_TIMESTAMP for tp in alive if known.leader_of(tp) is not None}
     ends = await offsets_at(cluster, times, READ_UNCOMMITTED, new_deadline()) if times else {}
-    return [_lag(tp, committed.get(tp), end.offset if end is not None else -1) for tp, end in sorted(ends.items())]
+    return [_lag(tp, committed.get(tp), end.offset if (end := ends.get(tp)) else None) for tp in alive]
 
 
-def _lag(topic_partition: TopicPartition, committed: OffsetAndMetadata | None, log_end_offset: int) -> PartitionLag:
-    if committed is None or log_end_offset < 0:
+def _lag(
+    topic_partition: TopicPartition, committed: OffsetAndMetadata | None, log_end_offset: int | None
+) -> PartitionLag:
+    if committed is None or log_end_offset is None:
         return PartitionLag(topic_partition, committed.offset if committed else None, log_end_offset, None)
     return PartitionLag(topic_partition, committed.offset, log_end_offset, max(0, log_end_offset - committed.offset))
 

@@ -158,11 +158,12 @@ class GroupDescription:
 
 
 class PartitionLag(NamedTuple):
-    """Progress of a group in a partition. `committed` and `lag` are None when it has no offset there."""
+    """Progress of a group in a partition. `committed` is None when it has no offset there, `log_end_offset` when the
+    partition has no leader now; `lag` when one of them is."""
 
     topic_partition: TopicPartition
     committed: int | None
-    log_end_offset: int
+    log_end_offset: int | None
     lag: int | None
 
 

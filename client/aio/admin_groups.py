@@ -41,7 +41,8 @@ class GroupsAdmin(AdminBase):
         """Return all groups, or those of these brokers, states (Stable, Empty, …) and types (classic, …)."""
         states, types = arguments.texts(states_filter or (), "state"), arguments.texts(types_filter or (), "type")
         return await self._run(
-            "listing groups", lambda cluster, _: groups.list_groups(cluster, states, types, broker_ids)
+            "listing groups",
+            lambda cluster, deadline: groups.list_groups(cluster, deadline, states, types, broker_ids),
         )
 
     async def describe_groups(

@@ -77,17 +77,20 @@ def in_zookeeper(admin: "KafkaAdminClient", group: "GroupInZooKeeper") -> Descri
     from odradek.diagnosis.overview import IN_ZOOKEEPER
     from odradek.protocol.messages.list_offsets import LATEST_TIMESTAMP
 
-    there = {
-        TopicPartition(one.name, partition.partition) for one in admin.describe_topics() for partition in one.partitions
+    leaders = {
+        TopicPartition(one.name, partition.partition): partition.leader
+        for one in admin.describe_topics()
+        for partition in one.partitions
     }
     stored = {at: one.offset for at, one in admin.list_group_offsets(group.group_id).items()} | group.offsets
-    ends = admin.list_offsets(dict.fromkeys(sorted(there & (stored.keys() | group.owners.keys())), LATEST_TIMESTAMP))
-    lags = [
-        PartitionLag(at, committed, end.offset, None if committed is None else max(0, end.offset - committed))
-        for at, end in ends.items()
-        if end is not None
-        for committed in [stored.get(at)]
-    ]
+    there = sorted(leaders.keys() & (stored.keys() | group.owners.keys()))
+    ends = admin.list_offsets({at: LATEST_TIMESTAMP for at in there if leaders[at] >= 0})
+    lags = []
+    for at in there:
+        committed, found = stored.get(at), ends.get(at)
+        end = None if found is None else found.offset
+        lag = None if committed is None or end is None else max(0, end - committed)
+        lags.append(PartitionLag(at, committed, end, lag))
     subscriptions = {name: " ".join(sorted(one.subscription)) for name, one in group.members.items()}
     return DescribedGroup(
         f"group {group.group_id}: {IN_ZOOKEEPER}, {len(group.members)} member(s)",

@@ -1,0 +1,53 @@
+"""What an admin client tells of groups while a part of the cluster is not there."""
+
+from typing import Any
+
+from odradek.aio import Admin, Consumer
+from odradek.client.admin.values import NewTopic, PartitionLag
+from odradek.client.records import TopicPartition
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.virtual_network import VirtualNetwork
+
+HERE, AWAY = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def test_the_lag_of_a_group_is_told_though_a_partition_has_no_leader() -> None:
+    """The end of that partition's log was asked for during a minute, and then nothing was told of the others either."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 2) as cluster:
+            world: dict[str, Any] = {
+                "bootstrap_servers": "broker-0:9092",
+                "network": cluster.network.host("client"),
+                "clock": clock,
+            }
+            async with Admin(**world) as admin:
+                offsets = NewTopic("__consumer_offsets", replica_assignments={0: [0]})
+                await admin.create_topics([NewTopic("t", replica_assignments={0: [0], 1: [1]}), offsets])
+                async with Consumer(group_id="g", **world) as consumer:
+                    consumer.assign([HERE, AWAY])
+                    await consumer.commit({HERE: 0, AWAY: 3})
+                await cluster.brokers[1].stop()
+                lags = await admin.group_lag("g")
+                assert lags == [PartitionLag(HERE, 0, 0, 0), PartitionLag(AWAY, 3, None, None)]
+
+    run_virtual(main)
+
+
+def test_a_broker_that_loads_its_groups_is_asked_for_them_again(scripted_broker: Any) -> None:
+    """While one broker was starting, no broker's groups could be listed."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        loading = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        answers = [loading, ListGroupsResponse(groups=[ListedGroup(group_id="g", protocol_type="consumer")])]
+        broker.handlers[ListGroupsRequest] = lambda _: answers.pop(0)
+        world: dict[str, Any] = {"bootstrap_servers": "broker:9092", "network": network.host("client"), "clock": clock}
+        async with Admin(**world) as admin:
+            assert [one.group_id for one in await admin.list_groups()] == ["g"]
+
+    run_virtual(main)
