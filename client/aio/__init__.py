@@ -2,6 +2,6 @@
 
 producer            Producer
 consumer            Consumer, upon consumer_base
-admin               Admin, upon admin_base and admin_groups
+admin               Admin, upon admin_groups
 opening             how all of them open and close; world: network, clock and randomness that they were given
 """

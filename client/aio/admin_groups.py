@@ -16,7 +16,7 @@ from odradek.client.admin.values import (
     TransactionDescription,
     TransactionListing,
 )
-from odradek.client.aio.admin_base import AdminBase
+from odradek.client.aio.opening import AdminBase
 from odradek.client.calls import Deadline
 from odradek.client.offsets import committed_offsets, offsets_at
 from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition

@@ -1,14 +1,19 @@
-"""Opening and closing, as all clients on asyncio have them."""
+"""Opening and closing, as all clients on asyncio have them, and the time that methods of the administrative one have."""
 
 import asyncio
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from odradek.client.aio.world import World, running_loop, warn_dropped
+from odradek.client import metrics
+from odradek.client.aio.world import World, named, running_loop, warn_dropped, world_of
+from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
-from odradek.client.config import CommonConfig
-from odradek.client.errors import ClientClosed, ClientError
+from odradek.client.config import AdminConfig, CommonConfig, addresses, load
+from odradek.client.errors import ClientClosed, ClientError, ConfigError
+from odradek.world.clock import Clock
+from odradek.world.network import Network
 
 
 class AsyncClient:
@@ -114,3 +119,52 @@ class QuestionsClient(AsyncClient):
         cluster, loop = state.get("_cluster"), state.get("_loop")
         if cluster is not None and loop is not None and not self._closed and not self._of_a_blocking_one:
             warn_dropped(self, f"{self._kind} {self.config.client_id}", loop, cluster.close)
+
+
+Result = TypeVar("Result")
+
+
+class AdminBase(QuestionsClient):
+    """Opening, and the time that a method has."""
+
+    config: AdminConfig
+    _kind = "admin client"
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        random: Any = None,
+        **settings: Any,
+    ) -> None:
+        """Take settings: Kafka's admin client configs. The other arguments are for tests. Raises ConfigError."""
+        super().__init__(world_of(network, clock, random))
+        self.config = named(load(AdminConfig, config, settings), "adminclient")
+        addresses(self.config.bootstrap_servers)
+
+    async def _run(
+        self,
+        what: str,
+        work: Callable[[Cluster, Deadline], Coroutine[Any, Any, Result]],
+        timeout_ms: float | None = None,
+    ) -> Result:
+        """Carry out `work` within `timeout_ms` (None: default.api.timeout.ms); `what` names it in errors.
+
+        Raises ClientTimeout, ClientClosed, ConfigError for numbers and texts that no request can hold.
+        """
+        cluster, deadline = self._started(), self._deadline(what, timeout_ms)
+        try:
+            return await deadline.bound(work(cluster, deadline))
+        except (struct.error, UnicodeEncodeError) as error:
+            raise ConfigError(f"{what} cannot be sent: {error}") from error
+
+    def _deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
+        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        return Deadline(self._started(), limit_ms, what, "default.api.timeout.ms")
+
+    def metrics(self, raw: bool = False) -> Any:
+        """Return the metrics under Kafka's names: group → name → value."""
+        figures = self._started().figures("admin-client-metrics")
+        return metrics.raw(figures) if raw else figures
