@@ -1,4 +1,4 @@
-"""Opening and closing, as all clients on asyncio have them, and the time that methods of the administrative one have."""
+"""Opening and closing, as all clients on asyncio have them, and the time that methods of the admin client have."""
 
 import asyncio
 import struct
