@@ -343,7 +343,7 @@ class Cluster:
             raise
         self._unreachable = False
         self.view = updated(self.view, answer, all_topics=everything)
-        coming = any(info.error in RETRIABLE for info in self.view.topics.values())
+        coming = everything and any(info.error in RETRIABLE for info in self.view.topics.values())
         complete = not coming and all(self._has_leaders(topic) for topic in wanted)
         self.needs.answered(self.clock.monotonic_ms(), complete=complete)
 

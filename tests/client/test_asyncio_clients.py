@@ -308,3 +308,26 @@ def test_commits_go_out_in_the_order_in_which_they_were_asked_for(scripted_broke
             assert [one.topics[0].partitions[0].committed_offset for one in commits] == [1, 2]
 
     run(scripted_broker, work)
+
+
+def test_a_topic_that_was_asked_about_while_it_was_being_created_is_not_asked_for_again(scripted_broker: Any) -> None:
+    """The view kept its error for ever, so that the metadata of the topics that are read were asked for each second."""
+
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        def metadata(request: MetadataRequest) -> MetadataResponse:
+            answer: MetadataResponse = broker.metadata()
+            if [one.name for one in request.topics or ()] == ["new"]:
+                answer.topics = [MetadataResponseTopic(name="new", error_code=ErrorCode.LEADER_NOT_AVAILABLE)]
+            return answer
+
+        broker.handlers[MetadataRequest] = metadata
+        make_coordinator(broker)
+        async with Consumer("t", **settings) as consumer:
+            await consumer.getmany(1_000)
+            await consumer.describe_partitions("new")
+            asked = len(broker.requests(MetadataRequest))
+            consumer.engine.cluster.needs.stale()
+            await consumer.getmany(20_000)
+            assert len(broker.requests(MetadataRequest)) == asked + 1
+
+    run(scripted_broker, work)
