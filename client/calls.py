@@ -163,6 +163,18 @@ async def ask_coordinator(
         await deadline.pause_after(outcome)
 
 
+async def ask_broker(
+    cluster: Cluster, node_id: int, message: Message, response: type[Response], deadline: Deadline
+) -> Response:
+    """Ask one broker about what it coordinates, again while it loads that. Raises BrokerUnreachable, ClientTimeout."""
+    while True:
+        answer = await cluster.request(node_id, message, response)
+        error = error_code(answer.error_code)  # type: ignore[attr-defined]
+        if error not in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+            return answer
+        await deadline.pause_after(KafkaError(error, f"broker {node_id}"))
+
+
 async def ask_leaders(
     cluster: Cluster,
     partitions: Iterable[TopicPartition],

@@ -14,7 +14,7 @@ from odradek.client.admin.values import (
     OffsetTimestamp,
     PartitionLag,
 )
-from odradek.client.calls import ASK_AGAIN, Deadline, ask_coordinator
+from odradek.client.calls import Deadline, ask_broker, ask_coordinator
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.group_protocol import PROTOCOL_TYPE, decode_assignment
 from odradek.client.errors import BrokerUnreachable
@@ -62,7 +62,7 @@ async def list_groups(
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
     asked = cluster.view.nodes if broker_ids is None else broker_ids
     answers = await asyncio.gather(
-        *(_groups_of(cluster, node_id, request, deadline) for node_id in asked),
+        *(ask_broker(cluster, node_id, request, ListGroupsResponse, deadline) for node_id in asked),
         return_exceptions=True,
     )
     unreached = [answer for answer in answers if isinstance(answer, BrokerUnreachable)]
@@ -75,22 +75,11 @@ async def list_groups(
             continue
         if isinstance(answer, BaseException):
             raise answer
+        if answer.error_code:
+            raise KafkaError(error_code(answer.error_code), "groups cannot be listed")
         for one in answer.groups:
             found[one.group_id] = GroupListing(one.group_id, one.protocol_type, one.group_state)
     return [found[group_id] for group_id in sorted(found)]
-
-
-async def _groups_of(
-    cluster: Cluster, node_id: int, request: ListGroupsRequest, deadline: Deadline
-) -> ListGroupsResponse:
-    while True:
-        answer = await cluster.request(node_id, request, ListGroupsResponse)
-        if not answer.error_code:
-            return answer
-        error = KafkaError(error_code(answer.error_code), f"broker {node_id}: groups cannot be listed")
-        if error.code not in ASK_AGAIN:
-            raise error
-        await deadline.pause_after(error)
 
 
 async def describe_group(

@@ -11,7 +11,7 @@ from odradek.client.admin.values import (
     TransactionDescription,
     TransactionListing,
 )
-from odradek.client.calls import Deadline, ask_coordinator, ask_leaders
+from odradek.client.calls import Deadline, ask_broker, ask_coordinator, ask_leaders
 from odradek.client.cluster import TRANSACTION_COORDINATOR, Cluster
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
@@ -34,13 +34,17 @@ ENDED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 async def list_transactions(
     cluster: Cluster,
+    deadline: Deadline,
     broker_ids: Collection[int] | None,
     producer_ids: Iterable[int],
     states: Iterable[str],
     longer_than_ms: int | None,
     pattern: str | None,
 ) -> dict[int, list[TransactionListing]]:
-    """Return the transactions that each broker (None: of all) coordinates. Raises KafkaError, BrokerUnreachable."""
+    """Return the transactions that each broker (None: of all) coordinates; one that is loading them is asked again.
+
+    Raises KafkaError, BrokerUnreachable, ClientTimeout.
+    """
     await cluster.refresh()
     asked = sorted(cluster.view.nodes) if broker_ids is None else list(broker_ids)
     request = ListTransactionsRequest(
@@ -48,7 +52,9 @@ async def list_transactions(
         producer_id_filters=list(producer_ids),
         duration_filter=NO_DURATION if longer_than_ms is None else longer_than_ms,
     )
-    answers = await asyncio.gather(*(cluster.request(one, request, ListTransactionsResponse) for one in asked))
+    answers = await asyncio.gather(
+        *(ask_broker(cluster, one, request, ListTransactionsResponse, deadline) for one in asked)
+    )
     found: dict[int, list[TransactionListing]] = {}
     for broker_id, answer in zip(asked, answers, strict=True):
         if answer.error_code:

@@ -196,8 +196,8 @@ class GroupsAdmin(AdminBase):
         producers, states = list(producer_id_filters or ()), arguments.texts(state_filters or (), "state")
         return await self._run(
             "listing transactions",
-            lambda cluster, _: transactions.list_transactions(
-                cluster, broker_ids, producers, states, duration_filter_ms, transactional_id_pattern
+            lambda cluster, deadline: transactions.list_transactions(
+                cluster, deadline, broker_ids, producers, states, duration_filter_ms, transactional_id_pattern
             ),
         )
 

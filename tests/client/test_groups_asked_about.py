@@ -1,4 +1,4 @@
-"""What an admin client tells of groups while a part of the cluster is not there."""
+"""What an admin client tells of groups and transactions while a part of the cluster is not there."""
 
 from typing import Any
 
@@ -7,6 +7,11 @@ from odradek.client.admin.values import NewTopic, PartitionLag
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from odradek.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
@@ -37,17 +42,25 @@ def test_the_lag_of_a_group_is_told_though_a_partition_has_no_leader() -> None:
     run_virtual(main)
 
 
-def test_a_broker_that_loads_its_groups_is_asked_for_them_again(scripted_broker: Any) -> None:
-    """While one broker was starting, no broker's groups could be listed."""
+def test_a_broker_that_loads_what_it_coordinates_is_asked_again(scripted_broker: Any) -> None:
+    """While one broker was starting, no broker's groups and transactions could be listed."""
 
     async def main(clock: VirtualClock) -> None:
         network = VirtualNetwork(clock)
         broker = scripted_broker(network)
-        loading = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        answers = [loading, ListGroupsResponse(groups=[ListedGroup(group_id="g", protocol_type="consumer")])]
-        broker.handlers[ListGroupsRequest] = lambda _: answers.pop(0)
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        group = ListedGroup(group_id="g", protocol_type="consumer")
+        groups = [ListGroupsResponse(error_code=loading), ListGroupsResponse(groups=[group])]
+        state = TransactionState(transactional_id="x", producer_id=1, transaction_state="Ongoing")
+        transactions = [
+            ListTransactionsResponse(error_code=loading),
+            ListTransactionsResponse(transaction_states=[state]),
+        ]
+        broker.handlers[ListGroupsRequest] = lambda _: groups.pop(0)
+        broker.handlers[ListTransactionsRequest] = lambda _: transactions.pop(0)
         world: dict[str, Any] = {"bootstrap_servers": "broker:9092", "network": network.host("client"), "clock": clock}
         async with Admin(**world) as admin:
             assert [one.group_id for one in await admin.list_groups()] == ["g"]
+            assert [one.transactional_id for one in (await admin.list_transactions())[0]] == ["x"]
 
     run_virtual(main)
