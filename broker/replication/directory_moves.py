@@ -16,7 +16,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import RateLimit
-from odradek.broker.replication.truncation import truncation_offset
+from odradek.broker.replication.truncation import drop_open_transactions, truncation_offset
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import LOG_OVERHEAD
 from odradek.protocol.topic_names import PartitionKey
@@ -123,9 +123,7 @@ class LogCopy:
         What ended the transactions that are open in the target may have been compacted away meanwhile.
         """
         source, target = self.source, self.target
-        ongoing = target.producers.first_ongoing_offset
-        if ongoing is not None:
-            target.truncate_to(ongoing)
+        drop_open_transactions(target)
         while True:
             offset = truncation_offset(
                 *source.end_offset_for_epoch(target.epochs.latest),

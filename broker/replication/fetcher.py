@@ -13,7 +13,7 @@ from typing import NamedTuple
 from odradek.broker.log.batches import checked_batches
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
-from odradek.broker.replication.truncation import may_lack_markers, truncation_offset
+from odradek.broker.replication.truncation import drop_open_transactions, may_lack_markers, truncation_offset
 from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -319,8 +319,8 @@ class FetcherCore:
 
     @staticmethod
     def _copies_again(state: PartitionFetchState, records: Records, leader_high_watermark: int) -> bool:
-        """Truncate to where the first open transaction of our log begins, once, when its marker may have been compacted
-        away in what the leader sends now; tell whether that was done, and nothing is to be appended.
+        """Truncate our log to where no transaction is open, once, when markers may have been compacted away in what the
+        leader sends now; tell whether that was done, and nothing is to be appended.
 
         Below the leader's high watermark alone: only that is compacted, and there the leader does not count on our log
         yet, so that truncating takes nothing from what is replicated.
@@ -331,14 +331,16 @@ class FetcherCore:
             return False
         if not may_lack_markers(checked_batches(memoryview(records), partition.leader_epoch), end):
             return False
-        offset = max(begun, own.log_start_offset)
+        try:
+            drop_open_transactions(own)
+        finally:  # it may have cut more than once before it failed
+            partition.high_watermark = min(partition.high_watermark, own.log_end_offset)
+        state.doubtful_until = 0
         log.warning(
             "%s: the leader has compacted what follows our end at %d, perhaps the end of the transaction that begins "
-            "at %d: truncating to %d, and copying again what is left of it",
-            partition, end, begun, offset,
+            "at %d: truncated to %d, to copy again what is left of it",
+            partition, end, begun, own.log_end_offset,
         )  # fmt: skip
-        state.doubtful_until = 0
-        partition.truncate_to(offset)
         return True
 
     def _failed(self, state: PartitionFetchState, error: KafkaError, now_ms: float) -> None:

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterable
 
 from odradek.broker.log.batches import Batch
+from odradek.broker.log.log import Log
 from odradek.protocol.record_batch import MAGIC_V2
 
 UNDEFINED = -1
+CUTS_MAX = 100
+"""Most cuts in search of an offset at which no transaction is open: each takes some milliseconds."""
 
 
 def truncation_offset(
@@ -51,3 +54,19 @@ def may_lack_markers(batches: Iterable[Batch], offset: int) -> bool:
             return True
         offset = batch.last_offset + 1
     return False
+
+
+def drop_open_transactions(log: Log) -> None:
+    """Truncate a log to where no transaction is open, so that whatever is left has its marker.
+
+    To the beginning of those that are open is not enough: markers behind that go as well, of transactions that began
+    before it. Where some are always open, all goes. Raises KafkaError: StorageFailure, CORRUPT_MESSAGE.
+    """
+    for _ in range(CUTS_MAX):
+        begun = log.producers.first_ongoing_offset
+        if begun is None:
+            return
+        if begun <= log.log_start_offset:
+            break
+        log.truncate_to(begun)
+    log.truncate_fully_and_start_at(log.log_start_offset)

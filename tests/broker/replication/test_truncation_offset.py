@@ -2,11 +2,14 @@
 
 import pytest
 
-from odradek.broker.log.batches import checked_batches
+from odradek.broker.log.batches import Origin, checked_batches
 from odradek.broker.log.compaction.filter import empty_batch
-from odradek.broker.replication.truncation import may_lack_markers, truncation_offset
+from odradek.broker.log.log import Log
+from odradek.broker.replication.truncation import CUTS_MAX, drop_open_transactions, may_lack_markers, truncation_offset
+from odradek.broker.settings.topic_settings import LogConfig
+from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.record_batch import read_header
-from odradek.testing.log_environments import make_batch
+from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 
 # our own history: (epoch, first offset of it), in order, and where our log ends
 HISTORY = [(0, 0), (2, 10), (5, 30)]
@@ -69,3 +72,33 @@ EMPTY = bytes(empty_batch(read_header(make_batch([b"x"], base_offset=4, epoch=0)
 def test_where_markers_may_be_gone(batches: list[bytearray], expected: bool, why: str) -> None:
     sent = checked_batches(memoryview(b"".join(batches)))
     assert may_lack_markers(sent, 3) == expected, why
+
+
+def open_log(begun: list[int], ended: dict[int, int]) -> Log:
+    """Make a log of transactions of one record each: producers by where they begin, markers as offset → producer."""
+    log = open_test_log(make_environment(), LogConfig(), clean=True)
+    for offset in range(max([*begun, *ended]) + 1):
+        if offset in ended:
+            batch = encode_end_txn_marker(EndTxnMarker(True, 0), 0, ended[offset], 0)
+        else:
+            batch = make_batch([b"x"], epoch=0, producer_id=offset, transactional=True)
+        log.append_as_leader(batch, 0, origin=Origin.COORDINATOR)
+    return log
+
+
+def test_no_marker_is_dropped_without_its_transaction() -> None:
+    """The transaction at 4 alone is open; the marker at 5 is of one that began before it, as that at 3 is."""
+    log = open_log([0, 2, 4], {1: 0, 3: 2, 5: 2})
+    drop_open_transactions(log)
+    assert log.log_end_offset == 4
+    log = open_log([0, 2, 3], {1: 0, 4: 2})
+    drop_open_transactions(log)
+    assert (log.log_end_offset, log.producers.first_ongoing_offset) == (2, None)
+
+
+def test_where_some_transaction_is_always_open_all_is_dropped() -> None:
+    """The one at each even offset has its marker behind the beginning of the next."""
+    begun = [0, *range(1, 2 * CUTS_MAX + 20, 2)]
+    log = open_log(begun, {offset + 1: max(one for one in begun if one < offset) for offset in begun[1:]})
+    drop_open_transactions(log)
+    assert (log.log_start_offset, log.log_end_offset, log.producers.first_ongoing_offset) == (0, 0, None)
