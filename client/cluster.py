@@ -55,6 +55,8 @@ class Cluster:
         self.allow_auto_create = False
         self.refreshed: Callable[[BaseException | None], object] = lambda error: None
         """Told of the end of every refresh, whoever began it, and of what it failed with."""
+        self.lacking: Callable[[], bool] = lambda: False
+        """Tells whether the view lacks something beside whole topics and known partitions' leaders."""
         self._network = secured(network, clock, config)
         self._bootstrap: list[Node] = []
         self.bootstrap_from(config.bootstrap_servers)
@@ -344,7 +346,7 @@ class Cluster:
         self._unreachable = False
         self.view = updated(self.view, answer, all_topics=everything)
         coming = everything and any(info.error in RETRIABLE for info in self.view.topics.values())
-        complete = not coming and all(self._has_leaders(topic) for topic in wanted)
+        complete = not coming and all(self._has_leaders(topic) for topic in wanted) and not self.lacking()
         self.needs.answered(self.clock.monotonic_ms(), complete=complete)
 
     def _has_leaders(self, topic: str) -> bool:

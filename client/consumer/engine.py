@@ -52,6 +52,7 @@ class ConsumerEngine:
         """The view, and the partitions that all have leaders in it."""
         cluster.allow_auto_create = settings.allow_auto_create_topics
         cluster.refreshed = self._metadata_refreshed
+        cluster.lacking = self._lacking
         watch(self)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
@@ -145,6 +146,11 @@ class ConsumerEngine:
         leaderless = without_leader(positions, view)
         self._all_led = None if leaderless else (view, positions.partitions)
         return leaderless
+
+    def _lacking(self) -> bool:
+        """Tell whether a partition has no leader: also one whose number the topic does not have, maybe yet."""
+        with self.shared.lock:
+            return without_leader(self.shared.positions, self.cluster.view)
 
     def _reset(self, partition: TopicPartition) -> None:
         timestamp = reset_timestamp(self.settings.auto_offset_reset, partition)

@@ -331,3 +331,16 @@ def test_a_topic_that_was_asked_about_while_it_was_being_created_is_not_asked_fo
             assert len(broker.requests(MetadataRequest)) == asked + 1
 
     run(scripted_broker, work)
+
+
+def test_a_partition_that_its_topic_does_not_have_is_asked_for_with_a_growing_pause(scripted_broker: Any) -> None:
+    """The metadata were asked for ten times a second, for ever."""
+
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        make_coordinator(broker)
+        async with Consumer(auto_offset_reset="earliest", **settings) as consumer:
+            consumer.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
+            await consumer.getmany(20_000)
+            assert 10 < len(broker.requests(MetadataRequest)) < 30
+
+    run(scripted_broker, work)
