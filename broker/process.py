@@ -1,7 +1,7 @@
 """The process of one broker: its settings, its world, and the signals that end it.
 
-Imports neither the command line's packages nor the clients': a broker is to start fast and stay small. SIGTERM and
-SIGINT shut it down in a controlled way; a second one ends it at once.
+Imports neither the command line's packages nor the clients': a broker is to start fast and stay small. SIGTERM, SIGINT
+and SIGHUP shut it down in a controlled way, as Kafka's; a second one ends it at once.
 """
 
 import argparse
@@ -70,14 +70,15 @@ def _fail(error: Exception, code: int = FAILED) -> int:
 
 
 class _Signals:
-    """SIGTERM and SIGINT: the first one asks to stop, the second one ends the process."""
+    """The first one asks to stop, the second one ends the process. After nohup a SIGHUP does nothing."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.asked = asyncio.Event()
         """Set when the broker is to stop: by a signal, or by itself when it cannot go on."""
         self.on_signal: Callable[[], object] = self.asked.set
         self._came = False
-        for number in (signal.SIGTERM, signal.SIGINT):
+        nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        for number in (signal.SIGTERM, signal.SIGINT) if nohup else (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._come)
 
     def _come(self) -> None:

@@ -13,7 +13,7 @@ def broker(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="override a setting of the file")
     ] = None,
 ) -> None:
-    """Run one broker in the foreground. SIGINT and SIGTERM shut it down in a controlled way."""
+    """Run one broker in the foreground. SIGINT, SIGTERM and SIGHUP shut it down in a controlled way."""
     from odradek.broker.__main__ import main
 
     arguments = [file]

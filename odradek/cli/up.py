@@ -66,7 +66,7 @@ def up(
     ] = 9090,
     as_json: Json = False,
 ) -> None:
-    """Start ZooKeeper and brokers, print `ready` when the cluster serves, and shut it down on SIGINT or SIGTERM."""
+    """Start ZooKeeper and brokers, print `ready` when the cluster serves; SIGINT, SIGTERM and SIGHUP shut it down."""
     from odradek.local.cluster import ClusterPlan
 
     if detach:
@@ -173,7 +173,8 @@ class _Up:
         from odradek.local.cluster import LocalCluster
 
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        for number in (signal.SIGINT, signal.SIGTERM) if nohup else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stop)
         self._cluster = LocalCluster(self._plan, self._show)
         code = 1
