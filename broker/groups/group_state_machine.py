@@ -259,12 +259,12 @@ def has_room_for(group: GroupMetadata, member_id: str, group_max_size: int) -> b
 
     While a rebalance gathers members, those that join first stay; after that only members may come back.
     """
-    member = group.members.get(member_id)
-    if group.state is GroupState.EMPTY:
+    if group.state is GroupState.EMPTY or len(group.members) < group_max_size:
         return True
-    if group.state is GroupState.PREPARING_REBALANCE:
+    member = group.members.get(member_id)
+    if group.state is GroupState.PREPARING_REBALANCE:  # the one case in which all have to be counted
         return (member is not None and member.join_callback is not None) or group.joined_count() < group_max_size
-    return member is not None or len(group.members) < group_max_size
+    return member is not None
 
 
 def check_member(group: GroupMetadata, member_id: str, instance_id: str | None) -> ErrorCode:
