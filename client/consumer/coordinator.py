@@ -215,19 +215,26 @@ class Commits:
         self._turn = asyncio.Lock()
         self._unanswered: set[asyncio.Task[None]] = set()
 
-    def commit(self, offsets: Offsets, deadline: Deadline) -> Coroutine[Any, Any, None]:
-        """Commit as who is member now. Raises CommitFailed, KafkaError, ClientTimeout."""
-        return self._commit(offsets, deadline, self._group.membership.identity)
+    def commit(self, offsets: Offsets, deadline: Deadline, *, automatic: bool = False) -> Coroutine[Any, Any, None]:
+        """Commit as who is member now. Raises CommitFailed, KafkaError, ClientTimeout.
 
-    def commit_last(self, offsets: Offsets, deadline: Deadline) -> Coroutine[Any, Any, None]:
+        An `automatic` commit is not repeated for a partition that is gone: the rebalance that follows waits for it.
+        """
+        return self._commit(offsets, deadline, self._group.membership.identity, automatic)
+
+    def commit_last(
+        self, offsets: Offsets, deadline: Deadline, *, automatic: bool = False
+    ) -> Coroutine[Any, Any, None]:
         """Commit as `commit` does, after all those that nobody waits for and that were asked for before."""
-        return self._commit(offsets, deadline, self._group.membership.identity, frozenset(self._unanswered))
+        before = frozenset(self._unanswered)
+        return self._commit(offsets, deadline, self._group.membership.identity, automatic, before)
 
     async def _commit(
         self,
         offsets: Offsets,
         deadline: Deadline,
         identity: Identity,
+        automatic: bool,
         before: "frozenset[asyncio.Task[None]]" = frozenset(),
     ) -> None:
         if before:
@@ -239,7 +246,14 @@ class Commits:
                 if failure is None:
                     self._committed(offsets)
                     return
+                if automatic and failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._gone(offsets):
+                    raise failure
                 await deadline.pause_after(failure)
+
+    def _gone(self, offsets: Offsets) -> bool:
+        """Tell whether the metadata lack one of these partitions."""
+        view = self._group.cluster.view
+        return any(view.partition(topic_partition) is None for topic_partition in offsets)
 
     def follow(self, task: "asyncio.Task[None]") -> None:
         """A commit that nobody waits for: `settle` does, in the end."""
@@ -267,7 +281,7 @@ class Commits:
                 f"group {membership.settings.group_id}: offsets not committed: the group was rebalanced meanwhile"
             )
 
-    async def _try(self, offsets: Offsets, identity: Identity, deadline: Deadline) -> Exception | None:
+    async def _try(self, offsets: Offsets, identity: Identity, deadline: Deadline) -> KafkaError | None:
         """None when it is done, or why it may be tried again. Raises for the rest."""
         membership, settings = self._group.membership, self._group.membership.settings
         request = commit_request(
@@ -291,7 +305,7 @@ class Commits:
         errors = commit_errors(answer)
         return self._judge(max(errors, key=_weight), identity) if errors else None
 
-    def _judge(self, error: ErrorCode, identity: Identity) -> Exception | None:
+    def _judge(self, error: ErrorCode, identity: Identity) -> KafkaError | None:
         membership = self._group.membership
         group_id = membership.settings.group_id
         outcome = outcome_of(error)

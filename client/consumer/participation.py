@@ -114,7 +114,7 @@ class Participation:
             self._next_commit_ms = now_ms + self._settings.auto_commit_interval_ms
         elif self.membership.may_commit:
             self._next_commit_ms = now_ms + self._settings.auto_commit_interval_ms
-            self.commit_later(self._consumed(), None)
+            self.commit_later(self._consumed(), None, automatic=True)
 
     async def take_turn(self, end_ms: float) -> None:
         """Do what the membership waits for, or, when an automatic commit takes longer than until `end_ms`, begin it.
@@ -224,18 +224,20 @@ class Participation:
         await self._commit(offsets, timeout_ms)
         await self.call_callbacks()
 
-    async def _commit(self, offsets: Offsets | None, timeout_ms: float) -> None:
+    async def _commit(self, offsets: Offsets | None, timeout_ms: float, *, automatic: bool = False) -> None:
         wanted = self._consumed() if offsets is None else offsets
         if wanted:
             deadline = Deadline(self._engine.cluster, timeout_ms, COMMITTING, "default.api.timeout.ms")
-            await deadline.bound(self._commits.commit_last(wanted, deadline))
+            await deadline.bound(self._commits.commit_last(wanted, deadline, automatic=automatic))
 
-    def commit_later(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
+    def commit_later(
+        self, offsets: Offsets | None, callback: CommitCallback | None, *, automatic: bool = False
+    ) -> None:
         """The same without waiting; `callback` is called inside a later poll, commit or close."""
         callback = callback or self._settings.default_offset_commit_callback
         wanted = self._consumed() if offsets is None else offsets
         deadline = self._engine.deadline(COMMITTING)
-        work = deadline.bound(self._commits.commit(wanted, deadline))
+        work = deadline.bound(self._commits.commit(wanted, deadline, automatic=automatic))
 
         async def commit() -> None:
             failure: Exception | None = None
@@ -274,7 +276,7 @@ class Participation:
         if not self._settings.enable_auto_commit or self.lost:
             return
         try:
-            await self._commit(None, timeout_ms)
+            await self._commit(None, timeout_ms, automatic=True)
         except KafkaError as error:
             logger.warning("consumer %s: automatic commit of revoked partitions: %s", self._settings.client_id, error)
 

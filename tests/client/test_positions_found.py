@@ -130,3 +130,34 @@ def test_a_partition_that_is_refused_does_not_keep_those_after_it_in_the_answer(
             assert await consumer.position(TopicPartition("t", 0)) == 7
 
     run_virtual(main)
+
+
+def test_a_topic_that_is_deleted_does_not_keep_a_group_from_reading_the_others() -> None:
+    """The automatic commit before the rebalance was repeated for a minute, as the coordinator did not know the topic:
+    until then, nothing was read."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 1) as cluster:
+            world: dict[str, Any] = {
+                "bootstrap_servers": "broker-0:9092",
+                "network": cluster.network.host("client"),
+                "clock": clock,
+            }
+            async with Admin(**world) as admin, Producer(**world) as producer:
+                await admin.create_topics([NewTopic("stays", 1, 1), NewTopic("goes", 1, 1)])
+                for topic in ("stays", "goes"):
+                    await (await producer.send(topic, b""))
+                settings: dict[str, Any] = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False}
+                async with Consumer("stays", "goes", group_id="g", **settings, **world) as consumer:
+                    read: set[str] = set()
+                    while len(read) < 2:
+                        read |= {tp.topic for tp in await consumer.getmany(WAIT_MS)}
+                    await admin.delete_topics(["goes"])
+                    begin_ms = clock.monotonic_ms()
+                    while {tp.topic for tp in consumer.assignment()} != {"stays"}:
+                        consumer.engine.cluster.needs.stale()
+                        await consumer.getmany(1_000)
+                    assert clock.monotonic_ms() - begin_ms < WAIT_MS
+                    assert await consumer.committed(TopicPartition("stays", 0)) == 1
+
+    run_virtual(main)
