@@ -273,6 +273,21 @@ def test_a_follower_of_which_more_is_counted_than_it_has() -> None:
     assert "counts 2 of broker 2, which ends at 1" in stage.seen
 
 
+@pytest.mark.parametrize(("isr", "watermark", "seen"), [((0, 1), 3, False), ((0, 1), 2, True), ((0, 1, 2), 3, True)])
+def test_a_follower_may_cut_its_log_where_nothing_depends_on_it(
+    isr: tuple[int, ...], watermark: int, seen: bool
+) -> None:
+    """Outside the ISR and below the high watermark, to copy transactions again (seed 26501074)."""
+    stage = Stage()
+    fences = Fences(stage.cluster, stage.history)
+    stage.write(make_batch(), make_batch())
+    stage.write(make_batch(), to=(0, 1))
+    stage.leader.committed_isr, stage.leader.high_watermark = frozenset(isr), watermark
+    stage.replicas[2].log.truncate_to(1)
+    fences.look()
+    assert ("counts 2 of broker 2, which ends at 1" in stage.seen) is bool(stage.seen) is seen
+
+
 def test_a_follower_that_adds_what_its_leader_has_cut_off() -> None:
     stage = Stage()
     fences = Fences(stage.cluster, stage.history)

@@ -69,8 +69,15 @@ class Fences:
                     f"{leader} counts {follower.log_end} of broker {broker}, fetched before its epoch began"
                 )
             end = self._end(broker, follower, leader, where)
-            if end is not None and follower.log_end > end:
+            if end is not None and follower.log_end > end and not self._may_copy_again(broker, follower, leader):
                 self._history.violated(f"{leader} counts {follower.log_end} of broker {broker}, which ends at {end}")
+
+    @staticmethod
+    def _may_copy_again(broker: int, follower: FollowerProgress, leader: Partition) -> bool:
+        """Tell whether a follower may have truncated since it fetched: where compaction has left holes, below the high
+        watermark and outside the ISR, it may lack markers (broker/replication/truncation.py). Nothing depends on what
+        is counted of it there."""
+        return broker not in leader.maximal_isr and follower.log_end < leader.high_watermark
 
     def _end(self, broker_id: int, counted: FollowerProgress, leader: Partition, where: Where) -> int | None:
         """Return where a follower's log ends that has fetched in its present life and follows in the same epoch."""
