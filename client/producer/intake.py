@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from odradek.client import arguments
 from odradek.client.errors import ConfigError
+from odradek.client.metadata import ClusterView
 from odradek.client.producer.batch import Callback, FutureContext, ProducerBatch, RecordFuture
 from odradek.client.producer.config import Serializer
 from odradek.client.producer.engine import ProducerEngine
@@ -56,9 +57,8 @@ class RecordIntake:
         self._now_s, self._monotonic_ms = clock.now_s, clock.monotonic_ms
         self._call_on_loop = call_on_loop
         self._wake_asked = False
-        self._view = engine.cluster.view
-        self._places: dict[str, tuple[TopicPartition, ...]] = {}
-        """By topic, the partitions of `_view`."""
+        self._known: tuple[ClusterView, dict[str, tuple[TopicPartition, ...]]] = engine.cluster.view, {}
+        """A view, and by topic its partitions; replaced together, for another thread may come between any two lines."""
 
     def offer(
         self,
@@ -82,14 +82,15 @@ class RecordIntake:
             partition = arguments.whole_number(partition, "a partition's number")
         cluster = self._cluster
         view = cluster.view
-        if view is not self._view:
-            self._view, self._places = view, {}
-        places = self._places.get(topic)
+        known = self._known
+        if view is not known[0]:
+            known = self._known = view, {}
+        places = known[1].get(topic)
         if places is None:
             places = view.places(topic)
             if not places:
                 return None
-            self._places[topic] = places
+            known[1][topic] = places
         count = len(places)
         if partition is not None and partition >= count:
             return None

@@ -4,12 +4,14 @@ import gc
 import threading
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy
 import pytest
 
 from odradek.client.errors import BufferExhausted, ClientBroken, ClientClosed, ClientError, ConfigError
+from odradek.client.metadata import ClusterView
 from odradek.client.producer.client import KafkaProducer
 from odradek.client.producer.intake import FLOATS_ERROR_MS
 from odradek.client.records import ConsumerGroupMetadata
@@ -111,6 +113,33 @@ def test_a_partitioner_may_give_any_whole_number(broker: Any) -> None:
         assert sending.send("t", b"").result(PATIENCE_S).partition == 0
         with pytest.raises(TypeError, match="a partition's number must be an integer, not bool"):
             sending.send("t", b"")
+
+
+def test_a_topic_that_grows_while_threads_send_has_grown_for_all(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that had the former view took its partitions for the new one's: records went to no others."""
+    counts: list[int] = []
+
+    def first(key: bytes | None, every: Sequence[int], available: Sequence[int]) -> int:
+        counts.append(len(every))
+        return 0
+
+    with producer(broker, partitioner=first) as sending:
+        sending.send("t", b"").result(PATIENCE_S)
+        cluster, places = sending._core.engine.cluster, ClusterView.places
+        former = cluster.view = replace(cluster.view)
+        info = former.topics["t"]
+        grown = replace(former, topics={"t": replace(info, partitions=info.partitions * 2)})
+
+        def overtaken(view: ClusterView, topic: str) -> tuple[Any, ...]:
+            if view is former:
+                cluster.view = grown
+                sending.send("t", b"of another thread")
+            return places(view, topic)
+
+        monkeypatch.setattr(ClusterView, "places", overtaken)
+        sending.send("t", b"overtaken")
+        sending.send("t", b"next")
+    assert counts == [1, 2, 1, 2]
 
 
 def test_no_millisecond_is_lost_between_a_clocks_seconds_and_a_timestamp() -> None:
