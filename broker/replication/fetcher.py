@@ -41,6 +41,8 @@ KNOWN_AT_ONCE_MAX = 1000
 changed: of these the leader sends the same records with each answer until they are named."""
 LOOK_AT_ALL_MS = 30_000
 """Time after which all partitions are looked at: the start of our own log may move without a fetch."""
+DOUBTFUL_PAUSE_MS_LEAST = 60_000
+"""A shorter pause is no reason to truncate, however short delete.retention.ms is: there would be no end of it."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
 """The new leader may hear of its election, or of the topic and its id, a moment after us."""
 LEADER_NOT_READY = frozenset(
@@ -63,7 +65,8 @@ class Asked(NamedTuple):
 class PartitionFetchState:
     """State of a partition that is being copied."""
 
-    __slots__ = ("caught_up", "doubtful_until", "lag", "needs_leader_offsets", "not_before_ms", "partition", "stopped")
+    __slots__ = ("caught_up", "copied_ms", "doubtful_until", "lag", "needs_leader_offsets", "not_before_ms",
+                 "partition", "stopped")  # fmt: skip
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -71,7 +74,9 @@ class PartitionFetchState:
         self.caught_up = False
         """True if at the last answer our log reached the leader's high watermark."""
         self.doubtful_until = partition.log.log_end_offset
-        """Transactions that began before this, where we began to copy, may have ended with markers that are gone."""
+        """Transactions that began before this, when we began or went on to copy, may lack their markers."""
+        self.copied_ms = float("inf")
+        """When we last copied, or truncated."""
         self.lag = 0
         """Records that our log lacked up to the leader's high watermark at its last answer."""
         self.stopped = False
@@ -298,10 +303,14 @@ class FetcherCore:
                     self._truncate(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                     return
                 records = data.records or b""
+                if now_ms - state.copied_ms > max(partition.log.config.delete_retention_ms, DOUBTFUL_PAUSE_MS_LEAST):
+                    state.doubtful_until = partition.log.log_end_offset
                 if self._copies_again(state, records, data.high_watermark):
+                    state.copied_ms = now_ms
                     return
                 if partition.append_as_follower(records, data.high_watermark, data.log_start_offset):
                     advanced.append(partition)
+                state.copied_ms = now_ms
                 state.lag = max(0, data.high_watermark - partition.log.log_end_offset)
                 state.caught_up = not state.lag
                 self.bytes_in += len(records)
@@ -319,11 +328,10 @@ class FetcherCore:
 
     @staticmethod
     def _copies_again(state: PartitionFetchState, records: Records, leader_high_watermark: int) -> bool:
-        """Truncate our log to where no transaction is open, once, when markers may have been compacted away in what the
-        leader sends now; tell whether that was done, and nothing is to be appended.
+        """Truncate our log to where no transaction is open, once, when markers may be gone from what the leader sends;
+        tell whether that was done, and nothing is to be appended.
 
-        Below the leader's high watermark alone: only that is compacted, and there the leader does not count on our log
-        yet, so that truncating takes nothing from what is replicated.
+        Below the leader's high watermark alone: only that is compacted, and no leader counts on our log there yet.
         """
         partition, own = state.partition, state.partition.log
         begun, end = own.producers.first_ongoing_offset, own.log_end_offset
@@ -337,8 +345,7 @@ class FetcherCore:
             partition.high_watermark = min(partition.high_watermark, own.log_end_offset)
         state.doubtful_until = 0
         log.warning(
-            "%s: the leader has compacted what follows our end at %d, perhaps the end of the transaction that begins "
-            "at %d: truncated to %d, to copy again what is left of it",
+            "%s: the leader may have compacted away, behind %d, the marker of what began at %d: copying from %d again",
             partition, end, begun, own.log_end_offset,
         )  # fmt: skip
         return True

@@ -6,7 +6,7 @@ INVALID_PRODUCER_EPOCH, a coordinator epoch older than in its last marker TRANSA
 what is not led here NOT_LEADER_OR_FOLLOWER, and the coordinator asks elsewhere. A marker in `__consumer_offsets` makes
 the offsets of its transaction visible; while their groups are being loaded it is NOT_LEADER_OR_FOLLOWER too. Markers
 for very many partitions are appended in slices of time. What comes by a connection that its sender may have given up is
-NOT_LEADER_OR_FOLLOWER once, whole: `marker_senders` says why.
+NOT_LEADER_OR_FOLLOWER once, whole: `MarkerSenders` says why.
 
 Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
 """

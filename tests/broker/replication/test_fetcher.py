@@ -323,6 +323,20 @@ def test_a_transaction_that_began_since_is_not_copied_again() -> None:
     assert partition.log.log_end_offset == 10
 
 
+@pytest.mark.parametrize(("away_ms", "end"), [(86_400_000, 10), (86_400_001, 0)])
+def test_a_leader_that_was_out_of_reach_for_long_may_have_compacted_markers_away(away_ms: int, end: int) -> None:
+    """A network that was cut between the two alone: nobody tells the follower of it."""
+    core, (partition,) = following(1)
+    opened = compacted(partition, 0)
+    opened.records = make_batch([b"x"], epoch=0, producer_id=7, transactional=True)
+    core.request(1.0)
+    answer(core, opened, now_ms=1.0)
+    core.disconnected()
+    core.request(1.0 + away_ms)
+    answer(core, compacted(partition, 9), now_ms=1.0 + away_ms)
+    assert partition.log.log_end_offset == end
+
+
 def test_a_transaction_from_before_the_log_start_is_copied_again_from_there() -> None:
     core, partition = opened_then(4)
     partition.log.advance_log_start_offset(3)
