@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from odradek import KafkaConsumer, KafkaProducer, TopicPartition
 from odradek.testing import Cluster, ClusterError
 from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.virtual_run import VirtualCluster, run
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +110,16 @@ async def _requests() -> int:
 
 def test_in_a_coroutine() -> None:
     assert asyncio.run(_requests()) == 0
+
+
+def test_a_cluster_is_not_whole_before_all_that_run_are_registered() -> None:
+    """Who waited for three brokers after a session had ended went on too early, and found two a moment later."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        lost = cluster.embedded.brokers[1]
+        assert cluster.is_whole()
+        cluster.embedded.zookeeper.expire_session(lost.store.session_id)
+        assert not cluster.is_whole(), "the metadata are of before"
+        await cluster.wait_for(brokers=2)
+
+    run(test, brokers=2)

@@ -35,7 +35,7 @@ from odradek.testing.virtual_network import VirtualNetwork
 from odradek.world.files import File
 from odradek.world.os_files import OsFiles
 from odradek.zk_schema.store import StoreError, WatchKind
-from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_path
 from odradek.zk_schema.znodes.controller import CONTROLLER_PATH, ControllerRegistration
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, topic_path
 
@@ -136,8 +136,19 @@ class ClusterCore:
         self._arrange(broker)
 
     def is_whole(self) -> bool:
-        """Tell whether all brokers that run know each other and a controller."""
+        """Tell whether all brokers that run are registered, and the controller and all of them know it.
+
+        Metadata alone may be of before: who has lost its session is in them until the controller hears of it.
+        """
         running = {broker.broker_id: broker for broker in self.embedded.brokers if broker.running}
+        nodes = {broker: self.embedded.zookeeper.tree.get(broker_path(broker)) for broker in running}
+        epochs = {broker: node.czxid for broker, node in nodes.items() if node is not None}
+        if not running or epochs.keys() != running.keys():
+            return not running
+        states = [controller.server.services.controller.state for controller in self.controllers()]
+        heard = [{one: known.epoch for one, known in state.brokers.items()} for state in states if state is not None]
+        if len(heard) != 1 or any(heard[0].get(broker) != epoch for broker, epoch in epochs.items()):
+            return False
         known = [broker.server.services.metadata for broker in running.values()]
         return all(
             metadata.controller_id in running and metadata.brokers.keys() >= running.keys() for metadata in known
