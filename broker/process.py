@@ -1,7 +1,7 @@
 """The process of one broker: its settings, its world, and the signals that end it.
 
 Imports neither the command line's packages nor the clients': a broker is to start fast and stay small. SIGTERM, SIGINT
-and SIGHUP shut it down in a controlled way, as Kafka's; a second one ends it at once.
+and SIGHUP shut it down in a controlled way, as Kafka's; a second SIGTERM or SIGINT ends it at once.
 """
 
 import argparse
@@ -70,21 +70,29 @@ def _fail(error: Exception, code: int = FAILED) -> int:
 
 
 class _Signals:
-    """The first one asks to stop, the second one ends the process. After nohup a SIGHUP does nothing."""
+    """The first one asks to stop, the second one ends the process.
+
+    A SIGHUP only asks: one closed terminal sends it twice, from the kernel and from the shell, and systemd may send it
+    right after SIGTERM. After nohup it does nothing.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.asked = asyncio.Event()
         """Set when the broker is to stop: by a signal, or by itself when it cannot go on."""
         self.on_signal: Callable[[], object] = self.asked.set
         self._came = False
-        nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        for number in (signal.SIGTERM, signal.SIGINT) if nohup else (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._come)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGHUP, self._ask)
 
     def _come(self) -> None:
         if self._came:
             os._exit(130)
         self._came = True
+        self._ask()
+
+    def _ask(self) -> None:
         self.asked.set()
         self.on_signal()
 

@@ -166,6 +166,7 @@ class _Up:
         self._console: RunningConsole | None = None
         self._report = report
         self._asked_to_stop = asyncio.Event()
+        self._told_to_stop = False
         self._shown: Sequence[BrokerStatus] = ()
         self._cluster: LocalCluster
 
@@ -173,9 +174,10 @@ class _Up:
         from odradek.local.cluster import LocalCluster
 
         loop = asyncio.get_running_loop()
-        nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        for number in (signal.SIGINT, signal.SIGTERM) if nohup else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is after nohup
+            loop.add_signal_handler(signal.SIGHUP, self._asked_to_stop.set)
         self._cluster = LocalCluster(self._plan, self._show)
         code = 1
         try:
@@ -189,10 +191,12 @@ class _Up:
         return code
 
     def _stop(self) -> None:
-        """Ask for the end; when asked a second time, wait for nobody."""
-        if self._asked_to_stop.is_set():
+        """Ask for the end; when asked a second time, wait for nobody. A closed terminal's SIGHUP, which comes twice,
+        from the kernel and from the shell, does not count."""
+        if self._told_to_stop:
             self._cluster.kill()
             os._exit(130)
+        self._told_to_stop = True
         self._asked_to_stop.set()
 
     async def _until_stopped(self) -> int:

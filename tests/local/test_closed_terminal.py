@@ -31,8 +31,13 @@ def a_cluster(directory: Path, zookeeper: str) -> list[str]:
 @pytest.mark.parametrize("program", [a_broker, a_cluster])
 @pytest.mark.parametrize(
     ("started_with", "signals"),
-    [([], [signal.SIGHUP]), ([], [signal.SIGTERM]), (["nohup"], [signal.SIGHUP, signal.SIGTERM])],
-    ids=["closed terminal", "told to stop", "closed terminal after nohup"],
+    [
+        ([], [signal.SIGHUP]),
+        ([], [signal.SIGTERM]),
+        ([], [signal.SIGSTOP, signal.SIGTERM, signal.SIGHUP, signal.SIGCONT]),  # both come at once
+        (["nohup"], [signal.SIGHUP, signal.SIGTERM]),
+    ],
+    ids=["closed terminal", "told to stop", "both", "closed terminal after nohup"],
 )
 def test_it_is_shut_down_in_a_controlled_way(
     started_with: list[str], signals: list[signal.Signals], program: Callable[[Path, str], list[str]], tmp_path: Path
