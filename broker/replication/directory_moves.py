@@ -120,10 +120,12 @@ class LogCopy:
     def _agree_by_epochs(self) -> None:
         """The target may be from before a restart: as a follower does with a leader. Without epochs it begins anew.
 
-        What ended the transactions that are open in the target may have been compacted away meanwhile.
+        What ended the transactions that are open in the target may have been compacted away meanwhile, where the source
+        is compacted or was: else it would be copied again for nothing, all of it where some transaction is always open.
         """
         source, target = self.source, self.target
-        drop_open_transactions(target)
+        if source.config.compacts or source.cleaned_to:
+            drop_open_transactions(target)
         while True:
             offset = truncation_offset(
                 *source.end_offset_for_epoch(target.epochs.latest),

@@ -2,6 +2,7 @@
 
 import errno
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -257,6 +258,7 @@ def test_damage_in_the_source_is_not_copied(at: int) -> None:
 def test_a_transaction_whose_marker_was_compacted_away_is_not_open_in_the_copy() -> None:
     """After a restart the target has records of it; the source has neither those nor the marker any more."""
     world = World(1, InlineBackground())
+    world.source.config = replace(CONFIG, cleanup_policy=frozenset({"compact"}))
     later = make_batch([b"later"], base_offset=3, epoch=0)
     for log in (world.source, world.target):
         log.append_as_follower(make_batch([b"before"], epoch=0))
@@ -268,3 +270,13 @@ def test_a_transaction_whose_marker_was_compacted_away_is_not_open_in_the_copy()
     world.finish()
     check_same(world.source, world.target)
     assert world.target.last_stable_offset(4) == 4
+
+
+def test_what_is_not_compacted_is_not_copied_again_for_its_open_transactions() -> None:
+    world = World(1, InlineBackground())
+    for log in (world.source, world.target):
+        log.append_as_follower(make_batch([b"a record"], epoch=0, producer_id=7, transactional=True))
+    world.begin()
+    world.finish()
+    check_same(world.source, world.target)
+    assert world.copy.copied_bytes == 0
