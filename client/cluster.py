@@ -345,18 +345,22 @@ class Cluster:
             raise
         self._unreachable = False
         self.view = updated(self.view, answer, all_topics=everything)
-        coming = everything and any(info.error in RETRIABLE for info in self.view.topics.values())
-        complete = not coming and all(self._has_leaders(topic) for topic in wanted) and not self.lacking()
-        self.needs.answered(self.clock.monotonic_ms(), complete=complete)
+        if everything:  # one that is wanted and not there was deleted
+            complete = all(info.error not in RETRIABLE for info in self.view.topics.values())
+        else:
+            complete = all(self._has_leaders(topic) for topic in wanted)
+        self.needs.answered(self.clock.monotonic_ms(), complete=complete and not self.lacking())
 
     def _has_leaders(self, topic: str) -> bool:
         """Tell whether a topic is there and each of its partitions has a leader.
 
-        One that is being created has no partitions yet, and the error LEADER_NOT_AVAILABLE; nor has one that is
-        refused.
+        One that is being created has no partitions yet, and the error LEADER_NOT_AVAILABLE. Nor has one that is
+        refused, but asking again at once does not mend that.
         """
         info = self.view.topics.get(topic)
-        return info is not None and not info.error and all(one.leader in self.view.nodes for one in info.partitions)
+        if info is None or info.error in RETRIABLE:
+            return False
+        return all(one.leader in self.view.nodes for one in info.partitions)
 
     def _metadata_request(self, topics: Iterable[str] | None) -> MetadataRequest:
         asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]

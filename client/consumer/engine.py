@@ -211,7 +211,8 @@ class ConsumerEngine:
 
     def _tell_absent(self) -> None:
         """Log, once, of topics that were not there twice in succession: a poll waits for them as if they were empty."""
-        absent = frozenset(self.cluster.needs.topics) - self.cluster.view.topics.keys()
+        needs = self.cluster.needs
+        absent = frozenset(() if needs.all_topics else needs.topics) - self.cluster.view.topics.keys()
         for topic in sorted((absent & self._absent) - self._told_absent):
             logger.warning(
                 "consumer %s: topic %s: the cluster does not have it: create it, or check its name",
@@ -291,7 +292,9 @@ class Locator:
             self._asked.difference_update((topic_partition, leader) for topic_partition in wanted)
             with self._shared.lock:
                 again_ms = self._cluster.clock.monotonic_ms() + self._settings.retry_backoff_ms
-                self._shared.positions.retry_at(wanted, again_ms)
+                positions = self._shared.positions
+                same = [tp for tp, now in positions.sought(wanted).items() if now == wanted[tp]]
+                positions.retry_at(same, again_ms)  # what is sought otherwise by now was not asked for yet
 
     async def _locate_by_commit(self, wanted: Mapping[TopicPartition, Sought]) -> None:
         """Begin where the group has committed. Those without a committed offset, auto.offset.reset locates."""

@@ -13,6 +13,7 @@ from odradek.client.aio.producer import Producer
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.records import TopicPartition
+from odradek.client.waiting import sleep_ms
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.end_txn import EndTxnRequest
@@ -290,6 +291,35 @@ def test_a_poll_raises_why_a_topic_is_refused(scripted_broker: Any, error: Error
                 with suppress(KafkaError):
                     await consumer.getmany(1_000)
                 assert len(broker.requests(MetadataRequest)) < 10
+
+    run(scripted_broker, work)
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_topic_that_is_refused_is_not_asked_for_each_second(scripted_broker: Any, sends: bool) -> None:
+    """Nothing but its administrator mends that, and the metadata of all other topics were asked for with it."""
+
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        def metadata(request: MetadataRequest) -> MetadataResponse:
+            answer: MetadataResponse = broker.metadata()
+            if any(one.name == "bad" for one in request.topics or ()):
+                answer.topics.append(MetadataResponseTopic(name="bad", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            return answer
+
+        broker.handlers[MetadataRequest] = metadata
+        make_coordinator(broker)
+        if sends:
+            async with Producer(enable_idempotence=False, **settings) as producer:
+                with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+                    await producer.send("bad", b"")
+                await sleep_ms(settings["clock"], 20_000)
+        else:
+            async with Consumer("t", "bad", group_id="g", **settings) as consumer:
+                with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+                    await consumer.getmany(1_000)
+                await consumer.getmany(20_000)
+                assert consumer.assignment() == {TopicPartition("t", 0)}
+        assert len(broker.requests(MetadataRequest)) <= 3
 
     run(scripted_broker, work)
 

@@ -1,5 +1,6 @@
 """Positions of a consumer that begins: what one leader answers counts at once, whatever keeps the others."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
+from tests.client.group_of_one import T0, make_coordinator
 
 WAIT_MS = 10_000
 
@@ -77,6 +79,48 @@ def test_partitions_that_are_sought_do_not_keep_those_that_are_committed() -> No
                 consumer.assign([there, away])
                 consumer.seek_to_beginning(away)
                 assert list(await consumer.getmany(WAIT_MS)) == [there]
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_a_consumer_without_a_committed_offset_begins_without_a_pause(
+    group_id: str | None, scripted_broker: Any
+) -> None:
+    """That nothing was committed counted as a look-up in vain: each start took retry.backoff.ms longer, and a seek
+    while a position was looked up, too."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        make_coordinator(broker)
+        world: dict[str, Any] = {"bootstrap_servers": "broker:9092", "network": network.host("client"), "clock": clock}
+        async with Consumer(
+            auto_offset_reset="earliest", retry_backoff_ms=1_000, group_id=group_id, **world
+        ) as consumer:
+            await consumer.partitions_for_topic("t")
+            begin_ms = clock.monotonic_ms()
+            consumer.assign([T0])
+            assert await consumer.position(T0) == 3
+            list_offsets = broker.handlers[ListOffsetsRequest]
+            asked = asyncio.Event()
+
+            def seek(request: ListOffsetsRequest) -> ListOffsetsResponse:
+                broker.handlers[ListOffsetsRequest] = list_offsets
+                consumer.seek_to_end(T0)
+                asked.set()
+                return list_offsets(request)
+
+            broker.handlers[ListOffsetsRequest] = seek
+            consumer.seek_to_beginning(T0)
+            await asked.wait()
+            assert await consumer.position(T0) == 3
+            assert [one.topics[0].partitions[0].timestamp for one in broker.requests(ListOffsetsRequest)] == [
+                -2,
+                -2,
+                -1,
+            ]
+            assert clock.monotonic_ms() - begin_ms < 500
 
     run_virtual(main)
 
@@ -159,5 +203,38 @@ def test_a_topic_that_is_deleted_does_not_keep_a_group_from_reading_the_others()
                         await consumer.getmany(1_000)
                     assert clock.monotonic_ms() - begin_ms < WAIT_MS
                     assert await consumer.committed(TopicPartition("stays", 0)) == 1
+
+    run_virtual(main)
+
+
+def test_who_reads_a_pattern_does_not_ask_for_a_topic_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    """The group's leader, which had counted the topic's partitions, asked for the metadata of all topics each second,
+    for ever, and logged that somebody should create it."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 1) as cluster:
+            world: dict[str, Any] = {
+                "bootstrap_servers": "broker-0:9092",
+                "network": cluster.network.host("client"),
+                "clock": clock,
+            }
+            async with Admin(**world) as admin:
+                await admin.create_topics([NewTopic("stays", 1, 1), NewTopic("goes", 1, 1)])
+                settings: dict[str, Any] = {"group_id": "g", "metadata_max_age_ms": WAIT_MS}
+                async with Consumer(**settings, **world) as consumer:
+                    consumer.subscribe(pattern="stays|goes")
+                    while len(consumer.assignment()) < 2:
+                        await consumer.getmany(100)
+                    await admin.delete_topics(["goes"])
+                    while len(consumer.assignment()) > 1:
+                        await consumer.getmany(100)
+                    await consumer.getmany(WAIT_MS)
+                    caplog.clear()
+                    needs, ages = consumer.engine.cluster.needs, []
+                    for _ in range(WAIT_MS // 1_000):
+                        await consumer.getmany(1_000)
+                        ages.append(needs.age_ms(clock.monotonic_ms()))
+                    assert max(ages) > WAIT_MS / 2
+                    assert "does not have it" not in caplog.text
 
     run_virtual(main)
