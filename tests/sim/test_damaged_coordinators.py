@@ -159,6 +159,21 @@ def test_a_marker_of_what_is_not_decided(
     )
 
 
+@pytest.mark.parametrize(("commits", "epoch", "seen"), [(True, 0, False), (False, 0, True), (True, 1, True)])
+def test_a_marker_of_an_epoch_that_is_over_may_come_twice(commits: bool, epoch: int, seen: bool) -> None:
+    """Its first copy was late, and the coordinator has sent another one since (seed 26003188)."""
+    states, data, decisions = states_and_data()
+    state = TxnState(ProducerIdentity(1, 0), 1000, PREPARE_COMMIT, frozenset({WHERE}), 5, 6)
+    states.write(state_batch("id", state, 0))
+    decisions.look()
+    states.write(state_batch("id", replace(state, producer=ProducerIdentity(1, 2), status=ONGOING), 0))
+    decisions.look()
+    decisions.look()
+    end(data, commits=commits, epoch=epoch)
+    decisions.look()
+    assert bool(states.seen) is seen
+
+
 @pytest.mark.parametrize("compacted", [True, False])
 def test_a_marker_whose_decision_has_been_compacted_away(compacted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     states, data, decisions = states_and_data()

@@ -260,6 +260,22 @@ def test_a_record_that_is_acknowledged_above_every_high_watermark(running: bool)
     assert ("t-0 offset 2 is acknowledged, no high watermark was above 2" in stage.seen) is bool(stage.seen) is running
 
 
+def test_who_gives_up_a_replica_takes_along_what_it_knew_to_be_committed() -> None:
+    """It was moved between two looks, just when it had acknowledged something as the leader (seed 26003139)."""
+    stage = Stage()
+    safety = stage.safety()
+    stage.write(make_batch(), make_batch())
+    safety.look()
+    stage.write(make_batch(), to=(0, 1))
+    held = stage.brokers[0].server.services.replicas.partitions
+    replica = held.pop(WHERE)
+    safety.acknowledged(T0, 2)
+    assert not stage.seen
+    held[WHERE] = replica
+    safety.acknowledged(T0, 2)
+    assert "t-0 offset 2 is acknowledged, no high watermark was above 2" in stage.seen
+
+
 def test_a_follower_of_which_more_is_counted_than_it_has() -> None:
     stage = Stage()
     fences = Fences(stage.cluster, stage.history)

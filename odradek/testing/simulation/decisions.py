@@ -14,10 +14,12 @@ from odradek.broker.transactions.transaction_state import (
     COMPLETE_COMMIT,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    ProducerIdentity,
     TxnState,
 )
 from odradek.protocol.control_records import ControlType, control_type
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.messages.transaction_state import TransactionStatus
 from odradek.protocol.record_batch import CorruptBatch, batches
 from odradek.protocol.records import decode_records
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -51,6 +53,8 @@ class Decisions:
         """The offset up to which a partition of `__transaction_state` has been read."""
         self._states: dict[int, list[TxnState]] = {}
         """Of each producer id those that were the newest replicated one at some time since the last look."""
+        self._decided: set[tuple[ProducerIdentity, TransactionStatus]] = set()
+        """Every decision that has been replicated."""
         self._ends: dict[tuple[Partition, int], int] = {}
         """Ends of the logs of the leaders, with their epochs, at the last look."""
 
@@ -86,6 +90,7 @@ class Decisions:
                 if value is not None:
                     state = read_value(value)
                     self._states.setdefault(state.producer.id, []).append(state)
+                    self._decided.add((state.producer, state.status))
         return is_whole and self._taken.get(where, 0) >= end
 
     def _look_at(self, leader: Partition, ends: dict[tuple[Partition, int], int], *, judge: bool) -> None:
@@ -97,17 +102,20 @@ class Decisions:
             keys = decode_records(data, position).keys if header.is_control else ()
             for key in keys:
                 kind = control_type(key or b"")
-                if kind in DECIDED and not self._is_decided(header.producer_id, header.producer_epoch, kind):
+                if kind in DECIDED and not self._is_decided(
+                    ProducerIdentity(header.producer_id, header.producer_epoch), kind
+                ):
                     self._history.violated(
                         f"{leader} has a marker at {header.base_offset}, {kind.name} of producer {header.producer_id} "
                         f"epoch {header.producer_epoch}; replicated is {self._states.get(header.producer_id)}"
                     )
 
-    def _is_decided(self, producer_id: int, epoch: int, kind: ControlType) -> bool:
-        return any(
-            state.producer == (producer_id, epoch) and state.status in DECIDED[kind]
-            for state in self._states.get(producer_id, ())
-        )
+    def _is_decided(self, producer: ProducerIdentity, kind: ControlType) -> bool:
+        """A marker of an epoch that is over may come twice: it ends nothing of a later one."""
+        states = self._states.get(producer.id, [])
+        if states and states[-1].producer.epoch > producer.epoch:
+            return any((producer, status) in self._decided for status in DECIDED[kind])
+        return any(state.producer == producer and state.status in DECIDED[kind] for state in states)
 
 
 def _bytes_between(leader: Partition, begin: int, end: int) -> bytes:

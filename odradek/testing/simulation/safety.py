@@ -59,6 +59,8 @@ class Safety:
         """Where those logs ended."""
         self._committed: dict[Where, int] = {}
         """Highest watermark that a leader of the partition has had."""
+        self._holders: dict[Where, set[int]] = {}
+        """Brokers that held the partition at the last look."""
         self._born: dict[str, int] = {}
         """Zxids at which the topics were made."""
         self.on_elected: Callable[[Where, int], object] = lambda where, leader_epoch: None
@@ -85,12 +87,19 @@ class Safety:
         self._look_at_holders(partition, offset, "is acknowledged")
         where = (partition.topic, partition.partition)
         if all(broker.running for broker in self._cluster.brokers):
-            held = [broker.server.services.replicas.partitions.get(where) for broker in self._cluster.brokers]
-            highest = max([self._committed.get(where, 0), *(one.high_watermark for one in held if one is not None)])
-            if highest <= offset:
+            held = self._held(where)
+            highest = max([self._committed.get(where, 0), *(replica.high_watermark for replica in held.values())])
+            if highest <= offset and held.keys() >= self._holders.get(where, set()):
                 self._history.violated(
                     f"{partition} offset {offset} is acknowledged, no high watermark was above {highest}"
                 )
+
+    def _held(self, where: Where) -> dict[int, Partition]:
+        """Return the replicas of a partition on brokers that run. Who has given its own up takes along what it alone
+        knew to be committed."""
+        running = [broker for broker in self._cluster.brokers if broker.running]
+        replicas = ((one.broker_id, one.server.services.replicas.partitions.get(where)) for one in running)
+        return {broker: replica for broker, replica in replicas if replica is not None}
 
     def read(self, partition: TopicPartition, offset: int) -> None:
         """A consumer has been given the record at `offset`, which is to be below the high watermark."""
@@ -257,6 +266,7 @@ class Safety:
         """Look at ZooKeeper and at all leaders."""
         self._look_at_zookeeper()
         for where, state in self._states.items():
+            self._holders[where] = set(self._held(where))
             leader = self._leader(where, state)
             if leader is not None:
                 pending = leader.pending_isr.broker_ids if leader.pending_isr is not None else ()
