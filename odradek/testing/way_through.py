@@ -310,11 +310,7 @@ WAYS: dict[str, Callable[[VirtualClock], Awaitable[Way]]] = {
 
 
 def trace_way(name: str) -> Way:
-    """Trace one of the ways, by its name in `WAYS`.
-
-    It is played twice: what the process keeps (functools' caches, modules imported late) answers in the second run,
-    whoever played before.
-    """
+    """Trace one of the ways, by its name in `WAYS`: at its second run, when all caches of the process are warm."""
 
     async def main(clock: VirtualClock) -> Way:
         return await WAYS[name](clock)
