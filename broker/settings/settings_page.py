@@ -23,7 +23,8 @@ of {topics} topic settings {topic_counts}. Another {elsewhere} belong to KRaft, 
 
 def _counts(settings: Iterable[Setting]) -> str:
     count = Counter(one.effect for one in settings)
-    return f"{count[Effect.WORKS]} work, {count[Effect.NONE]} have no effect, {count[Effect.REFUSED]} are refused"
+    works, none, refused = (count[effect] for effect in (Effect.WORKS, Effect.NONE, Effect.REFUSED))
+    return f"{works} work, {none} have no effect, and a broker refuses {refused}"
 
 
 def render() -> str:
