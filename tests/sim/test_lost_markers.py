@@ -48,6 +48,16 @@ def settings(cluster: EmbeddedCluster, clock: VirtualClock) -> dict[str, Any]:
     }
 
 
+async def transactional_producer(ours: dict[str, Any]) -> Producer:
+    """A producer that may begin; its topic has a partition on both brokers, led by the first."""
+    async with Admin(**ours) as admin:
+        await admin.create_topics([NewTopic("t", replica_assignments={0: [0, 1]}, configs=TOPIC_CONFIGS)])
+    producer = Producer(transactional_id="x", **ours)
+    await producer.start()
+    await producer.init_transactions()
+    return producer
+
+
 def test_a_follower_copies_again_what_it_cannot_know_the_end_of() -> None:
     """It would lead with a transaction open for ever: nobody read on who reads what is committed."""
 
@@ -55,11 +65,7 @@ def test_a_follower_copies_again_what_it_cannot_know_the_end_of() -> None:
         async with EmbeddedCluster(clock, brokers=2, overrides=SETTINGS) as cluster:
             stays, goes = cluster.brokers
             ours = settings(cluster, clock)
-            async with Admin(**ours) as admin:
-                await admin.create_topics([NewTopic("t", replica_assignments={0: [0, 1]}, configs=TOPIC_CONFIGS)])
-            producer = Producer(transactional_id="x", **ours)
-            await producer.start()
-            await producer.init_transactions()
+            producer = await transactional_producer(ours)
             await producer.begin_transaction()
             await (await producer.send("t", b"old", key=b"key"))
             await until(lambda: replica(goes).log.log_end_offset == 1)
@@ -93,11 +99,7 @@ def test_what_was_aborted_is_not_committed_by_the_next_transaction_of_its_produc
         async with EmbeddedCluster(clock, brokers=2, overrides=SETTINGS) as cluster:
             stays, goes = cluster.brokers
             ours = settings(cluster, clock)
-            async with Admin(**ours) as admin:
-                await admin.create_topics([NewTopic("t", replica_assignments={0: [0, 1]}, configs=TOPIC_CONFIGS)])
-            producer = Producer(transactional_id="x", **ours)
-            await producer.start()
-            await producer.init_transactions()
+            producer = await transactional_producer(ours)
 
             async def commit(key: bytes, value: bytes) -> None:
                 await producer.begin_transaction()
