@@ -84,6 +84,13 @@ class ProducerEntry:
             self.batches.clear()
             self.epoch = epoch
 
+    def batch_of(self, first_sequence: int, last_sequence: int) -> RememberedBatch | None:
+        """Return the remembered batch of these sequences, None when there is none."""
+        for batch in self.batches:
+            if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                return batch
+        return None
+
     def remember(self, batch: RememberedBatch) -> None:
         """Remember the newest batch, and forget the oldest of more than five."""
         if len(self.batches) == BATCHES_REMEMBERED:
@@ -164,9 +171,10 @@ class ProducerState:
         """
         producer = self.producers.get(producer_id)
         if client and producer is not None and epoch == producer.epoch:
-            for batch in producer.batches:
-                if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
-                    return batch
+            repeated = producer.batch_of(first_sequence, last_sequence)
+            if repeated is not None:
+                self._check_repeated(producer, repeated, transactional=transactional)
+                return repeated
         if transactional and client and guard is not UNGUARDED and not self._is_open(producer_id):
             self.verifications.check(producer_id, epoch, first_sequence, guard)
         if producer is None:
@@ -212,6 +220,23 @@ class ProducerState:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {producer.producer_id}: epoch {epoch} is older than {producer.epoch}",
+            )
+
+    @staticmethod
+    def _check_repeated(producer: ProducerEntry, repeated: RememberedBatch, *, transactional: bool) -> None:
+        """Refuse a transaction's batch with the sequences of one that the open transaction does not hold.
+
+        Producers await the answer to a batch before they end its transaction. But librdkafka, aborting, may give up
+        one that is in the log already, and in the same epoch gives its sequences to records of the next transaction:
+        as duplicates, which they are to Kafka, they would be acknowledged at offsets of aborted records, and be lost.
+        Of the errors that refuse them this one has it abort the transaction and take a new epoch; after
+        OUT_OF_ORDER_SEQUENCE_NUMBER it gives up for good. Raises KafkaError INVALID_TXN_STATE.
+        """
+        if transactional and not repeated.first_offset >= producer.transaction_first_offset >= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer.producer_id} epoch {producer.epoch}: sequence {repeated.first_sequence} is that of"
+                f" offset {repeated.first_offset}, in a transaction that has ended",
             )
 
     def note_refusal(self, batch: Buffer | None, code: ErrorCode) -> None:

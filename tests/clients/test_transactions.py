@@ -1,6 +1,7 @@
 """Transactions of foreign clients: what is committed is read, what is aborted is not, and a zombie is fenced."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -36,7 +37,7 @@ def producer_of(cluster: Cluster, transactional_id: str, **settings: object) -> 
         {
             "bootstrap.servers": cluster.bootstrap,
             "transactional.id": transactional_id,
-            "log_level": 2,
+            "log_level": 6 if "logger" in settings else 2,
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
     )
@@ -73,6 +74,40 @@ def test_librdkafka_commits_and_aborts(cluster: Cluster, new_topic: NewTopic, co
     settle(cluster, topic)
     assert read(cluster, topic) == sorted(f"{number}-{at}" for number in (0, 2) for at in range(7))
     assert len(read(cluster, topic, "read_uncommitted")) == 28
+
+
+def test_librdkafka_reports_no_record_delivered_that_is_lost(
+    cluster: Cluster, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An abort purges a batch that is in the log already; the next record gets its sequence, in the same epoch."""
+    topic = new_topic(partitions=PARTITIONS)
+    caplog.set_level(logging.INFO)
+    producer = producer_of(cluster, topic, retry_backoff_ms=5000, logger=logging.getLogger())
+    committed = []
+
+    def attempt(value: str) -> None:
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        try:
+            producer.commit_transaction(PATIENCE_SECONDS)
+        except KafkaException as error:
+            assert error.args[0].txn_requires_abort()
+            producer.abort_transaction(PATIENCE_SECONDS)
+        else:
+            committed.append(value)
+
+    attempt("before")
+    lost = cluster.drop_answer("Produce", topic=topic, times=None)
+    producer.begin_transaction()
+    producer.produce(topic, "purged", partition=0)
+    wait_until(lambda: producer.poll(0) >= 0 and "Disconnected" in caplog.text, "the batch waits to be sent again")
+    producer.abort_transaction(PATIENCE_SECONDS)
+    cluster.clear(lost)
+    attempt("with its sequence")
+    attempt("after")
+    settle(cluster, topic)
+    assert read(cluster, topic) == sorted(committed)
+    assert {"before", "after"} <= set(committed)
 
 
 def test_kafka_python_commits_and_aborts(cluster: Cluster, new_topic: NewTopic) -> None:

@@ -27,10 +27,13 @@ def write(world: CompactedLog, seed: int = 1) -> None:
     """Many small segments, of which compaction makes a few; some become empty, and there are aborted transactions."""
     random_keys = random.Random(seed)
     small, world.log.config = world.log.config, SMALL
+    known = world.log.producers.producers.get(3)
+    sequence = known.last_sequence + 1 if known else 0
     for number in range(60):
         world.put((b"k%d" % random_keys.randrange(12), b"v%d" % number), (b"same", b"%d" % number))
         if number % 20 == 7:
-            world.put((b"k1", b"aborted"), producer_id=3, sequence=number // 20, transactional=True)
+            world.put((b"k1", b"aborted"), producer_id=3, sequence=sequence, transactional=True)
+            sequence += 1
             world.end_transaction(3, committed=False)
         world.clock.advance(1)
     world.roll()

@@ -93,6 +93,34 @@ def test_a_transaction_holds_back_the_stable_offset_until_its_marker_is_replicat
     assert fenced.value.code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
+def test_a_repeated_batch_of_a_transaction_that_has_ended_is_no_duplicate() -> None:
+    """librdkafka reuses the sequences of what it purges when it aborts: an acknowledgement would be of aborted data."""
+    state = ProducerState()
+    write(state, 0, 0, transactional=True)
+
+    def repeated(sequence: int) -> int:
+        found = state.check(PRODUCER, 0, sequence, sequence, transactional=True, client=True)
+        assert found is not None
+        return found.first_offset
+
+    def is_refused(sequence: int) -> bool:
+        with pytest.raises(KafkaError, match="in a transaction that has ended") as refused:
+            repeated(sequence)
+        return refused.value.code == ErrorCode.INVALID_TXN_STATE
+
+    assert repeated(0) == 0, "as long as it is open"
+    state.append_marker(PRODUCER, 0, 5, 1, 1000, aborted=True)
+    assert is_refused(0), "before the next transaction has written here"
+    state.map_end_offset = 2
+    write(state, 0, 1, transactional=True)
+    assert repeated(1) == 2
+    assert is_refused(0), "beside the next transaction"
+    state.producers = {one.producer_id: one for one in decode_snapshot(encode_snapshot(state.producers.values()))}
+    assert repeated(1) == 2
+    state.append_marker(PRODUCER, 0, 5, 3, 1000, aborted=False)
+    assert is_refused(1)
+
+
 def test_a_marker_with_a_new_epoch_makes_the_next_sequence_zero() -> None:
     state = ProducerState()
     write(state, 0, 0, transactional=True)
