@@ -6,8 +6,9 @@ in the order in which they were asked for, and only as the member who asked.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
 from odradek.client.calls import COORDINATOR_CONNECTION, Deadline, within
 from odradek.client.cluster import Cluster
@@ -201,64 +202,73 @@ class GroupDriver:
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
+@dataclass(eq=False, slots=True)
+class Place:
+    """Place of a commit in the line, and who was a member when it was asked for."""
+
+    identity: Identity
+    turn: "asyncio.Future[None]"
+
+
 class Commits:
     """A consumer's. Loop-thread only.
 
-    A commit that has to be tried again holds up those behind it: overtaken by a later one it would take the group
-    back. For the same reason it ends with the membership that it was asked under: by the time it would get through,
-    its partitions may be somebody else's who has committed there too.
+    They are sent in the order in which they were asked for, whether somebody waits for them or not. A commit that has
+    to be tried again holds up those behind it: overtaken by a later one it would take the group back. For the same
+    reason it ends with the membership that it was asked under: by the time it would get through, its partitions may be
+    somebody else's who has committed there too.
     """
 
     def __init__(self, group: GroupDriver, committed: Callable[[Offsets], object] = lambda offsets: None) -> None:
         """`committed` is told of each commit that has succeeded."""
         self._group, self._committed = group, committed
-        self._turn = asyncio.Lock()
+        self._line: dict[Place, None] = {}
+        """Commits that have not ended yet; it is the turn of the first one."""
         self._unanswered: set[asyncio.Task[None]] = set()
 
-    def commit(self, offsets: Offsets, deadline: Deadline, *, automatic: bool = False) -> Coroutine[Any, Any, None]:
-        """Commit as who is member now. Raises CommitFailed, KafkaError, ClientTimeout.
+    def stand_in_line(self) -> Place:
+        """Take the last place, as who is member now; whoever takes it leaves it in the end, come what may."""
+        place = Place(self._group.membership.identity, asyncio.get_running_loop().create_future())
+        self._line[place] = None
+        self._call_the_first()
+        return place
+
+    def leave_line(self, place: Place) -> None:
+        """Give up a place, so that the next commit has its turn. Harmless twice."""
+        self._line.pop(place, None)
+        self._call_the_first()
+
+    def _call_the_first(self) -> None:
+        first = next(iter(self._line), None)
+        if first is not None and not first.turn.done():
+            first.turn.set_result(None)
+
+    async def commit(self, offsets: Offsets, deadline: Deadline, place: Place, *, automatic: bool = False) -> None:
+        """Commit when it is the turn of `place`. Raises CommitFailed, KafkaError, ClientTimeout.
 
         An `automatic` commit is not repeated for a partition that is gone: the rebalance that follows waits for it.
         """
-        return self._commit(offsets, deadline, self._group.membership.identity, automatic)
-
-    def commit_last(
-        self, offsets: Offsets, deadline: Deadline, *, automatic: bool = False
-    ) -> Coroutine[Any, Any, None]:
-        """Commit as `commit` does, after all those that nobody waits for and that were asked for before."""
-        before = frozenset(self._unanswered)
-        return self._commit(offsets, deadline, self._group.membership.identity, automatic, before)
-
-    async def _commit(
-        self,
-        offsets: Offsets,
-        deadline: Deadline,
-        identity: Identity,
-        automatic: bool,
-        before: "frozenset[asyncio.Task[None]]" = frozenset(),
-    ) -> None:
-        if before:
-            await asyncio.wait(before)
-        async with self._turn:
-            while offsets:
-                self._check(identity)
-                failure = await self._try(offsets, identity, deadline)
-                if failure is None:
-                    self._committed(offsets)
-                    return
-                if automatic and failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._gone(offsets):
-                    raise failure
-                await deadline.pause_after(failure)
+        await place.turn
+        while offsets:
+            self._check(place.identity)
+            failure = await self._try(offsets, place.identity, deadline)
+            if failure is None:
+                self._committed(offsets)
+                return
+            if automatic and failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._gone(offsets):
+                raise failure
+            await deadline.pause_after(failure)
 
     def _gone(self, offsets: Offsets) -> bool:
         """Tell whether the metadata lack one of these partitions."""
         view = self._group.cluster.view
         return any(view.partition(topic_partition) is None for topic_partition in offsets)
 
-    def follow(self, task: "asyncio.Task[None]") -> None:
-        """A commit that nobody waits for: `settle` does, in the end."""
+    def follow(self, task: "asyncio.Task[None]", place: Place) -> None:
+        """A commit that nobody waits for: `settle` does, in the end, and its place is left when the task ends."""
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
+        task.add_done_callback(lambda _: self.leave_line(place))
 
     async def settle(self, timeout_ms: float) -> None:
         """Wait for the asynchronous commits that are not answered yet, for at most `timeout_ms`."""

@@ -228,7 +228,11 @@ class Participation:
         wanted = self._consumed() if offsets is None else offsets
         if wanted:
             deadline = Deadline(self._engine.cluster, timeout_ms, COMMITTING, "default.api.timeout.ms")
-            await deadline.bound(self._commits.commit_last(wanted, deadline, automatic=automatic))
+            place = self._commits.stand_in_line()
+            try:
+                await deadline.bound(self._commits.commit(wanted, deadline, place, automatic=automatic))
+            finally:
+                self._commits.leave_line(place)
 
     def commit_later(
         self, offsets: Offsets | None, callback: CommitCallback | None, *, automatic: bool = False
@@ -237,12 +241,12 @@ class Participation:
         callback = callback or self._settings.default_offset_commit_callback
         wanted = self._consumed() if offsets is None else offsets
         deadline = self._engine.deadline(COMMITTING)
-        work = deadline.bound(self._commits.commit(wanted, deadline, automatic=automatic))
+        place = self._commits.stand_in_line()
 
         async def commit() -> None:
             failure: Exception | None = None
             try:
-                await work
+                await deadline.bound(self._commits.commit(wanted, deadline, place, automatic=automatic))
             except KafkaError as error:
                 failure = error
                 if callback is None:
@@ -251,7 +255,7 @@ class Participation:
                 self._ended_commits.append((callback, wanted, failure))
                 self._engine.shared.notify()
 
-        self._commits.follow(self._engine.spawn("commit", commit))
+        self._commits.follow(self._engine.spawn("commit", commit), place)
 
     def _committed(self, offsets: Offsets) -> None:
         if self._interceptors:

@@ -325,7 +325,8 @@ def test_a_topic_that_is_refused_is_not_asked_for_each_second(scripted_broker: A
 
 
 def test_commits_go_out_in_the_order_in_which_they_were_asked_for(scripted_broker: Any) -> None:
-    """Who waits for a commit overtook those that nobody waits for: the group went back to an older offset."""
+    """Who waits for a commit overtook those that nobody waits for, and was overtaken by later ones: the group went back
+    to an older offset. A commit that was given up in the line holds up nobody."""
 
     async def work(broker: Any, settings: dict[str, Any]) -> None:
         make_coordinator(broker)
@@ -333,9 +334,16 @@ def test_commits_go_out_in_the_order_in_which_they_were_asked_for(scripted_broke
             place = TopicPartition("t", 0)
             consumer.assign([place])
             consumer.commit_later({place: 1})
-            await consumer.commit({place: 2})
+            second = asyncio.ensure_future(consumer.commit({place: 2}))
+            given_up = [asyncio.ensure_future(consumer.commit({place: number})) for number in (3, 4)]
+            given_up[0].cancel()
+            await asyncio.sleep(0)
+            given_up[1].cancel()
+            consumer.commit_later({place: 5})
+            await consumer.commit({place: 6})
+            assert second.done()
             commits = broker.requests(OffsetCommitRequest)
-            assert [one.topics[0].partitions[0].committed_offset for one in commits] == [1, 2]
+            assert [one.topics[0].partitions[0].committed_offset for one in commits] == [1, 2, 5, 6]
 
     run(scripted_broker, work)
 

@@ -34,7 +34,8 @@ def member(bench: Bench, state: State) -> GroupDriver:
 
 
 async def commit(bench: Bench, driver: GroupDriver) -> None:
-    await Commits(driver).commit({T0: OffsetAndMetadata(5)}, bench.engine.deadline("committing"))
+    commits = Commits(driver)
+    await commits.commit({T0: OffsetAndMetadata(5)}, bench.engine.deadline("committing"), commits.stand_in_line())
 
 
 def test_a_commit_carries_the_membership_and_a_refusal_of_it_means_to_join_anew(scripted_broker: Any) -> None:
@@ -111,7 +112,8 @@ def test_a_coordinator_that_a_commit_found_gone_is_looked_for_before_the_next_he
         bench.commit_error = ErrorCode.NOT_COORDINATOR
         with pytest.raises(ClientTimeout):
             deadline = Deadline(bench.cluster, 50, "committing", "a test")
-            await Commits(driver).commit({T0: OffsetAndMetadata(5)}, deadline)
+            commits = Commits(driver)
+            await commits.commit({T0: OffsetAndMetadata(5)}, deadline, commits.stand_in_line())
         driver.membership.polled(bench.clock.monotonic_ms())
         assert isinstance(driver.membership.next_step(bench.clock.monotonic_ms()), FindCoordinator)
 
@@ -132,7 +134,9 @@ def test_commits_are_not_overtaken_by_later_ones(scripted_broker: Any) -> None:
         bench.broker.handlers[OffsetCommitRequest] = answer
         deadline = bench.engine.deadline("committing")
         for offset in (5, 9):
-            commits.follow(asyncio.ensure_future(commits.commit({T0: OffsetAndMetadata(offset)}, deadline)))
+            place = commits.stand_in_line()
+            work = commits.commit({T0: OffsetAndMetadata(offset)}, deadline, place)
+            commits.follow(asyncio.ensure_future(work), place)
         await commits.settle(10_000)
         sent = [one.topics[0].partitions[0].committed_offset for one in bench.broker.requests(OffsetCommitRequest)]
         assert sent == [5, 5, 9]
