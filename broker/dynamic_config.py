@@ -115,10 +115,7 @@ class DynamicConfig:
             log.warning("settings of new topics cannot be read yet: %s", error)
 
     async def start(self) -> None:
-        """Read everything once, then follow the changes. Raises SessionExpired.
-
-        To be called before logs are opened, which need their settings.
-        """
+        """Read everything once, then follow the changes; to be called before logs are opened, which need it."""
         await self._follower.start()
 
     def stop(self) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from odradek.broker.assembly import Assembly, assemble, make_sockets
 from odradek.broker.cluster.directory_events import DirectoryEvents
@@ -36,6 +37,7 @@ from odradek.protocol.topic_names import PartitionKey
 from odradek.security.errors import BadSecuritySetting
 from odradek.world.periodic import PeriodicActions
 from odradek.world.tasks import Tasks
+from odradek.zk_schema.lost_answers import in_any_session
 from odradek.zk_schema.registration import (
     BrokerIdInUse,
     Registrar,
@@ -132,7 +134,7 @@ class BrokerServer:
         self._directory_events = DirectoryEvents(store, self._world.clock, self.tasks, identity.broker_id)
         logs.protect_from(self._high_watermark_of)
         for count in self._assembly.partition_counts:
-            await count.read(store)
+            await in_any_session(store, partial(count.read, store))
         services.groups.start()
         services.transactions.start()
         self.on_loaded()
@@ -187,7 +189,7 @@ class BrokerServer:
         try:
             store = self._store = self._world.zookeeper(self.config)
             await store.start(self.config.zookeeper_connection_timeout_ms)
-            await create_topmost_paths(store)
+            await in_any_session(store, partial(create_topmost_paths, store))
         except BadSecuritySetting as error:
             raise StartFailure(str(error)) from None
         except ZooKeeperLoginRefused:
@@ -211,7 +213,10 @@ class BrokerServer:
 
         Raises StartFailure when they do not.
         """
-        cluster_id = await get_or_create_cluster_id(store, self._world.random)
+        try:
+            cluster_id = await in_any_session(store, partial(get_or_create_cluster_id, store, self._world.random))
+        except BadZnode as error:
+            raise StartFailure(f"the cluster's id cannot be read: {error}") from error
         configured = self.config.broker_id
         if owner.cluster_id not in (None, cluster_id):
             raise StartFailure(
@@ -229,7 +234,8 @@ class BrokerServer:
             return Identity(owner.broker_id, cluster_id)
         if not self.config.broker_id_generation_enable:
             raise StartFailure("broker.id is not set and broker.id.generation.enable is false")
-        return Identity(await generate_broker_id(store, self.config.reserved_broker_max_id), cluster_id)
+        above = self.config.reserved_broker_max_id
+        return Identity(await in_any_session(store, partial(generate_broker_id, store, above)), cluster_id)
 
     async def _open_logs(self, logs: LogManager, identity: Identity) -> None:
         opened = asyncio.Event()
@@ -272,7 +278,7 @@ class BrokerServer:
         in_doubt = self._logs.in_doubt
         doubtful = [partition for partition, one in held.items() if in_doubt or one.clean_end_offset < 0]
         if in_doubt:
-            doubtful += await missing_replicas(store, identity.broker_id, held)
+            doubtful += await in_any_session(store, partial(missing_replicas, store, identity.broker_id, held))
         clock, timeout_ms = self._world.clock, self.config.zookeeper_session_timeout_ms
         await wait_until_out_of_isr(store, clock, identity.broker_id, doubtful, timeout_ms)
         try:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from odradek.world.tasks import OnDeath, Tasks
-from odradek.zk_schema.lost_answers import create_if_missing, repeated
+from odradek.zk_schema.lost_answers import create_if_missing, in_any_session, repeated
 from odradek.zk_schema.store import (
     Connected,
     ConnectionLost,
@@ -134,9 +134,9 @@ class ChangeFollower(Generic[Result]):
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> Result:
-        """Read everything once, then follow the changes; what `load` returned. Raises SessionExpired."""
+        """Read everything once, in whichever session that succeeds, then follow the changes; what `load` returned."""
         self._store.subscribe(self._on_event)
-        loaded = await repeated(self._store, self._load)
+        loaded = await in_any_session(self._store, self._load)
         self._task = self._tasks.spawn(self._what, self._follow, OnDeath.RESTART)
         return loaded
 

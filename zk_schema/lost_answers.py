@@ -1,15 +1,18 @@
 """Writes whose answer may get lost with the connection: whether they were done is read from ZooKeeper afterwards.
 
 A znode's owner tells who made it. All of these wait for the connection to come back for as long as that takes, unless
-the session ends: then they raise SessionExpired.
+the session ends: then they raise SessionExpired, but for `in_any_session`.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from odradek.zk_schema.store import ConnectionLost, NodeExists, SessionExpired, Stat, Store
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 async def repeated(store: Store, call: Callable[[], Awaitable[T]]) -> T:
@@ -21,6 +24,17 @@ async def repeated(store: Store, call: Callable[[], Awaitable[T]]) -> T:
         except ConnectionLost as lost:
             if await store.until_connected() != session_id:
                 raise SessionExpired(lost.path) from lost
+
+
+async def in_any_session(store: Store, call: Callable[[], Awaitable[T]]) -> T:
+    """`call`, again after every lost connection and in each new session: for what may be done twice, and does not live
+    with a session, as all that a broker asks before it registers."""
+    while True:
+        await store.until_connected()
+        try:
+            return await call()
+        except (ConnectionLost, SessionExpired) as error:
+            log.warning("asking ZooKeeper again when it can be reached: %s", error)
 
 
 async def create_ephemeral(store: Store, path: str, data: bytes) -> Stat:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 
 from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock, sleep
-from odradek.zk_schema.store import NoNode, Store, StoreError
+from odradek.zk_schema.store import ConnectionLost, NoNode, SessionExpired, Store, StoreError
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_ids
 from odradek.zk_schema.znodes.json_data import BadZnode
@@ -35,13 +35,20 @@ CONTROLLER_PATIENCE_MS = 10_000
 async def wait_until_out_of_isr(
     store: Store, clock: Clock, broker_id: int, partitions: Sequence[PartitionKey], session_timeout_ms: int
 ) -> None:
-    """Return when none of these partitions, whose logs were not closed, counts on us beside another live broker."""
-    waiting = list(partitions)
-    give_up_at_ms = clock.monotonic_ms() + session_timeout_ms + CONTROLLER_PATIENCE_MS
+    """Return when none of these partitions, whose logs were not closed, counts on us beside another live broker.
+
+    Time without ZooKeeper does not count: a controller may have been cut off from it, too.
+    """
+    waiting, patience_ms = list(partitions), session_timeout_ms + CONTROLLER_PATIENCE_MS
+    give_up_at_ms = clock.monotonic_ms() + patience_ms
     told = False
     while True:
         try:
             waiting = await _counting_on(store, broker_id, waiting)
+        except (ConnectionLost, SessionExpired) as error:
+            log.info("the ISRs cannot be read: %s", error)
+            await store.until_connected()
+            give_up_at_ms = clock.monotonic_ms() + patience_ms
         except StoreError as error:
             log.info("the ISRs cannot be read: %s", error)
         if not waiting:

@@ -30,6 +30,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import Clock
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.change_nodes import ChangeFollower, read_each
+from odradek.zk_schema.lost_answers import in_any_session
 from odradek.zk_schema.store import Store, StoreError
 from odradek.zk_schema.znodes.acls import (
     ResourcePattern,
@@ -56,7 +57,7 @@ class AclAuthorizer:
     async def start(self) -> None:
         """Read all lists, then follow their changes. Raises BadZnode for a list that cannot be understood: nobody knows
         whom it denies something."""
-        await self._store.create_paths()
+        await in_any_session(self._store.zookeeper, self._store.create_paths)
         for error in await self._follower.start():
             raise error
 

@@ -15,6 +15,7 @@ import random
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from odradek.broker.settings.definition import Value
@@ -23,7 +24,7 @@ from odradek.security.scram import LEAST_ITERATIONS, SALT_BYTES, ScramCredential
 from odradek.world.clock import Clock, sleep
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.change_nodes import ChangeFollower, ChangeNodes, read_each, tell
-from odradek.zk_schema.lost_answers import create_if_missing, repeated
+from odradek.zk_schema.lost_answers import create_if_missing, in_any_session, repeated
 from odradek.zk_schema.store import (
     BadVersion,
     ConnectionLost,
@@ -108,7 +109,8 @@ class DelegationTokens:
         """Read all tokens, then follow their changes; the controller removes those that have expired."""
         if not self.enabled:
             return
-        await asyncio.gather(*(create_if_missing(self._store, path) for path in (TOKEN_CHANGES_PATH, TOKENS_PATH)))
+        for path in (TOKEN_CHANGES_PATH, TOKENS_PATH):
+            await in_any_session(self._store, partial(create_if_missing, self._store, path))
         await self._follower.start()
         self._tasks.spawn("expired delegation tokens", lambda: self._expire(is_controller), OnDeath.RESTART)
 

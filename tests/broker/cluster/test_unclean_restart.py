@@ -7,7 +7,8 @@ import pytest
 from odradek.broker.cluster import unclean_restart
 from odradek.broker.cluster.unclean_restart import wait_until_out_of_isr
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.store import Stat
+from odradek.world.clock import sleep
+from odradek.zk_schema.store import ConnectionLost, Stat
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
@@ -66,5 +67,35 @@ def test_its_patience_ends() -> None:
         await wait_until_out_of_isr(store, clock, BROKER, [("t", 0)], SESSION_TIMEOUT_MS)
         patience_ms = SESSION_TIMEOUT_MS + unclean_restart.CONTROLLER_PATIENCE_MS
         assert 0 <= clock.monotonic_ms() - began_ms - patience_ms <= unclean_restart.LOOK_EVERY_MS
+
+    run_virtual(main)
+
+
+def test_time_without_zookeeper_does_not_count() -> None:
+    """Those who have to act may have been cut off from it, too: they have their time when it is back."""
+
+    class Away(Store):
+        back_at_ms = 60_000.0
+
+        async def children(self, path: str) -> list[str]:
+            if clock.monotonic_ms() < self.back_at_ms:
+                raise ConnectionLost(path)
+            return await super().children(path)
+
+        async def until_connected(self) -> int:
+            await sleep(clock, max(0.0, self.back_at_ms - clock.monotonic_ms()))
+            return 1
+
+    store: Any = Away(t_0=isr(2, 1))
+    clock: VirtualClock
+
+    async def main(of_the_run: VirtualClock) -> None:
+        nonlocal clock
+        clock = of_the_run
+        store.back_at_ms += clock.monotonic_ms()
+        clock.call_later(62_000.0, lambda: store.states.update({state_path("t", 0): isr(2)}))
+        began_ms = clock.monotonic_ms()
+        await wait_until_out_of_isr(store, clock, BROKER, [("t", 0)], SESSION_TIMEOUT_MS)
+        assert clock.monotonic_ms() - began_ms >= 62_000.0
 
     run_virtual(main)
