@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from odradek.client.arguments import duration
 from odradek.client.cluster import GROUP_COORDINATOR, Cluster
 from odradek.client.errors import BrokerUnreachable, ClientTimeout
+from odradek.client.metadata import ClusterView
 from odradek.client.records import TopicPartition
 from odradek.client.waiting import sleep_ms
-from odradek.protocol.errors import ErrorCode, KafkaError, error_code
+from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
 
 Response = TypeVar("Response", bound=Message)
@@ -109,6 +110,18 @@ class Deadline:
         return ClientTimeout(self._said, setting=self._setting_name)
 
 
+async def side_by_side(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """Return what they return, when all have ended: one broker that is frozen does not hold up the others.
+
+    Raises what the first of them has raised.
+    """
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    for one in ended:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in ended if not isinstance(one, BaseException)]
+
+
 async def ask_controller(
     cluster: Cluster,
     message: Message,
@@ -191,19 +204,32 @@ async def ask_leaders(
     """
     found: dict[TopicPartition, Value] = {}
     wanted = list(partitions)
-    for topic in {tp.topic for tp in wanted}:
-        cluster.needs.want(topic, cluster.clock.monotonic_ms())
-    if any(cluster.view.leader_of(tp) is None for tp in wanted) or broker_id not in (None, *cluster.view.nodes):
-        await refresh_quietly(cluster)
-    while True:
-        failure = await _ask_each(
-            cluster, [tp for tp in wanted if tp not in found], request, response, read, found, broker_id
-        )
-        if failure is None:
-            return found
-        cluster.needs.stale()
-        await deadline.pause_after(failure)
-        await refresh_quietly(cluster)
+    with cluster.needs.wanting(tp.topic for tp in wanted):
+        if any(cluster.view.leader_of(tp) is None for tp in wanted) or broker_id not in (None, *cluster.view.nodes):
+            await refresh_quietly(cluster)
+        while True:
+            left = [tp for tp in wanted if tp not in found]
+            failure = await _ask_each(cluster, left, request, response, read, found, broker_id)
+            if failure is None:
+                return found
+            cluster.needs.stale()
+            await deadline.pause_after(failure)
+            await refresh_quietly(cluster)
+
+
+def no_leader(view: ClusterView, topic_partition: TopicPartition) -> KafkaError:
+    """Return why nobody can be asked about a partition: its topic is refused, or else what may pass."""
+    topic = view.topics.get(topic_partition.topic)
+    if topic is not None and topic.error and topic.error not in RETRIABLE:
+        return KafkaError(topic.error, f"topic {topic_partition.topic}")
+    count = view.partition_count(topic_partition.topic)
+    if not count:
+        said = "the topic is not known"
+    elif topic_partition.partition >= count:
+        said = f"the topic has only {count} partitions"
+    else:
+        said = "the partition has no leader"
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition}: {said}")
 
 
 async def _ask_each(
@@ -215,20 +241,24 @@ async def _ask_each(
     found: dict[TopicPartition, Value],
     broker_id: int | None,
 ) -> Exception | None:
-    """Ask once; return why something of it may be asked again. Raises KafkaError for the rest."""
+    """Ask all nodes once, side by side, since one may be frozen; return why something of it may be asked again.
+
+    Raises KafkaError for the rest, when all have answered.
+    """
     again: Exception | None = None
+    refused: KafkaError | None = None
     by_node: dict[int, list[TopicPartition]] = {}
     for tp in wanted:
         node = cluster.view.leader_of(tp) if broker_id is None else broker_id
         if node is None:
-            again = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader that is known")
+            failure = no_leader(cluster.view, tp)
+            again, refused = (failure, refused) if failure.retriable else (again, refused or failure)
         else:
             by_node.setdefault(node, []).append(tp)
-    for node, some in by_node.items():
-        try:
-            answer = await cluster.request(node, request(some), response)
-        except BrokerUnreachable as error:
-            again = error
+    calls = [_ask_node(cluster, node, request(some), response) for node, some in by_node.items()]
+    for answer in await side_by_side(calls):
+        if isinstance(answer, BrokerUnreachable):
+            again = answer
             continue
         for tp, (code, value) in read(answer).items():
             error_ = error_code(code)
@@ -237,8 +267,19 @@ async def _ask_each(
             elif error_ in ASK_AGAIN and broker_id is None:
                 again = KafkaError(error_, str(tp))
             else:
-                raise KafkaError(error_, str(tp))
+                refused = refused or KafkaError(error_, str(tp))
+    if refused is not None:
+        raise refused
     return again
+
+
+async def _ask_node(
+    cluster: Cluster, node_id: int, message: Message, response: type[Response]
+) -> Response | BrokerUnreachable:
+    try:
+        return await cluster.request(node_id, message, response)
+    except BrokerUnreachable as error:
+        return error
 
 
 async def _try(

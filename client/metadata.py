@@ -4,7 +4,9 @@ A view is replaced whole, never changed. Partition leaders of an older leader ep
 (KIP-320): a broker that lags behind must not send a client back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -164,6 +166,8 @@ class MetadataNeeds:
         self._in_vain = 0
         """Attempts in a row that have failed, or whose answer lacked something."""
         self._last_used_ms: dict[str, float] = {}
+        self._in_question: Counter[str] = Counter()
+        """Topics that are asked about at present, and by how many."""
         self._sorted: list[str] | None = None
         self.all_topics = False
         self.expire_topics = False
@@ -176,7 +180,7 @@ class MetadataNeeds:
     def topics(self) -> list[str]:
         """The wanted topics, sorted."""
         if self._sorted is None:
-            self._sorted = sorted(self._last_used_ms)
+            self._sorted = sorted({*self._last_used_ms, *self._in_question})
         return self._sorted
 
     def want(self, topic: str, now_ms: float) -> None:
@@ -196,6 +200,19 @@ class MetadataNeeds:
             self._sorted = None
         for topic in wanted:
             self.want(topic, now_ms)
+
+    @contextmanager
+    def wanting(self, topics: Iterable[str]) -> Iterator[None]:
+        """Want these topics, too, as long as somebody asks about them: one that is not there is of no interest then."""
+        asked = frozenset(topics)
+        self._in_question.update(asked)
+        self._sorted = None
+        try:
+            yield
+        finally:
+            self._in_question.subtract(asked)
+            self._in_question = +self._in_question
+            self._sorted = None
 
     def stale(self) -> None:
         """Ask for metadata soon: an answer has shown that the view is out of date."""

@@ -1,12 +1,10 @@
 """Offsets of partitions by time, and a group's committed offsets: what consumer and admin both ask for."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
 
-from odradek.client.calls import Deadline, ask_coordinator, refresh_quietly
+from odradek.client.calls import Deadline, ask_coordinator, no_leader, refresh_quietly, side_by_side
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable
-from odradek.client.metadata import ClusterView
 from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.fetch import CONSUMER_REPLICA_ID
@@ -51,18 +49,17 @@ async def offsets_at(
     Raises KafkaError for what asking again does not mend, ClientTimeout for the rest.
     """
     found: Found = {}
-    for topic in {tp.topic for tp in times}:
-        cluster.needs.want(topic, cluster.clock.monotonic_ms())
-    if any(cluster.view.leader_of(tp) is None for tp in times):
-        await refresh_quietly(cluster)
-    while True:
-        left = {tp: time for tp, time in times.items() if tp not in found}
-        failures = await _ask_leaders(cluster, left, isolation_level, found)
-        if not failures:
-            return found
-        cluster.needs.stale()
-        await deadline.pause_after(failures[0])
-        await refresh_quietly(cluster)
+    with cluster.needs.wanting(tp.topic for tp in times):
+        if any(cluster.view.leader_of(tp) is None for tp in times):
+            await refresh_quietly(cluster)
+        while True:
+            left = {tp: time for tp, time in times.items() if tp not in found}
+            failures = await _ask_leaders(cluster, left, isolation_level, found)
+            if not failures:
+                return found
+            cluster.needs.stale()
+            await deadline.pause_after(failures[0])
+            await refresh_quietly(cluster)
 
 
 async def _ask_leaders(
@@ -74,15 +71,12 @@ async def _ask_leaders(
     for topic_partition, time in times.items():
         leader = cluster.view.leader_of(topic_partition)
         if leader is None:
-            failures.append(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, _no_leader(cluster.view, topic_partition)))
+            failures.append(no_leader(cluster.view, topic_partition))
         else:
             by_leader.setdefault(leader, {})[topic_partition] = time
 
     calls = [ask_leader(cluster, leader, asked, isolation_level) for leader, asked in by_leader.items()]
-    for ended in await asyncio.gather(*calls, return_exceptions=True):
-        if isinstance(ended, BaseException):
-            raise ended
-        some, failure = ended
+    for some, failure in await side_by_side(calls):
         found.update(some)
         if failure is not None:
             failures.append(failure)
@@ -112,15 +106,6 @@ async def ask_leader(
             elif failure is None or failure.retriable:
                 failure = KafkaError(error_, str(topic_partition))
     return found, failure
-
-
-def _no_leader(view: ClusterView, topic_partition: TopicPartition) -> str:
-    count = view.partition_count(topic_partition.topic)
-    if not count:
-        return f"{topic_partition}: the topic is not known"
-    if topic_partition.partition >= count:
-        return f"{topic_partition}: the topic has only {count} partitions"
-    return f"{topic_partition}: the partition has no leader"
 
 
 def _list_request(times: Mapping[TopicPartition, int], isolation_level: int) -> ListOffsetsRequest:

@@ -1,6 +1,7 @@
 """Transactions and their producers (KIP-664): list, describe, abort those that hang. For the client's loop."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Collection, Iterable, Sequence
 
@@ -13,6 +14,7 @@ from odradek.client.admin.values import (
 )
 from odradek.client.calls import Deadline, ask_broker, ask_coordinator, ask_leaders
 from odradek.client.cluster import TRANSACTION_COORDINATOR, Cluster
+from odradek.client.errors import BrokerUnreachable
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
@@ -26,6 +28,7 @@ from odradek.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
+logger = logging.getLogger(__name__)
 NO_DURATION = -1
 SLACK_MS = 300_000
 """Time beyond its longest after which a transaction counts as hanging (Java: TransactionsCommand)."""
@@ -43,7 +46,8 @@ async def list_transactions(
 ) -> dict[int, list[TransactionListing]]:
     """Return the transactions that each broker (None: of all) coordinates; one that is loading them is asked again.
 
-    Raises KafkaError, BrokerUnreachable, ClientTimeout.
+    Of all brokers one that cannot be reached is left out, since others take its transactions over; unless that is all
+    of them. Raises KafkaError, BrokerUnreachable, ClientTimeout.
     """
     await cluster.refresh()
     asked = sorted(cluster.view.nodes) if broker_ids is None else list(broker_ids)
@@ -53,10 +57,17 @@ async def list_transactions(
         duration_filter=NO_DURATION if longer_than_ms is None else longer_than_ms,
     )
     answers = await asyncio.gather(
-        *(ask_broker(cluster, one, request, ListTransactionsResponse, deadline) for one in asked)
+        *(ask_broker(cluster, one, request, ListTransactionsResponse, deadline) for one in asked),
+        return_exceptions=True,
     )
+    one_will_do = broker_ids is None and any(not isinstance(answer, BrokerUnreachable) for answer in answers)
     found: dict[int, list[TransactionListing]] = {}
     for broker_id, answer in zip(asked, answers, strict=True):
+        if isinstance(answer, BrokerUnreachable) and one_will_do:
+            logger.warning("transactions are listed without those of %s", answer)
+            continue
+        if isinstance(answer, BaseException):
+            raise answer
         if answer.error_code:
             raise KafkaError(error_code(answer.error_code), f"broker {broker_id}: transactions cannot be listed")
         found[broker_id] = [

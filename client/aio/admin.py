@@ -29,6 +29,7 @@ from odradek.client.admin.values import (
     TopicPartitionReplica,
 )
 from odradek.client.aio.admin_groups import GroupsAdmin
+from odradek.client.calls import side_by_side
 from odradek.client.errors import ConfigError, in_words
 from odradek.client.metadata import TopicInfo
 from odradek.client.records import TopicPartition
@@ -275,7 +276,8 @@ class Admin(GroupsAdmin):
         """Return the log directories of brokers (None: all), with their replicas of these partitions (None: all)."""
         asked = None if topic_partitions is None else set(arguments.topic_partitions(topic_partitions))
         wanted = [node.node_id for node in (await self.describe_cluster()).nodes] if brokers is None else list(brokers)
-        return {broker: [one.only(asked) for one in await self.describe_log_directories(broker)] for broker in wanted}
+        described = await side_by_side(self.describe_log_directories(broker) for broker in wanted)
+        return {broker: [one.only(asked) for one in some] for broker, some in zip(wanted, described, strict=True)}
 
     async def describe_log_directories(self, broker: int) -> list[LogDirectory]:
         """Return the log directories of a broker, with the replicas in them."""
