@@ -4,12 +4,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
 from odradek.testing.seeds import corpus
+from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.plans import EXPIRES, FAULT_KINDS, ROLLING, Plan, Report, varied_plan
 from odradek.testing.simulation.run import simulate
+from odradek.testing.simulation.transactional_positions import TOPIC
 
 SEEDS = range(2)
 VARIED = [1, *(int(seed) for (seed,) in corpus("simulation"))]
@@ -28,6 +33,25 @@ def check(report: Report) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_faults_together(seed: int) -> None:
     check(simulate(Plan(seed, faults_s=SHORT_S, without=WITHOUT[seed % 2])))
+
+
+def test_a_topic_whose_creation_was_refused_is_created_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdict ended with a KeyError, in place of a story."""
+    ask = Administrator.ask_controller
+    refused: list[CreatableTopic] = []
+
+    async def refuse_once(self: Administrator, request: Any, version: int) -> Any:
+        if isinstance(request, CreateTopicsRequest) and not refused:
+            refused[:] = [one for one in request.topics if one.name == TOPIC]
+            request.topics = [one for one in request.topics if one.name != TOPIC]
+            answer = await ask(self, request, version)
+            answer.topics.append(CreatableTopicResult(name=TOPIC, error_code=ErrorCode.INVALID_REPLICATION_FACTOR))
+            return answer
+        return await ask(self, request, version)
+
+    monkeypatch.setattr(Administrator, "ask_controller", refuse_once)
+    check(simulate(Plan(3, (), 3.0, without=frozenset({"old", "loose", "group"}))))
+    assert refused
 
 
 @pytest.mark.parametrize("seed", VARIED)

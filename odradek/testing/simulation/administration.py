@@ -1,6 +1,7 @@
 """Acts of administrators on a simulated cluster while other things go wrong: topics come, grow and go, replicas move to
 other brokers and to other log directories, copying is throttled, leaders are asked for."""
 
+import asyncio
 import random
 from typing import Any
 
@@ -37,7 +38,8 @@ from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, Topi
 
 ADMINISTRATOR = "admin"
 """Name of its host."""
-ADMIN_TIMEOUT_MS = 5_000
+ADMIN_TIMEOUT_MS, PATIENT_MS = 5_000, 10_000
+THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 MOST_PARTITIONS = 5
 LEAST_REPLICAS = 2
 """As min.insync.replicas: with fewer nothing is acknowledged, and one lost disk would be too many."""
@@ -99,6 +101,14 @@ class Administrator:
         return await self.ask(active[0], request, version) if active else None
 
     # topics
+
+    async def create_all(self, topics: list[CreatableTopic]) -> None:
+        """Create topics, and those that are refused again, until all are there."""
+        while topics:
+            await asyncio.sleep(0.2)
+            answer = await self.ask_controller(CreateTopicsRequest(topics=topics, timeout_ms=PATIENT_MS), 7)
+            there = {one.name for one in answer.topics if one.error_code in THERE} if answer is not None else set()
+            topics = [one for one in topics if one.name not in there]
 
     async def change_topics(self) -> None:
         """Create or delete a topic, or give the main one another partition."""

@@ -11,7 +11,7 @@ import math
 import random
 
 from odradek.client.records import TopicPartition
-from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation import loose_topic
@@ -260,11 +260,8 @@ class Simulation:
         if "loose" not in self.plan.without:
             made.append(CreatableTopic(name=loose_topic.TOPIC, num_partitions=1, replication_factor=replicas))
             made[-1].configs = [CreatableTopicConfig(name=n, value=v) for n, v in loose_topic.SETTINGS.items()]
-        while self.administrator.partitions == 0:
-            await asyncio.sleep(0.2)
-            request = CreateTopicsRequest(topics=made, timeout_ms=10_000)
-            if await self.administrator.ask_controller(request, 7) is not None:
-                self.administrator.partitions = PARTITIONS
+        await self.administrator.create_all(made)
+        self.administrator.partitions = PARTITIONS
         seed, without = self.plan.seed * 100, self.plan.without
         cluster, history = self.cluster, self.history
         self.consumer = SimulatedConsumer(cluster, history, "consumer", seed + 10, TOPIC)

@@ -332,7 +332,9 @@ class Transactions:
         self._abandoned.see_to_clocks()
         for partition in self.reader.wanted:
             for broker in self._cluster.brokers:
-                held = broker.server.services.replicas.partitions[(partition.topic, partition.partition)]
+                held = broker.server.services.replicas.partitions.get((partition.topic, partition.partition))
+                if held is None:
+                    return f"{broker.host} does not hold {partition}"
                 text = held_back(held, self.reader.positions.get(partition)) if held.is_leader else None
                 if text is not None:
                     return text
