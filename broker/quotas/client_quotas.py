@@ -28,6 +28,8 @@ REMEMBERED_MAX: Final = 10_000
 forgotten, which nobody notices, and with none of these who was there first."""
 IDLE_SWEEP_MS: Final = 1000
 """Least time between two looks for such: each looks at all that are remembered."""
+BYTES_MAX: Final = 2**31 - 1
+"""Most that an answer can hold."""
 EXPIRY_MS: Final = 3_600_000
 """A use is forgotten that nothing was added to for so long (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
 SWEEP_MS: Final = 600_000
@@ -171,10 +173,12 @@ class ClientQuotas:
         budget.rate.record(value, now_ms)
         return budget.rate.throttle_ms(budget.limit, now_ms)
 
-    def most_at_once(self, kind: QuotaType, user: str, client_id: str) -> float | None:
+    def most_at_once(self, kind: QuotaType, user: str, client_id: str) -> int | None:
         """Return the most that does not make a client wait that has taken nothing before; None: there is no limit."""
         budget = self.budget(kind, user, client_id)
-        return None if budget is None else budget.limit * self.windows.span_seconds
+        if budget is None or budget.limit == inf:
+            return None
+        return int(min(max(budget.limit, 0.0) * self.windows.span_seconds, BYTES_MAX))
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> "MutationQuota | None":
         """Return the quota on what a request creates and deletes; None: as much as it likes."""

@@ -72,7 +72,7 @@ class Throttled:
                 return handle(broker, request, context)
             most = self._quotas.most_at_once(QuotaType.FETCH, context.principal.name, context.client_id)
             if most is not None:
-                request.max_bytes = min(request.max_bytes, int(most))
+                request.max_bytes = min(request.max_bytes, most)
             return self._after(handle(broker, request, context), context, sized=True)
 
         return counted

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
+from odradek.broker.quotas.client_quotas import QuotaType
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -254,5 +256,33 @@ def test_quotas_that_cannot_be(entity: dict[str, str], key: str, value: float, e
             [answer] = (await User(cluster, "c").ask(AlterClientQuotasRequest(entries=[entry]), 1)).entries
             assert answer.error_code == 42 and error in answer.error_message
             assert [one.entity_type for one in answer.entity] == list(entity)
+
+    run_virtual(main)
+
+
+BY_HAND = ("Infinity", "-Infinity", "NaN", "-1", "1e400", "9" * 400, "5e-324", "0x10", "")
+
+
+@pytest.mark.parametrize("number", [11, 1])
+def test_whatever_is_written_into_zookeeper_by_hand_requests_are_answered(number: int) -> None:
+    """AlterClientQuotas refuses some of these; kafka-configs.sh with --zookeeper, or zkCli, does not."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 1, {"quota.window.num": str(number)}) as cluster:
+            store = cluster.brokers[0].store
+            await change_entity(store, "ips/<default>", {"connection_creation_rate": "Infinity"})
+            await User(cluster, "maker").create("t")
+            for count, value in enumerate(BY_HAND):
+                name = f"client-{count}"
+                await change_entity(store, f"clients/{name}", {kind.value: value for kind in QuotaType})
+                await asyncio.sleep(0.1)
+                produced = await User(cluster, name).produce("t")
+                assert produced.responses[0].partition_responses[0].error_code == 0, value
+                fetched = await User(cluster, name).fetch("t", 0)
+                assert fetched.responses[0].partitions[0].error_code == 0, value
+                made = await User(cluster, name).create(f"of-{name}")
+                assert made.topics[0].error_code in (0, ErrorCode.THROTTLING_QUOTA_EXCEEDED), value
+                shown = await User(cluster, name).ask(DescribeClientQuotasRequest(components=[], strict=False), 1)
+                assert shown.error_code == 0, value
 
     run_virtual(main)
