@@ -57,8 +57,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Run the demonstration; return the exit code."""
     options = parse(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    listen_to_signals()
     directory = Path(tempfile.mkdtemp(prefix="odradek-demo-"))
     logging.basicConfig(filename=directory / "demo.log", level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     code = FAILED
@@ -68,7 +67,6 @@ def main(arguments: list[str] | None = None) -> int:
         if options.svg is not None:
             write_svg(result, options.svg)
     except KeyboardInterrupt:
-        print("interrupted: everything is stopped and removed", file=sys.stderr)
         code = INTERRUPTED
     except FAILURES as failure:
         print(f"demo: {failure}", file=sys.stderr)
@@ -76,7 +74,16 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"logs and data are kept in {directory}", file=sys.stderr)
     else:
         shutil.rmtree(directory)
+    if code == INTERRUPTED:  # last: the terminal may be gone
+        print("interrupted: everything is stopped and removed", file=sys.stderr)
     return code
+
+
+def listen_to_signals() -> None:
+    """Let SIGTERM and SIGHUP end the demonstration as Ctrl-C does; after nohup SIGHUP does nothing."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _interrupt)
 
 
 def play(directory: Path, records: int, rate: float, chart: Path) -> Result:
@@ -101,5 +108,7 @@ def play(directory: Path, records: int, rate: float, chart: Path) -> Result:
         return result
 
 
-def _interrupt(_: int, __: FrameType | None) -> None:
+def _interrupt(number: int, _: FrameType | None) -> None:
+    if number == signal.SIGHUP:  # a closed terminal's comes twice: nothing would be stopped and removed then
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
