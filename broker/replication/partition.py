@@ -82,8 +82,8 @@ class Partition:
 
     __slots__ = (
         "advanced", "appended", "committed_isr", "counters", "criteria", "followers", "high_watermark", "index",
-        "is_leader", "leader", "leader_epoch", "leader_epoch_start_offset", "local_id", "log", "low_watermark_moved",
-        "offline", "partition_epoch", "pending_isr", "replicas", "topic", "topic_id",
+        "is_leader", "leader", "leader_epoch", "leader_epoch_start_offset", "leaving", "local_id", "log",
+        "low_watermark_moved", "offline", "partition_epoch", "pending_isr", "replicas", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +106,9 @@ class Partition:
         self.leader_epoch_start_offset = -1
         self.replicas: tuple[int, ...] = ()
         self.committed_isr: frozenset[int] = frozenset()
+        self.leaving: frozenset[int] = frozenset()
+        """Brokers in the committed ISR that are no replicas any more: a controller that completes a reassignment names
+        the replicas that stay before it takes the others out of the ISR."""
         self.pending_isr: PendingIsr | None = None
         self.followers: dict[int, FollowerProgress] = {}
         self.offline = False
@@ -165,7 +168,11 @@ class Partition:
         self.leader, self.leader_epoch = view.leader, view.leader_epoch
         self.partition_epoch = view.partition_epoch
         self.replicas = view.replicas
-        self.committed_isr = broker_set(view.isr)
+        self._commit_isr(view.isr)
+
+    def _commit_isr(self, isr: Sequence[int]) -> None:
+        self.committed_isr = broker_set(tuple(isr))
+        self.leaving = self.committed_isr.difference(self.replicas, (self.local_id,))
 
     def check_leadership(self, current_leader_epoch: int = NO_EPOCH, *, or_follower: bool = False) -> ErrorCode:
         """Return why a client that names `current_leader_epoch` (-1: none) cannot be served here; NONE if it can.
@@ -292,9 +299,13 @@ class Partition:
         It also waits for followers that are about to join the ISR. Otherwise a leader alone in its ISR would commit
         each record at once, and a follower that is one round trip behind would never reach the high watermark, as it
         must to be let in (Kafka: Partition.maybeIncrementLeaderHW, shouldWaitForReplicaToJoinIsr).
+
+        It stands still while a member of the ISR is no replica any more, and so cannot fetch. Kafka goes on without it;
+        but when the reassignment is cancelled by the next controller, or that one finds only this member alive, it is
+        elected, without what was committed meanwhile.
         """
         end = watermark = self.log.log_end_offset
-        if self.high_watermark == end or self.under_min_isr:
+        if self.high_watermark == end or self.under_min_isr or self.leaving:
             return False
         if self.followers:
             isr = self.committed_isr if self.pending_isr is None else self.maximal_isr
@@ -385,7 +396,7 @@ class Partition:
         """
         if self.pending_isr is not pending or partition_epoch < self.partition_epoch:
             return False
-        self.committed_isr = broker_set(tuple(isr))
+        self._commit_isr(isr)
         self.partition_epoch = partition_epoch
         self.pending_isr = None
         return self.advance_high_watermark()

@@ -259,7 +259,7 @@ class ReplicaManager:
 
     def _check(self, partitions: Iterable[Partition]) -> Iterator[None]:
         for partition in partitions:
-            if partition.is_leader and partition.followers:
+            if partition.is_leader and (partition.followers or partition.leaving):
                 pending = partition.propose_shrink(self.clock.monotonic_ms())
                 if pending is not None:
                     log.info("%s: proposing the ISR %s, the others lag", partition, sorted(pending.broker_ids))

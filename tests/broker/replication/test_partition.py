@@ -163,6 +163,32 @@ def test_a_follower_that_the_metadata_does_not_know_may_not_join() -> None:
     assert world.fetch(0)
 
 
+@pytest.mark.parametrize("leaves", ["as the controller writes", "as the leader proposes"])
+@pytest.mark.parametrize("stays", [(LEADER, FOLLOWER), (LEADER,)])
+def test_nothing_is_committed_while_the_isr_has_one_that_is_no_replica_any_more(
+    leaves: str, stays: tuple[int, ...]
+) -> None:
+    """A reassignment ends: who is removed cannot fetch from the new leader, and may be elected when it is cancelled."""
+    going = 2
+    view = PartitionView(LEADER, 1, (*stays, going), 4, stays)
+    world = World(view)
+    partition = world.partition
+    world.append()
+    if FOLLOWER in stays:
+        world.fetch(1)
+    assert partition.high_watermark == 0
+    if leaves == "as the controller writes":
+        partition.lead(replace(view, isr=stays, leader_epoch=2, partition_epoch=5), world.clock.monotonic_ms())
+        if FOLLOWER in stays:
+            world.fetch(1)
+    else:
+        pending = partition.propose_shrink(world.clock.monotonic_ms())
+        assert pending is not None and pending.broker_ids == set(stays)
+        assert partition.advance_high_watermark() is False
+        assert partition.isr_accepted(pending, list(stays), 5)
+    assert partition.high_watermark == 1
+
+
 def test_a_new_leader_counts_only_the_isr_as_caught_up() -> None:
     in_sync = World(PartitionView(LEADER, 0, (LEADER, FOLLOWER), 0, (LEADER, FOLLOWER)))
     assert in_sync.partition.followers[FOLLOWER].last_caught_up_ms == in_sync.clock.monotonic_ms()
