@@ -1,6 +1,7 @@
 """Offsets of partitions by time, and a group's committed offsets: what consumer and admin both ask for."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from odradek.client.calls import Deadline, ask_coordinator, no_leader, refresh_quietly, side_by_side
 from odradek.client.cluster import Cluster
@@ -128,6 +129,13 @@ def _offset(one: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:
     return OffsetAndTimestamp(one.offset, one.timestamp, one.leader_epoch) if one.offset >= 0 else None
 
 
+class Committed(NamedTuple):
+    """Committed offsets, and the partitions whose offset is in a transaction that is still open."""
+
+    found: dict[TopicPartition, OffsetAndMetadata]
+    open_: set[TopicPartition]
+
+
 async def committed_offsets(
     cluster: Cluster,
     group_id: str,
@@ -141,17 +149,29 @@ async def committed_offsets(
     Who goes on from them waits for open transactions that commit to the group (KIP-447). Who only shows them passes
     `require_stable=False`, as Kafka's admin client does: such a group may never be without one.
     """
+    while True:
+        found, open_ = await settled_offsets(cluster, group_id, partitions, deadline, require_stable=require_stable)
+        if not open_:
+            return found
+        await deadline.pause_after(unstable(open_))
+
+
+async def settled_offsets(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    deadline: Deadline,
+    *,
+    require_stable: bool = True,
+) -> Committed:
+    """Return committed offsets as `committed_offsets` does, without waiting for those that open transactions commit."""
     request = fetch_request(group_id, None if partitions is None else by_topic(partitions))
     request.require_stable = require_stable
-    while True:
-        answer = await ask_coordinator(cluster, group_id, request, OffsetFetchResponse, _fetch_errors, deadline)
-        group = answer.groups[0] if answer.groups else answer
-        if group.error_code:
-            raise KafkaError(error_code(group.error_code), f"group {group_id}")
-        found, unstable = take_committed(group.topics)
-        if unstable is None:
-            return found
-        await deadline.pause_after(unstable)
+    answer = await ask_coordinator(cluster, group_id, request, OffsetFetchResponse, _fetch_errors, deadline)
+    group = answer.groups[0] if answer.groups else answer
+    if group.error_code:
+        raise KafkaError(error_code(group.error_code), f"group {group_id}")
+    return take_committed(group.topics)
 
 
 def fetch_request(group_id: str, topics: Mapping[str, list[int]] | None) -> OffsetFetchRequest:
@@ -170,24 +190,29 @@ def _fetch_errors(answer: OffsetFetchResponse) -> list[ErrorCode]:
     return [error_code(answer.error_code), *(error_code(group.error_code) for group in answer.groups)]
 
 
-def take_committed(
-    topics: Iterable[object],
-) -> tuple[dict[TopicPartition, OffsetAndMetadata], KafkaError | None]:
-    """Offsets, and the error of a partition with a transaction still open, to be asked for again."""
+def take_committed(topics: Iterable[object]) -> Committed:
+    """Return what an answer says. Raises KafkaError for a partition that has another error than an open transaction."""
     found: dict[TopicPartition, OffsetAndMetadata] = {}
+    open_: set[TopicPartition] = set()
     for topic in topics:
         for one in topic.partitions:  # type: ignore[attr-defined]
             topic_partition = TopicPartition(topic.name, one.partition_index)  # type: ignore[attr-defined]
             error = error_code(one.error_code)
             if error == ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                return found, KafkaError(error, f"{topic_partition}: a transaction that commits its offset is open")
-            if error:
+                open_.add(topic_partition)
+            elif error:
                 raise KafkaError(error, str(topic_partition))
-            if one.committed_offset >= 0:
+            elif one.committed_offset >= 0:
                 found[topic_partition] = OffsetAndMetadata(
                     one.committed_offset, one.metadata or "", one.committed_leader_epoch
                 )
-    return found, None
+    return Committed(found, open_)
+
+
+def unstable(partitions: Iterable[TopicPartition]) -> KafkaError:
+    """Return why these partitions have no offset to go on from now."""
+    said = ", ".join(map(str, sorted(partitions)))
+    return KafkaError(ErrorCode.UNSTABLE_OFFSET_COMMIT, f"{said}: a transaction that commits its offset is open")
 
 
 def commit_request(

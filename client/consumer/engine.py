@@ -6,7 +6,7 @@ the application's thread is in `shared`; everything else is the loop's alone.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Set
 from functools import partial
 from typing import Any
 
@@ -22,8 +22,8 @@ from odradek.client.consumer.subscription import NOTHING, Kind, Subscription
 from odradek.client.errors import BrokerUnreachable, ClientBroken, ClientClosed, LogTruncated
 from odradek.client.forks import SAID, watch
 from odradek.client.metadata import ClusterView
-from odradek.client.offsets import ask_leader, committed_offsets
-from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.client.offsets import Committed, ask_leader, settled_offsets, unstable
+from odradek.client.records import TopicPartition
 from odradek.client.waiting import WakeUp
 from odradek.protocol.errors import RETRIABLE, KafkaError
 from odradek.world.tasks import OnDeath, Tasks
@@ -262,6 +262,8 @@ class Locator:
         self._cluster, self._settings, self._shared = cluster, settings, shared
         self._asked: set[tuple[TopicPartition, int | None]] = set()
         """Partitions that are being looked up, each with the leader that is asked; None for the group's coordinator."""
+        self._held_back: Set[TopicPartition] = frozenset()
+        """Partitions whose committed offset is in an open transaction."""
 
     def due(self, now_ms: float) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return what is to be run now: look-ups that raise KafkaError, NoOffsetForPartition. The lock must be held."""
@@ -297,21 +299,32 @@ class Locator:
                 positions.retry_at(same, again_ms)  # what is sought otherwise by now was not asked for yet
 
     async def _locate_by_commit(self, wanted: Mapping[TopicPartition, Sought]) -> None:
-        """Begin where the group has committed. Those without a committed offset, auto.offset.reset locates."""
-        committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        """Begin where the group has committed. Those without a committed offset, auto.offset.reset locates.
+
+        Only those wait whose offset an open transaction commits.
+        """
+        committed, open_ = Committed({}, set())
         if self._settings.group_id is not None:
             patience_ms = self._settings.default_api_timeout_ms
             deadline = Deadline(self._cluster, patience_ms, "finding positions", "default.api.timeout.ms")
-            committed = await committed_offsets(self._cluster, self._settings.group_id, wanted, deadline)
+            committed, open_ = await settled_offsets(self._cluster, self._settings.group_id, wanted, deadline)
+            self._tell_open(wanted, open_)
         with self._shared.lock:
             positions = self._shared.positions
             for topic_partition, found in committed.items():
                 positions.locate(topic_partition, wanted[topic_partition], found.offset, found.leader_epoch)
             self._shared.notify()
-            for topic_partition, now in positions.sought(tp for tp in wanted if tp not in committed).items():
+            without = [tp for tp in wanted if tp not in committed and tp not in open_]
+            for topic_partition, now in positions.sought(without).items():
                 if now == wanted[topic_partition]:
                     timestamp = reset_timestamp(self._settings.auto_offset_reset, topic_partition)
                     positions.reset(topic_partition, timestamp)
+
+    def _tell_open(self, asked: Iterable[TopicPartition], open_: Set[TopicPartition]) -> None:
+        """Log, once, for which partitions a transaction is waited for."""
+        for topic_partition in sorted(open_ - self._held_back):
+            logger.info("consumer %s: not read yet: %s", self._settings.client_id, unstable([topic_partition]))
+        self._held_back = (self._held_back - set(asked)) | open_
 
     async def _locate_by_time(self, leader: int, wanted: Mapping[TopicPartition, Sought]) -> None:
         times = {tp: one.timestamp for tp, one in wanted.items() if one.timestamp is not None}

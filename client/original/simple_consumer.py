@@ -12,7 +12,7 @@ from odradek.client.config import CommonConfig, load
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.errors import ClientError, ConfigError, CorruptRecords, RecordTooLarge
 from odradek.client.metadata import ClusterView, TopicInfo, updated
-from odradek.client.offsets import by_topic, commit_errors, commit_request, fetch_request, take_committed
+from odradek.client.offsets import by_topic, commit_errors, commit_request, fetch_request, take_committed, unstable
 from odradek.client.original.messages import FetchRequest, MessageSet, distinct
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
@@ -152,9 +152,9 @@ class SimpleConsumerCore(QuestionsClient):
         for topic in group.topics if storage == ZOOKEEPER else ():
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # there: without an offset
             topic.partitions = [one for one in topic.partitions if one.error_code != unknown]  # type: ignore[assignment]
-        found, unstable = take_committed(group.topics)
-        if unstable is not None:
-            raise unstable
+        found, open_ = take_committed(group.topics)
+        if open_:
+            raise unstable(open_)
         return found
 
     # -- where to ask --------------------------------------------------------------------------------------------------

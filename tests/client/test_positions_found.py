@@ -7,7 +7,7 @@ import pytest
 
 from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.values import NewTopic
-from odradek.client.records import TopicPartition
+from odradek.client.records import ConsumerGroupMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.list_offsets import (
@@ -16,6 +16,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.testing import run
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
@@ -238,3 +239,29 @@ def test_who_reads_a_pattern_does_not_ask_for_a_topic_that_is_gone(caplog: pytes
                     assert "does not have it" not in caplog.text
 
     run_virtual(main)
+
+
+def test_an_open_transaction_holds_back_only_the_partition_whose_offset_it_commits() -> None:
+    """Nothing was read of any partition until the transaction of a member that had died was aborted."""
+
+    async def main(cluster: Any) -> None:
+        settings = {"bootstrap_servers": cluster.bootstrap}
+        held, free = TopicPartition("t", 0), TopicPartition("t", 1)
+        async with Producer(**settings) as producer:
+            for place in held, free:
+                for _ in range(2):
+                    await producer.send("t", b"", partition=place.partition)
+        async with Producer(transactional_id="x", **settings) as committing:
+            await committing.init_transactions()
+            await committing.begin_transaction()
+            await committing.send_offsets_to_transaction({held: 1}, ConsumerGroupMetadata("g"))
+            async with Consumer(group_id="g", auto_offset_reset="earliest", **settings) as consumer:
+                consumer.assign([held, free])
+                records = await consumer.getmany(5_000)
+                assert {place: [one.offset for one in some] for place, some in records.items()} == {free: [0, 1]}
+                assert await consumer.getmany(1_000) == {}
+                await committing.commit_transaction()
+                records = await consumer.getmany(5_000)
+                assert {place: [one.offset for one in some] for place, some in records.items()} == {held: [1]}
+
+    run(main, brokers=1, topics={"t": 2}, seed=7)
