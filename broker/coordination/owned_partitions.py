@@ -97,7 +97,7 @@ class OwnedPartitions(Generic[U]):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partition in self._loading else ErrorCode.NOT_COORDINATOR
 
     def epoch(self, partition: int) -> int:
-        """Return the newest leader epoch known of a partition that is, or was, led here."""
+        """Return the newest leader epoch known of a partition that is led here."""
         return self._epochs[partition]
 
     def elected(self, partition: int, epoch: int) -> None:
@@ -111,10 +111,17 @@ class OwnedPartitions(Generic[U]):
             self._begin_to_load(partition)
 
     def resigned(self, partition: int, epoch: int | None) -> bool:
-        """Give the partition up; False when it is led here in a newer epoch than this one. None: whatever the epoch."""
-        if epoch is not None:
-            if epoch < self._epochs.get(partition, epoch):
-                return False
+        """Give the partition up; False when it is led here in a newer epoch than this one.
+
+        None: whatever the epoch, which is forgotten: a topic that is deleted and created again begins with the first.
+        (Kafka's coordinator would not load that before its epoch is the old one, or the broker is restarted.) What
+        comes late, of an older epoch of the same topic, the replica refuses.
+        """
+        if epoch is None:
+            self._epochs.pop(partition, None)
+        elif epoch < self._epochs.get(partition, epoch):
+            return False
+        else:
             self._epochs[partition] = epoch
         self._owned.discard(partition)
         self._loading.pop(partition, None)

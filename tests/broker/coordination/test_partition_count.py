@@ -9,7 +9,7 @@ from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.coordination.partition_count import PartitionCount
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
@@ -135,5 +135,39 @@ def test_groups_and_transactions_are_found_when_their_topic_is_made_again_with_f
             assert error == ErrorCode.NONE
             found = (await ask(find, 4)).coordinators
             assert {one.error_code for one in found} == {ErrorCode.NONE}
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize(("key_type", "topic"), [(0, CONSUMER_OFFSETS), (1, TRANSACTION_STATE)])
+def test_a_topic_that_is_made_again_is_loaded_by_who_led_the_old_one_in_a_later_epoch(
+    key_type: int, topic: str
+) -> None:
+    """The first epoch of the new topic was taken for an old one of the deleted topic, until a restart."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 2) as cluster:
+            ask = Asker(cluster).ask
+            there = CreatableReplicaAssignment(partition_index=0, broker_ids=[1])
+            made = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=[there])
+            create: Message = CreateTopicsRequest(topics=[made], timeout_ms=10_000)
+            await ask(create, 7)
+            broker, zookeeper = cluster.brokers[1], cluster.zookeeper
+            services = broker.server.services
+            coordinator = services.groups if key_type == 0 else services.transactions
+            while coordinator.check("g") is not ErrorCode.NONE:
+                await sleep(clock, 10)
+            zookeeper.partition(broker.store)
+            await sleep(clock, 20_000)
+            zookeeper.heal(broker.store)
+            while coordinator.check("g") is not ErrorCode.NONE:
+                await sleep(clock, 10)
+            assert services.replicas.partitions[topic, 0].leader_epoch > 0
+            await ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000), 6)
+            while (await ask(create, 7)).topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                await sleep(clock, 10)
+            await sleep(clock, 1_000)
+            assert services.replicas.partitions[topic, 0].leader_epoch == 0
+            assert coordinator.check("g") is ErrorCode.NONE
 
     run_virtual(main)
