@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from odradek.client.arguments import duration
 from odradek.client.cluster import GROUP_COORDINATOR, Cluster
-from odradek.client.errors import BrokerUnreachable, ClientTimeout
+from odradek.client.errors import BrokerUnreachable, ClientError, ClientTimeout, RequestTimedOut
 from odradek.client.metadata import ClusterView
 from odradek.client.records import TopicPartition
 from odradek.client.waiting import sleep_ms
@@ -48,7 +48,7 @@ async def within(
     name: str,
     work: Coroutine[Any, Any, Result],
     timeout_ms: float | None,
-    too_late: Callable[[], ClientTimeout],
+    too_late: Callable[[], ClientError],
 ) -> Result:
     """Wait for `work` as long as a method has (None: however long) by the client's clock; then raise `too_late()`.
 
@@ -293,9 +293,7 @@ async def _try(
 ) -> Response | Exception:
     """Try once; return the answer, or why it may be asked again. Raises KafkaError for the rest."""
     try:
-        node_id = await find()
-        patience_ms = max(1.0, min(cluster.config.request_timeout_ms, deadline.left_ms()))
-        answer = await cluster.request(node_id, message, response, timeout_ms=patience_ms, purpose=purpose)
+        answer = await ask_until(cluster, await find(), message, response, deadline, purpose)
     except BrokerUnreachable as error:
         return error
     except KafkaError as error:
@@ -304,6 +302,22 @@ async def _try(
         return error
     again = ASK_AGAIN.intersection(errors(answer))
     return KafkaError(min(again), type(answer).__name__.removesuffix("Response")) if again else answer
+
+
+async def ask_until(
+    cluster: Cluster, node_id: int, message: Message, response: type[Response], deadline: Deadline, purpose: str
+) -> Response:
+    """Ask one broker, and wait for its answer until the deadline.
+
+    Raises BrokerUnreachable; RequestTimedOut at the deadline, too, but then the connection stays as it is: a heartbeat,
+    or a JoinGroup, may wait on it.
+    """
+    left_ms = max(1.0, deadline.left_ms())
+    said = f"no answer to {type(message).__name__} within {left_ms:.0f} ms"
+    node = cluster.view.nodes.get(node_id)
+    question = cluster.request(node_id, message, response, purpose=purpose)
+    too_late = RequestTimedOut(node.address if node is not None else str(node_id), said)
+    return await within(cluster, type(message).__name__, question, left_ms, lambda: too_late)
 
 
 async def refresh_quietly(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from odradek.client.calls import COORDINATOR_CONNECTION, Deadline, within
+from odradek.client.calls import COORDINATOR_CONNECTION, Deadline, ask_until, within
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.group_protocol import Identity
 from odradek.client.consumer.member_states import (
@@ -297,13 +297,14 @@ class Commits:
         request = commit_request(
             settings.group_id, offsets, identity.generation_id, identity.member_id, settings.group_instance_id
         )
-        patience_ms = max(1.0, min(self._group.cluster.config.request_timeout_ms, deadline.left_ms()))
         began_ms = self._group.cluster.clock.monotonic_ms()
         try:
-            await self._group.coordinator()
-            answer = await self._group.ask(request, OffsetCommitResponse, patience_ms)
+            node_id = await self._group.coordinator()
+            cluster = self._group.cluster
+            answer = await ask_until(cluster, node_id, request, OffsetCommitResponse, deadline, COORDINATOR_CONNECTION)
         except BrokerUnreachable as error:
-            membership.coordinator_lost()
+            if deadline.left_ms():  # else nobody waits any longer, which says nothing of the coordinator
+                membership.coordinator_lost()
             return error
         except KafkaError as error:
             if outcome_of(error.code) == Outcome.FATAL:

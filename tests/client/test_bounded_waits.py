@@ -139,3 +139,25 @@ def test_who_is_cancelled_just_when_the_time_is_over_is_cancelled() -> None:
         consumer.stop()
 
     run(main, brokers=1)
+
+
+@pytest.mark.parametrize("api", ["OffsetFetch", "OffsetCommit"])
+def test_who_has_no_more_time_does_not_close_the_coordinators_connection(api: str) -> None:
+    """A heartbeat, or the JoinGroup of a long rebalance, was lost with each question whose time was short."""
+
+    async def main(cluster: Any) -> None:
+        await _with_a_record(cluster)
+        consumer = await _reader(cluster)
+        await cluster.delay(api, 1_000, times=None)
+        opened = consumer.metrics()["consumer-metrics"]["connection-creation-total"]
+        for _ in range(3):
+            asking = consumer.commit(timeout_ms=200) if api == "OffsetCommit" else consumer.committed(PLACE, False, 200)
+            with pytest.raises(ClientTimeout, match=f"no answer to {api}Request within 200 ms|not done within"):
+                await asking
+            await consumer.getmany(1_000)
+        assert consumer.metrics()["consumer-metrics"]["connection-creation-total"] == opened
+        await cluster.clear()
+        assert await consumer.committed(PLACE) == (1 if api == "OffsetCommit" else None)
+        await consumer.close()
+
+    run(main, brokers=1)
