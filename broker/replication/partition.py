@@ -39,8 +39,7 @@ class FollowerProgress:
         self.broker_epoch = NO_EPOCH
         """Epoch of the registration under which the broker fetched last. AlterPartition carries it, so that a broker
         that has restarted does not enter the ISR by what it had fetched before."""
-        self.log_end = self.log_start = -1
-        self.last_fetch_leader_end = 0
+        self.log_end, self.log_start, self.last_fetch_leader_end = -1, -1, 0
         self.last_fetch_ms = self.refused_ms = -math.inf
         self.session: FollowerSession | None = None
         """Session of the follower; its empty fetches at the leader's end are noted in its `last_used_ms` alone."""
@@ -55,11 +54,8 @@ class FollowerProgress:
             self.last_caught_up_ms = now_ms
         elif offset >= self.last_fetch_leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
-        self.log_end = offset
-        self.log_start = log_start
-        self.broker_epoch = broker_epoch
-        self.last_fetch_leader_end = leader_log_end
-        self.last_fetch_ms = now_ms
+        self.log_end, self.log_start, self.broker_epoch = offset, log_start, broker_epoch
+        self.last_fetch_leader_end, self.last_fetch_ms = leader_log_end, now_ms
 
     def overtaken(self, leader_log_end: int) -> None:
         """Note that the leader appends at `leader_log_end` now: a follower there was caught up at its last fetch."""
@@ -82,8 +78,8 @@ class Partition:
 
     __slots__ = (
         "advanced", "appended", "committed_isr", "counters", "criteria", "followers", "high_watermark", "index",
-        "is_leader", "leader", "leader_epoch", "leader_epoch_start_offset", "leaving", "local_id", "log",
-        "low_watermark_moved", "offline", "partition_epoch", "pending_isr", "replicas", "topic", "topic_id",
+        "is_leader", "leader", "leader_epoch", "leader_epoch_start_offset", "local_id", "log", "low_watermark_moved",
+        "offline", "partition_epoch", "pending_isr", "replicas", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -103,17 +99,12 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.is_leader = False
         self.leader, self.leader_epoch, self.partition_epoch = NO_LEADER, NO_EPOCH, NO_EPOCH
-        self.leader_epoch_start_offset = -1
+        self.leader_epoch_start_offset, self.offline = -1, False
         self.replicas: tuple[int, ...] = ()
         self.committed_isr: frozenset[int] = frozenset()
-        self.leaving: frozenset[int] = frozenset()
-        """Brokers in the committed ISR that are no replicas any more: a controller that completes a reassignment names
-        the replicas that stay before it takes the others out of the ISR."""
         self.pending_isr: PendingIsr | None = None
         self.followers: dict[int, FollowerProgress] = {}
-        self.offline = False
         self.counters = counters or TopicCounters()
-        """Counters of the topic."""
         self.appended, self.advanced, self.low_watermark_moved = object(), object(), object()
         """Keys of the purgatory: the log has grown; the high watermark has moved; the start of the leader's log or of
         a follower's has moved. All are touched when the role changes."""
@@ -168,11 +159,7 @@ class Partition:
         self.leader, self.leader_epoch = view.leader, view.leader_epoch
         self.partition_epoch = view.partition_epoch
         self.replicas = view.replicas
-        self._commit_isr(view.isr)
-
-    def _commit_isr(self, isr: Sequence[int]) -> None:
-        self.committed_isr = broker_set(tuple(isr))
-        self.leaving = self.committed_isr.difference(self.replicas, (self.local_id,))
+        self.committed_isr = broker_set(view.isr)
 
     def check_leadership(self, current_leader_epoch: int = NO_EPOCH, *, or_follower: bool = False) -> ErrorCode:
         """Return why a client that names `current_leader_epoch` (-1: none) cannot be served here; NONE if it can.
@@ -229,8 +216,7 @@ class Partition:
         return self.high_watermark != former
 
     def truncate_to(self, offset: int) -> None:
-        """Drop all at or after `offset`, which the leader does not have. Raises KafkaError: StorageFailure,
-        CORRUPT_MESSAGE."""
+        """Drop what the leader does not have, from `offset` on. Raises StorageFailure, KafkaError CORRUPT_MESSAGE."""
         self.log.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
 
@@ -289,6 +275,11 @@ class Partition:
         return self.committed_isr if self.pending_isr is None else self.committed_isr | self.pending_isr.broker_ids
 
     @property
+    def leaving(self) -> frozenset[int]:
+        """Members of the committed ISR that are no replicas any more: a reassignment has come to its end."""
+        return self.committed_isr.difference(self.replicas, (self.local_id,))
+
+    @property
     def under_min_isr(self) -> bool:
         """True when fewer replicas are in sync than acks=all needs, which is never more than the partition has."""
         return len(self.committed_isr) < min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
@@ -300,19 +291,18 @@ class Partition:
         each record at once, and a follower that is one round trip behind would never reach the high watermark, as it
         must to be let in (Kafka: Partition.maybeIncrementLeaderHW, shouldWaitForReplicaToJoinIsr).
 
-        It stands still while a member of the ISR is no replica any more, and so cannot fetch. Kafka goes on without it;
-        but when the reassignment is cancelled by the next controller, or that one finds only this member alive, it is
-        elected, without what was committed meanwhile.
+        It stands still while a member of the ISR is no replica any more: the next controller, who may still find the
+        old assignment, would elect it, without what was committed meanwhile (Kafka goes on without that member).
         """
         end = watermark = self.log.log_end_offset
-        if self.high_watermark == end or self.under_min_isr or self.leaving:
+        if self.high_watermark == end or self.under_min_isr:
             return False
         if self.followers:
             isr = self.committed_isr if self.pending_isr is None else self.maximal_isr
             for broker, follower in self.followers.items():
                 if follower.log_end < watermark and (broker in isr or self._is_about_to_join(follower, end)):
                     watermark = follower.log_end
-        if watermark <= self.high_watermark:
+        if watermark <= self.high_watermark or self.leaving:
             return False
         self.high_watermark = watermark
         self.log.producers.replicated_up_to(watermark)
@@ -396,7 +386,7 @@ class Partition:
         """
         if self.pending_isr is not pending or partition_epoch < self.partition_epoch:
             return False
-        self._commit_isr(isr)
+        self.committed_isr = broker_set(tuple(isr))
         self.partition_epoch = partition_epoch
         self.pending_isr = None
         return self.advance_high_watermark()
