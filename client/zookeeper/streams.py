@@ -152,7 +152,15 @@ class MessageStream:
                     break
                 if not self._arrived.wait(None if self._timeout_ms < 0 else self._timeout_ms / 1000):
                     raise ConsumerTimeout(f"no message within consumer.timeout.ms={self._timeout_ms:g}")
-        return record if self._key is None and self._value is None else self._decoded(record)
+        if self._key is None and self._value is None:
+            return record
+        try:
+            return self._decoded(record)
+        except DeserializationError:
+            raise
+        except BaseException:  # an interrupt: nobody has got it, and what is committed now must not count it
+            self._take_back(record)
+            raise
 
     def _done_with_message(self) -> None:
         with self._arrived:
@@ -174,6 +182,19 @@ class MessageStream:
         progress.handed_out = record.offset + 1
         self._in_hand = (progress, record.offset + 1)
         return record
+
+    def _take_back(self, record: ConsumerRecord) -> None:
+        """Have the record in hand come again: to this application, unless it has given up the partition meanwhile."""
+        with self._arrived:
+            if self._in_hand is None:
+                return
+            progress, self._in_hand = self._in_hand[0], None
+            progress.handed_out = record.offset
+            kept = self._progress.get(progress.name) is progress
+            if kept:
+                self._ready.appendleft(record)
+        if not kept:
+            self._changed()
 
     def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
         """Without the lock: the loop need not wait for decoders, which are the application's."""

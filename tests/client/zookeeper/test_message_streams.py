@@ -95,6 +95,30 @@ def test_what_the_application_commits_counts_messages_in_hand() -> None:
     play(test)
 
 
+def test_a_message_whose_decoder_is_interrupted_comes_again_and_is_not_committed() -> None:
+    """Ctrl-C in a decoder, then `shutdown`: the message counted as one in hand, and was never seen by anybody."""
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupted(topic: str, headers: object, data: bytes | None) -> bytes | None:
+        if interrupts and data == b"t-0:6":
+            raise interrupts.pop()
+        return data
+
+    async def test(world: World) -> None:
+        world.stream = MessageStream(2, 0, None, interrupted, lambda: world.consumption.wake())
+        world.stored.update({T0: 5})
+        world.consumption.start({T0: "g_a-0"})
+        world.fetched(T0, 5, 2)
+        assert next(world.stream).value == b"t-0:5"
+        with pytest.raises(KeyboardInterrupt):
+            next(world.stream)
+        assert world.consumed(in_hand=True) == {T0: 6}
+        assert next(world.stream).value == b"t-0:6"
+        assert world.consumed(in_hand=True) == {T0: 7}
+
+    play(test)
+
+
 def test_offsets_without_messages_at_the_end_are_consumed_too() -> None:
     async def test(world: World) -> None:
         world.stored[T0] = 0
