@@ -15,6 +15,7 @@ from odradek.world.clock import Clock
 from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing, repeated
 from odradek.zk_schema.store import (
     BadVersion,
+    Connected,
     ConnectionLost,
     Expired,
     NodeExists,
@@ -119,6 +120,8 @@ class Registrar:
         self._clock = clock
         self.registration = registration
         self._awaited: asyncio.Future[None] | None = None
+        self._give_up_at_ms: float | None = None
+        """Time at which a znode of our past should be gone; None while there is none in the way."""
         store.subscribe(self._on_event)
 
     async def register(self) -> int:
@@ -126,16 +129,16 @@ class Registrar:
 
         Raises BrokerIdInUse; SessionExpired never: a new session is just another try.
         """
-        give_up_at_ms: float | None = None
+        self._give_up_at_ms = None
         while True:
             try:
                 await self._store.until_connected()
                 return await self._create()
             except NodeExists:
-                if give_up_at_ms is None:
+                if self._give_up_at_ms is None:
                     patience_ms = self._store.session_timeout_ms + EXPIRY_MARGIN_MS
-                    give_up_at_ms = self._clock.monotonic_ms() + patience_ms
-                await self._wait_or_refuse(give_up_at_ms)
+                    self._give_up_at_ms = self._clock.monotonic_ms() + patience_ms
+                await self._wait_or_refuse(self._give_up_at_ms)
             except SessionExpired:
                 continue
 
@@ -212,7 +215,9 @@ class Registrar:
 
     def _on_event(self, event: StoreEvent) -> None:
         gone = isinstance(event, WatchFired) and event == WatchFired(WatchKind.DELETED, self.registration.path)
-        if gone or isinstance(event, Expired):
+        if isinstance(event, Connected):
+            self._give_up_at_ms = None  # ZooKeeper may have been away itself: then all sessions have their time again
+        if gone or isinstance(event, Connected | Expired):
             self._stop_waiting()
 
     def _stop_waiting(self) -> None:

@@ -9,7 +9,14 @@ import pytest
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.registration import BrokerIdInUse, Holder, Registrar, create_topmost_paths, judge
+from odradek.zk_schema.registration import (
+    EXPIRY_MARGIN_MS,
+    BrokerIdInUse,
+    Holder,
+    Registrar,
+    create_topmost_paths,
+    judge,
+)
 from odradek.zk_schema.store import Stat, Suspended
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 
@@ -111,6 +118,27 @@ def test_our_own_past_that_does_not_end_is_an_error() -> None:
         with pytest.raises(BrokerIdInUse, match="does not end"):
             await setting.registrar(store).register()
         assert setting.clock.monotonic_ms() - began_ms >= SESSION_TIMEOUT_MS
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("stops", [0.2, 0.9])
+@pytest.mark.parametrize("away", [0.5, 20])
+def test_our_own_past_has_its_time_again_when_the_server_comes_back(stops: float, away: float) -> None:
+    """As ZooKeeper gives it: a broker that was back sooner than its ZooKeeper took its past for another broker."""
+
+    async def scenario(setting: Setting) -> None:
+        crashed, restarted = await setting.connect(), await setting.connect()
+        await setting.registrar(crashed).register()
+        setting.server.crash(crashed)
+        stops_ms, away_ms = stops * SESSION_TIMEOUT_MS, max(away * SESSION_TIMEOUT_MS, EXPIRY_MARGIN_MS)
+        setting.clock.call_later(stops_ms, setting.server.stop)
+        setting.clock.call_later(stops_ms + away_ms, setting.server.restart)
+        began_ms = setting.clock.monotonic_ms()
+        epoch = await setting.registrar(restarted).register()
+        assert setting.clock.monotonic_ms() - began_ms >= stops_ms + away_ms
+        stat = await restarted.exists("/brokers/ids/1")
+        assert stat is not None and (stat.czxid, stat.ephemeral_owner) == (epoch, restarted.session_id)
 
     play(scenario)
 
