@@ -41,8 +41,14 @@ from odradek.testing.simulation.decisions import Decisions
 from odradek.testing.simulation.group_members import SESSION_SLACK_MS, DepartedMembers, Generations
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.liveness import Waits
-from odradek.testing.simulation.transactional_positions import Outcome, Transaction, TransactionalPositions
+from odradek.testing.simulation.transactional_positions import (
+    Outcome,
+    Transaction,
+    TransactionalPositions,
+    undisputed_epoch,
+)
 from odradek.testing.virtual_clock import ManualClock, VirtualClock, run_virtual
+from odradek.zk_schema.znodes.topics import PartitionState
 from tests.sim.stage import T0, WHERE, Stage
 
 
@@ -65,6 +71,18 @@ def test_a_position_that_no_transaction_has_committed(found: int | None, seen: s
     if not seen:
         assert positions.unrest({b"a-4"}) is None
         assert positions.unrest({b"a-4", b"a-6"}) == "g is at 4, records say 6"
+
+
+def test_a_coordinator_that_has_not_heard_of_its_successor() -> None:
+    """It tells what it knows, as in Kafka, when it is cut off from the controller alone (seed 700006)."""
+    stage = Stage(CONSUMER_OFFSETS)
+    for epoch, told in ((5, 5), (6, None)):
+        stage.in_zookeeper(PartitionState(0, epoch, (0, 1, 2), 3))
+        assert undisputed_epoch(stage.cluster, "g") == told
+    positions = TransactionalPositions.__new__(TransactionalPositions)
+    positions.group, positions._history, positions._transactions, positions.found = "g", stage.history, [], 4
+    positions.judge(2, least=4, sure=False)
+    assert not stage.seen and positions.found == 4
 
 
 def test_a_commit_that_is_told_before_it_is_replicated() -> None:

@@ -1,6 +1,8 @@
 """Positions that groups commit in transactions, as whoever goes on from them is told (OffsetFetch with requireStable).
 
-A position counts when its transaction is committed, with the records of it, or never. It never goes back.
+A position counts when its transaction is committed, with the records of it, or never. It never goes back; but a
+coordinator that is cut off from the controller alone, and has not heard of its successor, tells what it knows, as in
+Kafka.
 """
 
 import asyncio
@@ -12,9 +14,11 @@ from enum import Enum
 from odradek.aio import Consumer
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import KafkaError
+from odradek.protocol.topic_names import CONSUMER_OFFSETS
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.clients import bootstrap
 from odradek.testing.simulation.history import History
+from odradek.zk_schema.znodes.topics import PartitionState, state_path
 
 TOPIC = "transactions"
 POSITION_OF = TopicPartition(TOPIC, 0)
@@ -51,7 +55,7 @@ class TransactionalPositions:
     def __init__(
         self, cluster: EmbeddedCluster, history: History, group: str, transactions: Sequence[Transaction]
     ) -> None:
-        self.group, self._history, self._transactions = group, history, transactions
+        self.group, self._history, self._transactions, self._cluster = group, history, transactions, cluster
         self.found: int | None = None
         """What was told last."""
         self._consumer = Consumer(
@@ -75,16 +79,23 @@ class TransactionalPositions:
             least = max(
                 (one.position or 0 for one in self._transactions if one.outcome is Outcome.COMMITTED), default=0
             )
+            epoch = undisputed_epoch(self._cluster, self.group)
             try:
                 found = await self._consumer.committed(POSITION_OF, timeout_ms=ASK_TIMEOUT_MS)
             except KafkaError as error:
                 self._history.note(f"{self.group}: position: {error!r:.120}")
             else:
-                self.judge(found, least)
+                sure = epoch is not None and epoch == undisputed_epoch(self._cluster, self.group)
+                self.judge(found, least, sure=sure)
 
-    def judge(self, found: int | None, least: int) -> None:
-        """Compare what was told with what is known; `least` was committed before it was asked for."""
-        if (found or 0) < max(least, self.found or 0):
+    def judge(self, found: int | None, least: int, *, sure: bool = True) -> None:
+        """Compare what was told with what is known; `least` was committed before it was asked for. Unless `sure`, a
+        former coordinator may have told it."""
+        goes_back = (found or 0) < max(least, self.found or 0)
+        if goes_back and not sure:
+            self._history.note(f"{self.group}: position {found}, perhaps of a former coordinator")
+            return
+        if goes_back:
             self._history.violated(f"{self.group} is at {found}, committed was {least}, told {self.found} before")
         self.found = found
         owner = next((one for one in self._transactions if one.position == found), None)
@@ -99,6 +110,27 @@ class TransactionalPositions:
     def stop(self) -> None:
         self._asking.cancel()
         self._consumer.stop()
+
+
+def undisputed_epoch(cluster: EmbeddedCluster, group: str) -> int | None:
+    """Return the leader epoch of the partition that the group lives in; None while a broker may take itself for the
+    group's coordinator that was told of no later epoch."""
+    epoch: int | None = None
+    for broker in cluster.brokers:
+        if not broker.running:
+            if broker.alive:  # it stops, and serves until then
+                return None
+            continue
+        services = broker.server.services
+        index = services.groups.partition_for(group)
+        znode = cluster.zookeeper.tree.get(state_path(CONSUMER_OFFSETS, index))
+        if znode is None:
+            return None
+        epoch = PartitionState.decode(CONSUMER_OFFSETS, index, znode.data).leader_epoch
+        replica = services.replicas.partitions.get((CONSUMER_OFFSETS, index))
+        if replica is not None and replica.is_leader and replica.leader_epoch < epoch:
+            return None
+    return epoch
 
 
 def _last(transactions: Sequence[Transaction]) -> int:
