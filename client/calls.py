@@ -293,7 +293,7 @@ async def _try(
 ) -> Response | Exception:
     """Try once; return the answer, or why it may be asked again. Raises KafkaError for the rest."""
     try:
-        answer = await ask_until(cluster, await find(), message, response, deadline, purpose)
+        answer = await _ask(cluster, await find(), message, response, deadline, purpose)
     except BrokerUnreachable as error:
         return error
     except KafkaError as error:
@@ -302,6 +302,17 @@ async def _try(
         return error
     again = ASK_AGAIN.intersection(errors(answer))
     return KafkaError(min(again), type(answer).__name__.removesuffix("Response")) if again else answer
+
+
+async def _ask(
+    cluster: Cluster, node_id: int, message: Message, response: type[Response], deadline: Deadline, purpose: str
+) -> Response:
+    """Ask one broker until the deadline. With what no membership waits on, the connection is given up, too, as Java's
+    admin client does: the next question would stand behind this one there, whose answer a controller may hold back."""
+    if purpose == COORDINATOR_CONNECTION:
+        return await ask_until(cluster, node_id, message, response, deadline, purpose)
+    patience_ms = max(1.0, min(cluster.config.request_timeout_ms, deadline.left_ms()))
+    return await cluster.request(node_id, message, response, timeout_ms=patience_ms, purpose=purpose)
 
 
 async def ask_until(

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from odradek.client.admin.values import NewTopic
+from odradek.client.aio.admin import Admin
 from odradek.client.aio.consumer import Consumer
 from odradek.client.aio.producer import Producer
 from odradek.client.calls import GRACE_MS
@@ -159,5 +161,20 @@ def test_who_has_no_more_time_does_not_close_the_coordinators_connection(api: st
         await cluster.clear()
         assert await consumer.committed(PLACE) == (1 if api == "OffsetCommit" else None)
         await consumer.close()
+
+    run(main, brokers=1)
+
+
+def test_a_question_to_the_controller_that_was_given_up_holds_up_none_after_it() -> None:
+    """The next one stood behind it on the same connection, until it was answered: and was given up as well."""
+
+    async def main(cluster: Any) -> None:
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.create_topics([NewTopic("first", 1, 1)])
+            await cluster.delay("CreateTopics", 10_000, times=1)
+            with pytest.raises(ClientTimeout):
+                await admin.create_topics([NewTopic("held-back", 1, 1)], timeout_ms=500)
+            assert await _seconds(admin.create_topics([NewTopic("next", 1, 1)], timeout_ms=500)) < SOON_S
+            assert await _seconds(admin.delete_topics(["first"], timeout_ms=500)) < SOON_S
 
     run(main, brokers=1)
