@@ -42,7 +42,7 @@ class ServerSettings:
     )
     zookeeper_connection_timeout_ms: int = setting(
         "int - any high read-only",
-        "How long a starting broker waits for its first connection to ZooKeeper; zookeeper.session.timeout.ms when not set.",
+        "How long a starting broker tries to connect to ZooKeeper; zookeeper.session.timeout.ms when not set.",
         value=18000,
     )
     request_timeout_ms: int = setting(
