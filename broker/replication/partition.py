@@ -78,8 +78,8 @@ class Partition:
 
     __slots__ = (
         "advanced", "appended", "committed_isr", "counters", "criteria", "followers", "high_watermark", "index",
-        "is_leader", "leader", "leader_epoch", "leader_epoch_start_offset", "local_id", "log", "low_watermark_moved",
-        "offline", "partition_epoch", "pending_isr", "replicas", "topic", "topic_id",
+        "is_leader", "leader", "leader_epoch", "leader_epoch_start_offset", "leaving", "local_id", "log",
+        "low_watermark_moved", "offline", "partition_epoch", "pending_isr", "replicas", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -101,7 +101,8 @@ class Partition:
         self.leader, self.leader_epoch, self.partition_epoch = NO_LEADER, NO_EPOCH, NO_EPOCH
         self.leader_epoch_start_offset, self.offline = -1, False
         self.replicas: tuple[int, ...] = ()
-        self.committed_isr: frozenset[int] = frozenset()
+        self.committed_isr = self.leaving = broker_set(())
+        """Those `leaving` are in the committed ISR and no replicas any more: a reassignment has come to its end."""
         self.pending_isr: PendingIsr | None = None
         self.followers: dict[int, FollowerProgress] = {}
         self.counters = counters or TopicCounters()
@@ -159,7 +160,11 @@ class Partition:
         self.leader, self.leader_epoch = view.leader, view.leader_epoch
         self.partition_epoch = view.partition_epoch
         self.replicas = view.replicas
-        self.committed_isr = broker_set(view.isr)
+        self._commit_isr(view.isr)
+
+    def _commit_isr(self, isr: tuple[int, ...]) -> None:
+        self.committed_isr, staying = broker_set(isr), (*self.replicas, self.local_id)
+        self.leaving = broker_set(tuple(broker for broker in isr if broker not in staying))
 
     def check_leadership(self, current_leader_epoch: int = NO_EPOCH, *, or_follower: bool = False) -> ErrorCode:
         """Return why a client that names `current_leader_epoch` (-1: none) cannot be served here; NONE if it can.
@@ -275,11 +280,6 @@ class Partition:
         return self.committed_isr if self.pending_isr is None else self.committed_isr | self.pending_isr.broker_ids
 
     @property
-    def leaving(self) -> frozenset[int]:
-        """Members of the committed ISR that are no replicas any more: a reassignment has come to its end."""
-        return self.committed_isr.difference(self.replicas, (self.local_id,))
-
-    @property
     def under_min_isr(self) -> bool:
         """True when fewer replicas are in sync than acks=all needs, which is never more than the partition has."""
         return len(self.committed_isr) < min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
@@ -386,7 +386,7 @@ class Partition:
         """
         if self.pending_isr is not pending or partition_epoch < self.partition_epoch:
             return False
-        self.committed_isr = broker_set(tuple(isr))
+        self._commit_isr(tuple(isr))
         self.partition_epoch = partition_epoch
         self.pending_isr = None
         return self.advance_high_watermark()
