@@ -209,14 +209,15 @@ class Producer(AsyncClient):
 
         Not for applications: `send` does this.
         """
-        return await self.engine.waits.until_queued(partial(self.intake.append, *record), record.place, wait_ms)
+        append = partial(self.intake.append, *record)
+        return await self.engine.waits.until_queued(append, record.place, record.needed_bytes, wait_ms)
 
     def wait_until_queued(self, record: Encoded, wait_ms: float) -> RecordFuture:
         """Block the calling thread until there is memory for a record, then queue it: `until_queued` for
         KafkaProducer. Raises BufferExhausted after `wait_ms`."""
         intake = self.intake
         return self.engine.waits.wait_until_queued(
-            partial(intake.append, *record), record.place, wait_ms, intake.wake_sender
+            partial(intake.append, *record), record.place, record.needed_bytes, wait_ms, intake.wake_sender
         )
 
     # -- the rest ------------------------------------------------------------------------------------------------------

@@ -38,9 +38,9 @@ class Accumulator:
         self._opened = 0
         self.unfinished: set[ProducerBatch] = set()
         """Batches appended and not yet released."""
-        self.memory_waiters: dict[Callable[[], object], None] = {}
-        """What wakes the senders that wait for memory, in the order in which they came, from any thread. While there
-        are any, batches do not linger."""
+        self.memory_waiters: dict[Callable[[], object], int] = {}
+        """What wakes the senders that wait for memory, in the order in which they came, from any thread; and how much
+        each needs. While there are any, batches do not linger."""
         self.flushing = 0
         """Flushes under way (and a close): likewise."""
 
@@ -53,10 +53,12 @@ class Accumulator:
         headers: Headers,
         now_ms: Callable[[], float],
         callback: Callback | None = None,
+        waiter: Callable[[], object] | None = None,
     ) -> ProducerBatch | None:
         """Add a record and return its batch, of which it is the last one; None when there is no memory for it now.
 
-        `now_ms` is asked when a batch is opened. Raises RecordTooLarge when there never will be, and what `admit` does.
+        `now_ms` is asked when a batch is opened; `waiter` is whose record it is, of those that wait for memory. Raises
+        RecordTooLarge when there never will be, and what `admit` does.
         """
         if self._admit is not None:
             self._admit(topic_partition)
@@ -64,8 +66,8 @@ class Accumulator:
         queue = self.queues.get(topic_partition)
         batch: ProducerBatch | None = queue[-1] if queue else None
         if batch is None or batch.closed or batch.size_bytes + size_bytes > self.limits.batch_size_bytes:
-            batch = self._open(topic_partition, size_bytes, now_ms)
-        elif self.used_bytes + size_bytes <= self.limits.buffer_memory_bytes:
+            batch = self._open(topic_partition, size_bytes, now_ms, waiter)
+        elif self.used_bytes + size_bytes <= self.memory_for(waiter):
             self.used_bytes += size_bytes
         else:
             batch = None
@@ -95,13 +97,32 @@ class Accumulator:
         """Tell whether a batch has another before it: time for a sticky partitioner to move on (KIP-480)."""
         return self.queues[batch.topic_partition][0] is not batch
 
+    def memory_for(self, waiter: Callable[[], object] | None) -> int:
+        """Return how much may be used with a record: what the first of those that wait needs is left to it.
+
+        As Kafka's BufferPool: a large record would wait for ever otherwise, since small ones take all that is freed.
+        """
+        memory_bytes = self.limits.buffer_memory_bytes
+        if self.memory_waiters:
+            try:
+                first, needed_bytes = next(iter(self.memory_waiters.items()))
+            except (StopIteration, RuntimeError):  # another thread has come or gone just now
+                return memory_bytes
+            if first is not waiter:
+                memory_bytes -= needed_bytes
+        return memory_bytes
+
     def _open(
-        self, topic_partition: TopicPartition, size_bytes: int, now_ms: Callable[[], float]
+        self,
+        topic_partition: TopicPartition,
+        size_bytes: int,
+        now_ms: Callable[[], float],
+        waiter: Callable[[], object] | None,
     ) -> ProducerBatch | None:
         """Open a batch for a record of that size; None when there is no memory for it now. Raises RecordTooLarge."""
         needed_bytes = size_bytes + BATCH_OVERHEAD_BYTES
         self._refuse_oversized(topic_partition, needed_bytes)
-        if self.used_bytes + needed_bytes > self.limits.buffer_memory_bytes:
+        if self.used_bytes + needed_bytes > self.memory_for(waiter):
             return None
         self.used_bytes += needed_bytes
         self._opened += 1

@@ -7,7 +7,12 @@ from functools import partial
 from itertools import accumulate
 
 from odradek.client.producer.accumulator import Accumulator
-from odradek.client.producer.batch import RECORD_OVERHEAD_BYTES, ProducerBatch, record_size_bytes
+from odradek.client.producer.batch import (
+    BATCH_OVERHEAD_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    ProducerBatch,
+    record_size_bytes,
+)
 from odradek.client.producer.engine import ProducerEngine, settled
 from odradek.client.records import Headers, TopicPartition
 
@@ -55,18 +60,28 @@ class BulkSender:
         sent = 0
         while sent < len(sizes):
             append = partial(self._append, place, columns, sizes, sent)
-            taken = append()
+            taken = append(None)
             if taken is None:
-                taken = await self._engine.waits.until_queued(append, place, self._engine.config.max_block_ms)
+                needed_bytes = sizes[sent] - (sizes[sent - 1] if sent else 0) + BATCH_OVERHEAD_BYTES
+                wait_ms = self._engine.config.max_block_ms
+                taken = await self._engine.waits.until_queued(append, place, needed_bytes, wait_ms)
             sent += taken
             self._engine.wake()
         self._look()
 
-    def _append(self, place: TopicPartition, columns: Columns, sizes: list[int], start: int) -> int | None:
+    def _append(
+        self,
+        place: TopicPartition,
+        columns: Columns,
+        sizes: list[int],
+        start: int,
+        waiter: Callable[[], object] | None,
+    ) -> int | None:
         engine = self._engine
+        now_ms = engine.cluster.clock.monotonic_ms
         with engine.lock:
             engine.check_open()
-            appended = append_some(engine.accumulator, place, columns, sizes, start, engine.cluster.clock.monotonic_ms)
+            appended = append_some(engine.accumulator, place, columns, sizes, start, now_ms, waiter)
         if appended is None:
             return None
         self._open[appended[0]] = None
@@ -95,6 +110,7 @@ def append_some(
     sizes: list[int],
     start: int,
     now_ms: Callable[[], float],
+    waiter: Callable[[], object] | None = None,
 ) -> tuple[ProducerBatch, int] | None:
     """Add records from `start` on, as many as one batch takes; return it, and how many. None: no memory for one.
 
@@ -102,11 +118,11 @@ def append_some(
     """
     keys, values, headers = columns.keys, columns.values, columns.headers
     first = headers[start] if headers is not None else NO_HEADERS
-    batch = accumulator.append(place, columns.timestamp_ms, keys[start], values[start], first, now_ms)
+    batch = accumulator.append(place, columns.timestamp_ms, keys[start], values[start], first, now_ms, None, waiter)
     if batch is None:
         return None
     limits = accumulator.limits
-    room = min(limits.batch_size_bytes - batch.size_bytes, limits.buffer_memory_bytes - accumulator.used_bytes)
+    room = min(limits.batch_size_bytes - batch.size_bytes, accumulator.memory_for(waiter) - accumulator.used_bytes)
     end = max(start + 1, bisect_right(sizes, sizes[start] + max(0, room)))
     batch.timestamps_ms += [columns.timestamp_ms] * (end - start - 1)
     batch.keys += keys[start + 1 : end]

@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 from odradek.client import arguments
 from odradek.client.errors import ConfigError
 from odradek.client.metadata import ClusterView
-from odradek.client.producer.batch import Callback, FutureContext, ProducerBatch, RecordFuture
+from odradek.client.producer.batch import (
+    BATCH_OVERHEAD_BYTES,
+    Callback,
+    FutureContext,
+    ProducerBatch,
+    RecordFuture,
+    record_size_bytes,
+)
 from odradek.client.producer.config import Serializer
 from odradek.client.producer.engine import ProducerEngine
 from odradek.client.producer.partitioners import Partitioner
@@ -28,6 +35,11 @@ class Encoded(NamedTuple):
     value: bytes | None
     headers: Headers
     callback: Callback | None
+
+    @property
+    def needed_bytes(self) -> int:
+        """Return the memory that it takes at most."""
+        return record_size_bytes(self.key, self.value, self.headers) + BATCH_OVERHEAD_BYTES
 
 
 class RecordIntake:
@@ -122,15 +134,21 @@ class RecordIntake:
         value: bytes | None,
         headers: Headers,
         callback: Callback | None,
+        waiter: Callable[[], object] | None = None,
     ) -> RecordFuture | None:
-        """Queue an encoded record; None when there is no memory for it. Raises RecordTooLarge, ClientClosed …"""
+        """Queue an encoded record; None when there is no memory for it, or others wait for that before `waiter`.
+
+        Raises RecordTooLarge, ClientClosed …
+        """
         engine, accumulator = self._engine, self._accumulator
         try:
             with self._lock:
                 if engine.ended is not None:
                     engine.check_open()
                 try:
-                    batch = accumulator.append(place, timestamp_ms, key, value, headers, self._monotonic_ms, callback)
+                    batch = accumulator.append(
+                        place, timestamp_ms, key, value, headers, self._monotonic_ms, callback, waiter
+                    )
                 except BaseException:  # also Ctrl-C, which may come between any two lines
                     accumulator.take_back(place)  # before the sender, which waits for the lock, finds half a record
                     raise

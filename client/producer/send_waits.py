@@ -19,6 +19,8 @@ from odradek.client.waiting import sleep_ms
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 Queued = TypeVar("Queued")
+Queue = Callable[[Callable[[], object]], Queued | None]
+"""Queues a record for one who waits for memory, and is known by what wakes it; None when it has to wait on."""
 FATAL_TOPIC_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
 
@@ -46,12 +48,21 @@ class SendWaits:
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def memory_freed(self) -> None:
-        """Let those who wait for memory try again."""
-        for wake in self._engine.accumulator.memory_waiters.copy():  # others come and go on their own threads
-            wake()
+        """Let the first of those who wait for memory try again; when it goes, the next one does."""
+        with suppress(StopIteration, RuntimeError):  # others come and go on their own threads, and call this then
+            next(iter(self._engine.accumulator.memory_waiters))()
 
-    async def until_queued(self, queue: Callable[[], Queued | None], place: TopicPartition, wait_ms: float) -> Queued:
-        """Return what `queue` gives as soon as there is memory for it. Raises BufferExhausted, and what it raises."""
+    def _leave(self, wake: Callable[[], object]) -> None:
+        self._engine.accumulator.memory_waiters.pop(wake, None)
+        self.memory_freed()
+
+    async def until_queued(
+        self, queue: Queue[Queued], place: TopicPartition, needed_bytes: int, wait_ms: float
+    ) -> Queued:
+        """Return what `queue` gives as soon as there is memory for it. Raises BufferExhausted, and what it raises.
+
+        Memory is for those who came first, as in Kafka.
+        """
         woken, is_over = asyncio.Event(), wait_ms <= 0
 
         def end() -> None:  # not by a look at the clock: by that, a timer may come a moment too early
@@ -62,22 +73,23 @@ class SendWaits:
         timer = self._engine.cluster.clock.call_later(wait_ms, end)
         waiters, wake = self._engine.accumulator.memory_waiters, woken.set
         try:
-            waiters[wake] = None
+            waiters[wake] = needed_bytes
             self._engine.wake()
-            while (queued := queue()) is None:
+            while (queued := queue(wake)) is None:
                 if is_over:
                     raise self._full(place)
                 await woken.wait()
                 woken.clear()
         finally:
-            waiters.pop(wake, None)
+            self._leave(wake)
             timer.cancel()
         return queued
 
     def wait_until_queued(
         self,
-        queue: Callable[[], Queued | None],
+        queue: Queue[Queued],
         place: TopicPartition,
+        needed_bytes: int,
         wait_ms: float,
         wake_sender: Callable[[], object],
     ) -> Queued:
@@ -90,16 +102,16 @@ class SendWaits:
         deadline_ms = clock.monotonic_ms() + wait_ms
         waiters, wake = self._engine.accumulator.memory_waiters, partial(woken.put, None)
         try:
-            waiters[wake] = None  # inside: Ctrl-C may come at any time
+            waiters[wake] = needed_bytes  # inside: Ctrl-C may come at any time
             wake_sender()
-            while (queued := queue()) is None:
+            while (queued := queue(wake)) is None:
                 if clock.monotonic_ms() >= deadline_ms:
                     raise self._full(place)
                 left_s = max(0.0, deadline_ms - clock.monotonic_ms()) / 1000
                 with suppress(Empty):
                     woken.get(timeout=min(left_s, threading.TIMEOUT_MAX))  # max.block.ms may be 2^63-1
         finally:
-            waiters.pop(wake, None)
+            self._leave(wake)
         return queued
 
     def _full(self, place: TopicPartition) -> BufferExhausted:

@@ -37,7 +37,7 @@ def test_a_batch_lingers_unless_it_is_full_or_hurried() -> None:
     put(target, now_ms=7)
     queue = target.queues[T0]
     assert target.due_at_ms(queue) == 57
-    target.memory_waiters[print] = None
+    target.memory_waiters[print] = 0
     assert target.due_at_ms(queue) == 7
     del target.memory_waiters[print]
     target.flushing += 1

@@ -233,7 +233,7 @@ def test_a_send_waits_for_memory_until_its_time_is_over_whenever_it_begins(scrip
         for _ in range(100):
             began_s = asyncio.get_running_loop().time()
             with pytest.raises(BufferExhausted):
-                await asyncio.wait_for(bench.engine.waits.until_queued(lambda: None, T0, 100.0), 10)
+                await asyncio.wait_for(bench.engine.waits.until_queued(lambda _: None, T0, 100, 100.0), 10)
             assert asyncio.get_running_loop().time() - began_s == pytest.approx(0.1)
         await bench.close()
 
