@@ -49,12 +49,14 @@ class SendWaits:
 
     def memory_freed(self) -> None:
         """Let the first of those who wait for memory try again; when it goes, the next one does."""
-        with suppress(StopIteration, RuntimeError):  # others come and go on their own threads, and call this then
-            next(iter(self._engine.accumulator.memory_waiters))()
-
-    def _leave(self, wake: Callable[[], object]) -> None:
-        self._engine.accumulator.memory_waiters.pop(wake, None)
-        self.memory_freed()
+        waiters = self._engine.accumulator.memory_waiters
+        while waiters:
+            try:
+                wake = next(iter(waiters))
+            except (StopIteration, RuntimeError):  # another thread has come or gone just now: who is first?
+                continue
+            wake()
+            return
 
     async def until_queued(
         self, queue: Queue[Queued], place: TopicPartition, needed_bytes: int, wait_ms: float
@@ -81,7 +83,8 @@ class SendWaits:
                 await woken.wait()
                 woken.clear()
         finally:
-            self._leave(wake)
+            waiters.pop(wake, None)
+            self.memory_freed()
             timer.cancel()
         return queued
 
@@ -111,7 +114,8 @@ class SendWaits:
                 with suppress(Empty):
                     woken.get(timeout=min(left_s, threading.TIMEOUT_MAX))  # max.block.ms may be 2^63-1
         finally:
-            self._leave(wake)
+            waiters.pop(wake, None)  # at once: Ctrl-C on the way would leave one who is woken for ever, and alone
+            self.memory_freed()
         return queued
 
     def _full(self, place: TopicPartition) -> BufferExhausted:

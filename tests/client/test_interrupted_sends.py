@@ -45,6 +45,8 @@ class InterruptAt:
         if not any(one in frame.f_code.co_filename for one in HERE):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "call":  # of RESUME, with which a function begins, there is no other event
+            self._count()
         return self._step
 
     def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -53,11 +55,14 @@ class InterruptAt:
         last, code = self._last.get(frame, ""), frame.f_code.co_code[frame.f_lasti]
         self._last[frame] = dis.opname[code]
         if last.startswith(LOOKS):
-            self.left -= 1
-            if self.left == 0:
-                sys.settrace(None)
-                raise KeyboardInterrupt
+            self._count()
         return self._step
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
 """Senders that wait for memory: those who came first are served first, however much they need."""
 
 import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 from odradek.aio import Producer
+from odradek.client.producer.send_waits import SendWaits
 from odradek.testing import run
 
 SMALL, LARGE = bytes(400), bytes(12_000)
@@ -59,3 +62,20 @@ def test_who_waits_behind_one_that_gives_up_goes_on() -> None:
         await producer.close()
 
     run(main, brokers=1, topics={"t": 4}, seed=7)
+
+
+def test_who_waits_is_woken_though_another_comes_just_now() -> None:
+    """The one who came had none of the memory, and did not wake the first, for whom it was."""
+
+    class JoinedMeanwhile(dict[Any, int]):
+        def __iter__(self) -> Iterator[Any]:
+            waiters = super().__iter__()
+            if len(self) < 2:
+                self[print] = 1
+            return waiters
+
+    woken: list[str] = []
+    waiting = JoinedMeanwhile({lambda: woken.append("first"): 1})
+    engine: Any = SimpleNamespace(accumulator=SimpleNamespace(memory_waiters=waiting))
+    SendWaits(engine).memory_freed()
+    assert woken == ["first"]
