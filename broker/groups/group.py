@@ -197,8 +197,13 @@ class CoordinatedGroup:
         if transaction is None:
             sequence = table.stage(offsets)
             return lambda error: table.fail(sequence, offsets) if error else table.acknowledge(sequence, offsets)
-        sequence = table.stage_in_transaction(transaction.producer_id, offsets)
-        return lambda error: table.fail_in_transaction(sequence) if error else None
+        producer_id = transaction.producer_id
+        sequence = table.stage_in_transaction(producer_id, offsets)
+        return lambda error: (
+            table.fail_in_transaction(sequence)
+            if error
+            else table.acknowledge_in_transaction(producer_id, sequence, offsets)
+        )
 
     def _tombstones_ended(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:

@@ -44,8 +44,9 @@ class _Appended(NamedTuple):
     sequence: int
 
 
-TransactionOffsets = dict[PartitionKey, _Appended]
-"""Commits of one producer in one transaction."""
+TransactionOffsets = dict[PartitionKey, list[_Appended]]
+"""Commits of one producer in one transaction. Of a partition's the last one counts; those before it are kept until it
+is known to be written."""
 
 
 class OffsetTable:
@@ -112,7 +113,7 @@ class OffsetTable:
         if committed is None:
             transaction.pop(partition, None)
         else:
-            transaction[partition] = _Appended(committed, sequence)
+            transaction[partition] = [_Appended(committed, sequence)]
         self._next_sequence = max(self._next_sequence, sequence + 1)
 
     def stage_in_transaction(self, producer_id: int, offsets: Mapping[PartitionKey, CommittedOffset]) -> int:
@@ -122,14 +123,27 @@ class OffsetTable:
         sequence = self._take_sequence()
         transaction = self._open_transactions.setdefault(producer_id, {})
         for partition, committed in offsets.items():
-            transaction[partition] = _Appended(committed, sequence)
+            transaction.setdefault(partition, []).append(_Appended(committed, sequence))
         return sequence
 
+    def acknowledge_in_transaction(self, producer_id: int, sequence: int, partitions: Iterable[PartitionKey]) -> None:
+        """End an append that every in-sync replica has: those before it count no more."""
+        transaction = self._open_transactions.get(producer_id, {})
+        for partition in partitions:
+            if partition in transaction:
+                transaction[partition] = [one for one in transaction[partition] if one.sequence >= sequence]
+
     def fail_in_transaction(self, sequence: int) -> None:
-        """End an append that has failed: nothing of it counts, whatever becomes of the transaction."""
+        """End an append that has failed: nothing of it counts, whatever becomes of the transaction.
+
+        What the same transaction has committed before does: who failed may have been a zombie, which is refused. (In
+        Kafka it does not, and the group goes on from where it was before the transaction.)
+        """
         for transaction in self._transactions():
-            for partition in [at for at, appended in transaction.items() if appended.sequence == sequence]:
-                del transaction[partition]
+            for partition, appended in list(transaction.items()):
+                transaction[partition] = [one for one in appended if one.sequence != sequence]
+                if not transaction[partition]:
+                    del transaction[partition]
 
     def close_transaction(self, producer_id: int) -> TransactionOffsets | None:
         """Take the producer's marker, which is in the log of the leader by now: what is appended from now on stands
@@ -142,7 +156,7 @@ class OffsetTable:
     def end_transaction(self, closed: TransactionOffsets, *, committed: bool) -> None:
         """End a transaction whose marker all in sync have; what it `committed` is visible unless a later commit is."""
         self._drop_closed(closed)
-        for partition, appended in closed.items():
+        for partition, (*_, appended) in closed.items():
             visible = self._visible.get(partition)
             if committed and (visible is None or visible.sequence < appended.sequence):
                 self._visible[partition] = appended
@@ -150,7 +164,9 @@ class OffsetTable:
     def reopen_transaction(self, producer_id: int, closed: TransactionOffsets) -> None:
         """Open a transaction's offsets again, since its marker may not stay in the log: another one will come."""
         self._drop_closed(closed)
-        self._open_transactions[producer_id] = closed | self._open_transactions.get(producer_id, {})
+        for partition, appended in self._open_transactions.get(producer_id, {}).items():
+            closed.setdefault(partition, []).extend(appended)
+        self._open_transactions[producer_id] = closed
 
     def _drop_closed(self, closed: TransactionOffsets) -> None:
         self._closed_transactions = [one for one in self._closed_transactions if one is not closed]

@@ -278,6 +278,38 @@ def test_a_commit_that_was_not_written_is_not_made_visible_by_its_marker(world):
     assert fetched[T0].error is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_a_commit_that_was_refused_leaves_the_one_before_it_in_its_transaction(acknowledged):
+    """A zombie's late TxnOffsetCommit erased its successor's, and the group read again what had been committed."""
+    table = OffsetTable()
+    first = table.stage_in_transaction(7, {T0: CommittedOffset(4, 0), T1: CommittedOffset(4, 0)})
+    if acknowledged:
+        table.acknowledge_in_transaction(7, first, [T0, T1])
+    refused = table.stage_in_transaction(7, {T0: CommittedOffset(3, 0)})
+    table.fail_in_transaction(refused)
+    assert not table.is_stable(T0)
+    if not acknowledged:
+        table.acknowledge_in_transaction(7, first, [T0, T1])
+    end(table, 7, committed=True)
+    assert dict(table.items()) == {T0: CommittedOffset(4, 0), T1: CommittedOffset(4, 0)}
+    assert table.is_stable(T0)
+
+
+def test_of_a_transactions_commits_the_last_that_was_written_counts():
+    table = OffsetTable()
+    sequences = [table.stage_in_transaction(7, {T0: CommittedOffset(offset, 0)}) for offset in range(4)]
+    table.acknowledge_in_transaction(7, sequences[1], [T0])
+    table.fail_in_transaction(sequences[2])
+    closed = table.close_transaction(7)
+    table.fail_in_transaction(sequences[3])
+    table.reopen_transaction(7, closed)
+    behind = table.stage_in_transaction(7, {T0: CommittedOffset(9, 0)})
+    table.fail_in_transaction(behind)
+    end(table, 7, committed=True)
+    assert table.items() == [(T0, CommittedOffset(1, 0))]
+    assert table.is_stable(T0)
+
+
 def test_what_is_deleted_while_it_is_being_committed_stays_deleted(world):
     world.commit({U0: 1})
     commit_in_transaction(world, 1)
