@@ -34,4 +34,5 @@ def test_a_program_in_a_group_dies_of_the_signal_that_interrupts_it() -> None:
         program.send_signal(signal.SIGINT)
         _, said = program.communicate(timeout=PATIENCE_SECONDS)
         assert program.returncode == -signal.SIGINT, said.decode()
-        assert said.endswith(b"KeyboardInterrupt\n")
+        # Python warns behind it of a coroutine that the interrupt has kept from its start.
+        assert b"KeyboardInterrupt\n" in said and b"Error" not in said
