@@ -301,6 +301,7 @@ def test_of_a_transactions_commits_the_last_that_was_written_counts():
     table.acknowledge_in_transaction(7, sequences[1], [T0])
     table.fail_in_transaction(sequences[2])
     closed = table.close_transaction(7)
+    assert closed is not None
     table.fail_in_transaction(sequences[3])
     table.reopen_transaction(7, closed)
     behind = table.stage_in_transaction(7, {T0: CommittedOffset(9, 0)})
