@@ -49,7 +49,7 @@ class At:
 
 @pytest.fixture
 def at(cluster: Cluster, new_topic: Callable[..., str]) -> Iterator[At]:
-    topic = new_topic()
+    topic = new_topic(retention_ms="-1")  # the records are of 2004
     one = At(topic, place_of(cluster.bootstrap, topic))
     with one.leader, one.follower:
         yield one
