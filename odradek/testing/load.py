@@ -61,6 +61,26 @@ def ask_again(ask: Callable[[], T]) -> T:
         time.sleep(ASK_AGAIN_SECONDS)
 
 
+def create_topic(admin: AdminClient, topic: NewTopic) -> None:
+    """Create a topic, asking again while the controller moves: librdkafka hands NOT_CONTROLLER on to its caller.
+
+    An attempt whose answer was lost may have created it. Raises KafkaException of what does not pass, and of a topic
+    that was there at the first attempt.
+    """
+    attempts = 0
+
+    def create() -> None:
+        nonlocal attempts
+        attempts += 1
+        try:
+            admin.create_topics([topic])[topic.topic].result(PATIENCE_SECONDS)
+        except KafkaException as error:
+            if attempts == 1 or error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    ask_again(create)
+
+
 def until_done(step: Callable[[float], None]) -> None:
     """A step of a transactional producer, again for as long as it says that it may be taken again."""
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -259,9 +279,7 @@ class Observer:
     def create_topic(self) -> None:
         """Create the topic once all three brokers are there: a test before may have brought one back only now."""
         wait_until(lambda: len(ask_again(lambda: self.admin.list_topics(timeout=10)).brokers) == 3, "three brokers")
-        topic = NewTopic(self.topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
-        for created in self.admin.create_topics([topic]).values():
-            created.result(PATIENCE_SECONDS)
+        create_topic(self.admin, NewTopic(self.topic, PARTITIONS, 3, config={"min.insync.replicas": "2"}))
 
     def leaders(self) -> dict[int, int]:
         return {p: state.leader for p, state in self._partitions().items()}

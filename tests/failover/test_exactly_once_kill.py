@@ -11,7 +11,7 @@ from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.producer.client import KafkaProducer
 from odradek.client.records import ConsumerRecord, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.testing.load import PARTITIONS, Observer, read_to_the_end, transaction_coordinator
+from odradek.testing.load import PARTITIONS, Observer, create_topic, read_to_the_end, transaction_coordinator
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
@@ -149,8 +149,7 @@ def all_is_done(cluster: UpCluster, topic: str) -> Callable[[], bool]:
 
 
 def test_one_broker_after_another(cluster: UpCluster, observer: Observer) -> None:
-    for made in observer.admin.create_topics([NewTopic(TARGET, PARTITIONS, 3)]).values():
-        made.result(PATIENCE_SECONDS)
+    create_topic(observer.admin, NewTopic(TARGET, PARTITIONS, 3))
     feeder = Feeder(cluster, observer.topic)
     workers = [Worker(cluster, observer.topic, number) for number in range(WORKERS)]
     try:
