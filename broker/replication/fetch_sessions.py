@@ -96,7 +96,7 @@ class FetchSession:
 
     __slots__ = (
         "_note", "_wake", "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "looks_due", "not_looked_at",
-        "partitions", "purgatory", "replica_id", "woken_by_watermark",
+        "partitions", "purgatory", "replica_epoch", "replica_id", "woken_by_watermark",
     )  # fmt: skip
 
     def __init__(
@@ -106,15 +106,16 @@ class FetchSession:
         now_ms: float,
         *,
         by_topic_id: bool,
-        replica_id: int,
+        replica: tuple[int, int],
         woken_by_watermark: bool = False,
     ) -> None:
-        """`replica_id`: of the follower whose it is, below 0 for a consumer's.
+        """`replica`: id and broker epoch of the follower whose it is, the id below 0 for a consumer's.
 
         `woken_by_watermark`: a follower hears of a moved high watermark at once, not only with the next records.
         """
         self.id, self.purgatory, self.last_used_ms = session_id, purgatory, now_ms
-        self.by_topic_id, self.replica_id = by_topic_id, replica_id
+        self.by_topic_id = by_topic_id
+        self.replica_id, self.replica_epoch = replica
         self.epoch, self.woken_by_watermark = 1, woken_by_watermark
         self.partitions: dict[SessionKey, CachedPartition] = {}
         self.dirty: dict[CachedPartition, None] = {}
@@ -137,8 +138,16 @@ class FetchSession:
             self.dirty.pop(wanted, None)
             self._stop_listening(wanted)
 
-    def note_request(self, now_ms: float) -> None:
-        """Note that the next request has come."""
+    def note_request(self, now_ms: float, replica_epoch: int) -> None:
+        """Note that the next request has come.
+
+        All becomes dirty when a follower has registered anew: the leader of a partition where nothing has moved would
+        go on naming its former broker epoch, with which the controller has it in no ISR, and could remove nobody else.
+        """
+        if replica_epoch != self.replica_epoch:
+            self.replica_epoch = replica_epoch
+            for wanted in self.partitions.values():
+                self.dirty.setdefault(wanted)
         period_ms = LOOK_AT_ALL_MS if self.replica_id >= 0 else CONSUMER_LOOKS_AT_ALL_MS
         self.looks_due += len(self.partitions) * min((now_ms - self.last_used_ms) / period_ms, 1.0)
         self.last_used_ms = now_ms
@@ -319,7 +328,7 @@ class FetchSessionCache:
             self._purgatory,
             now_ms,
             by_topic_id=version >= FIRST_VERSION_WITH_TOPIC_IDS,
-            replica_id=replica_of(request)[0],
+            replica=replica_of(request),
             woken_by_watermark=self._woken_by_watermark,
         )
         for partition in wanted:
@@ -347,7 +356,7 @@ class FetchSessionCache:
             return OpenedFetch(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         self._sessions[session.id] = self._sessions.pop(session.id)
-        session.note_request(now_ms)
+        session.note_request(now_ms, replica_of(request)[1])
         for topic in request.topics:
             name, topic_id = identity_of(topic, version, names)
             for asked in topic.partitions:

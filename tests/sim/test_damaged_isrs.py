@@ -347,6 +347,25 @@ def test_a_follower_that_lags_and_stays_in_sync(pending: bool) -> None:
         assert "keeps broker 2 in the ISR, which has lacked something for 12002 ms" in stage.seen
 
 
+def test_a_leader_that_leads_again_in_the_same_epoch_has_its_time_once_more() -> None:
+    """Its session had expired, between two looks."""
+    stage = Stage()
+    lagging = Lagging(stage.cluster, stage.history, 4_000)
+    lagging.look()
+    stage.write(make_batch(), to=(0, 1))
+    lagging.look()
+    stage.clock.advance(4_000 + SLACK_MS)
+    stage.leader.stop_leading()
+    stage.leader.lead(PartitionView(0, 5, (0, 1, 2), 1, (0, 1, 2)), stage.clock.monotonic_ms())
+    for passes_ms in (1, 3_999 + SLACK_MS):
+        stage.clock.advance(passes_ms)
+        lagging.look()
+        assert not stage.seen
+    stage.clock.advance(2)
+    lagging.look()
+    assert "keeps broker 2 in the ISR" in stage.seen
+
+
 def test_a_follower_that_comes_back_into_the_isr_has_its_time_once_more() -> None:
     stage = Stage()
     lagging = Lagging(stage.cluster, stage.history, 4_000)

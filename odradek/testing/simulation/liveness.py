@@ -6,7 +6,7 @@ Whoever does harms no record: nothing is acknowledged any more, a client has wai
 from collections import deque
 from collections.abc import Iterator
 
-from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partition import FollowerProgress, Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import ADMINISTRATOR
@@ -27,16 +27,17 @@ class _Leader:
         self.free_since_ms = now_ms
         """Since when it has had no change of its ISR in flight: it proposes one at a time."""
         self.ends: deque[tuple[float, int]] = deque()
-        self.caught_up_ms: dict[int, float] = {}
-        """When a member of the ISR was seen last to have all, or to come in: for that the high watermark is enough."""
+        self.caught_up_ms: dict[FollowerProgress | None, float] = {}
+        """When a member of the ISR was seen last to have all, or to come in: for that the high watermark is enough.
+        Whoever leads again, in the same epoch after its session expired, knows of no progress of before."""
 
-    def lacks_since_ms(self, member: int, has: int, now_ms: float) -> float:
+    def lacks_since_ms(self, progress: FollowerProgress | None, has: int, now_ms: float) -> float:
         """Tell since when a follower that ends at `has` has lacked something; now, if it lacks nothing."""
         if has >= self.ends[-1][1]:
-            self.caught_up_ms[member] = now_ms
+            self.caught_up_ms[progress] = now_ms
             return now_ms
         written_ms = next(at_ms for at_ms, end in self.ends if end > has)
-        return max(self.since_ms, written_ms, self.caught_up_ms[member])
+        return max(self.since_ms, written_ms, self.caught_up_ms[progress])
 
 
 class Lagging:
@@ -69,13 +70,14 @@ class Lagging:
         if not known.ends or known.ends[-1][1] != end:
             known.ends.append((now_ms, end))
         has = {one: self._end(one, leader) for one in leader.committed_isr if one != leader.local_id}
-        known.caught_up_ms = {member: known.caught_up_ms.get(member, now_ms) for member in has}
+        progress = {member: leader.followers.get(member) for member in has}
+        known.caught_up_ms = {one: known.caught_up_ms.get(one, now_ms) for one in progress.values()}
         while len(known.ends) > 1 and known.ends[0][1] <= min(has.values(), default=end):
             known.ends.popleft()
         if leader.pending_isr is not None:
             known.free_since_ms = now_ms
         for member, there in has.items():
-            lacks_ms = now_ms - known.lacks_since_ms(member, there, now_ms)
+            lacks_ms = now_ms - known.lacks_since_ms(progress[member], there, now_ms)
             if lacks_ms > self._limit_ms and now_ms - known.free_since_ms > SLACK_MS:
                 self._history.violated(
                     f"{leader} keeps broker {member} in the ISR, which has lacked something for {lacks_ms:.0f} ms: "

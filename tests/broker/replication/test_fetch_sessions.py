@@ -47,10 +47,20 @@ def cache(purgatory: Purgatory) -> FetchSessionCache:
     return FetchSessionCache(3, random.Random(1), purgatory)
 
 
+FOLLOWER = 1
+CONSUMER = ReplicaState(replica_id=-1, replica_epoch=-1)
+AS_FOLLOWER = ReplicaState(replica_id=FOLLOWER, replica_epoch=9)
+
+
 def request(
-    *partitions: tuple[bytes, int, int], session: int = 0, epoch: int = 0, forgotten: tuple[tuple[bytes, int], ...] = ()
+    *partitions: tuple[bytes, int, int],
+    session: int = 0,
+    epoch: int = 0,
+    forgotten: tuple[tuple[bytes, int], ...] = (),
+    replica: ReplicaState = CONSUMER,
 ) -> FetchRequest:
     return FetchRequest(
+        replica_state=replica,
         session_id=session,
         session_epoch=epoch,
         topics=[
@@ -167,9 +177,6 @@ def test_only_news_are_told(cache: FetchSessionCache) -> None:
     assert wanted.note_sent(answer(error_code=3, high_watermark=6, log_start_offset=1))
 
 
-FOLLOWER = 1
-
-
 def partition_with(records: int) -> Partition:
     """a-0 as its leader holds it, in sync with the follower."""
     log = open_test_log(make_environment(), LogConfig())
@@ -181,13 +188,13 @@ def partition_with(records: int) -> Partition:
     return partition
 
 
-def session_at_the_end(cache: FetchSessionCache, partition: Partition, replica_id: int) -> FetchSession:
+def session_at_the_end(
+    cache: FetchSessionCache, partition: Partition, replica: ReplicaState = AS_FOLLOWER
+) -> FetchSession:
     """Of a fetcher that has been told all of a-0, and b-1 which nobody has told of."""
     end = partition.log.log_end_offset
     partition.high_watermark = end
-    first = request((A_ID, 0, end), (B_ID, 1, 7))
-    first.replica_state = ReplicaState(replica_id=replica_id, replica_epoch=9)
-    opened = cache.open(first, BY_ID, NAMES, 0.0)
+    opened = cache.open(request((A_ID, 0, end), (B_ID, 1, 7), replica=replica), BY_ID, NAMES, 0.0)
     assert opened.session is not None
     wanted = opened.session.partitions[(A_ID, 0)]
     answer = PartitionData(high_watermark=end, last_stable_offset=end, log_start_offset=0, records=b"")
@@ -195,14 +202,14 @@ def session_at_the_end(cache: FetchSessionCache, partition: Partition, replica_i
     return opened.session
 
 
-@pytest.mark.parametrize(("replica_id", "wakes"), [(FOLLOWER, "appended"), (-1, "advanced")])
+@pytest.mark.parametrize(("replica", "wakes"), [(AS_FOLLOWER, "appended"), (CONSUMER, "advanced")])
 def test_a_partition_is_due_again_when_it_moves(
-    cache: FetchSessionCache, purgatory: Purgatory, replica_id: int, wakes: str
+    cache: FetchSessionCache, purgatory: Purgatory, replica: ReplicaState, wakes: str
 ) -> None:
     """A follower's fetch is woken by records, a consumer's by what is replicated."""
     partition = partition_with(3)
-    session = session_at_the_end(cache, partition, replica_id)
-    opened = cache.open(request(session=session.id, epoch=1), BY_ID, NAMES, 1.0)
+    session = session_at_the_end(cache, partition, replica)
+    opened = cache.open(request(session=session.id, epoch=1, replica=replica), BY_ID, NAMES, 1.0)
     assert asked(opened) == [("b", 1, 7)]
     waiting = Waiting()
     purgatory.watch(waiting, [session], 1e6)
@@ -216,7 +223,7 @@ def test_a_follower_hears_of_the_high_watermark_without_being_woken(
     cache: FetchSessionCache, purgatory: Purgatory
 ) -> None:
     partition = partition_with(3)
-    session = session_at_the_end(cache, partition, FOLLOWER)
+    session = session_at_the_end(cache, partition)
     waiting = Waiting()
     purgatory.watch(waiting, [session], 1e6)
     purgatory.touch(partition.advanced)
@@ -228,8 +235,7 @@ def test_a_partition_with_more_to_say_stays_due(cache: FetchSessionCache, why: s
     partition = partition_with(3)
     if why == "not in sync":
         partition.lead(PartitionView(0, 0, (0,), 1, (0, FOLLOWER)), 0.0)
-    first = request((A_ID, 0, 2 if why == "behind" else 3))
-    first.replica_state = ReplicaState(replica_id=FOLLOWER, replica_epoch=9)
+    first = request((A_ID, 0, 2 if why == "behind" else 3), replica=AS_FOLLOWER)
     session = cache.open(first, BY_ID, NAMES, 0.0).session
     assert session is not None
     answer = PartitionData(high_watermark=3, last_stable_offset=3, log_start_offset=0, records=b"")
@@ -246,7 +252,7 @@ def test_a_follower_that_is_about_to_join_is_not_looked_at_until_that_is_decided
     partition = partition_with(3)
     partition.lead(PartitionView(0, 0, (0,), 1, (0, FOLLOWER)), 0.0)
     replicas = manager_of(partition, clock=ManualClock())
-    session = session_at_the_end(FetchSessionCache(3, random.Random(1), replicas.purgatory), partition, FOLLOWER)
+    session = session_at_the_end(FetchSessionCache(3, random.Random(1), replicas.purgatory), partition)
     wanted = session.partitions[(A_ID, 0)]
     assert wanted in session.dirty
     _, pending = partition.follower_fetched(FOLLOWER, 3, 0, 9, 0.0)
@@ -259,15 +265,26 @@ def test_a_follower_that_is_about_to_join_is_not_looked_at_until_that_is_decided
 
 
 def test_all_are_due_from_time_to_time(cache: FetchSessionCache) -> None:
-    session = session_at_the_end(cache, partition_with(3), FOLLOWER)
-    assert asked(cache.open(request(session=session.id, epoch=1), BY_ID, NAMES, LOOK_AT_ALL_MS - 1)) == [("b", 1, 7)]
-    assert len(asked(cache.open(request(session=session.id, epoch=2), BY_ID, NAMES, LOOK_AT_ALL_MS))) == 2
+    session = session_at_the_end(cache, partition_with(3))
+    second, third = (request(session=session.id, epoch=epoch, replica=AS_FOLLOWER) for epoch in (1, 2))
+    assert asked(cache.open(second, BY_ID, NAMES, LOOK_AT_ALL_MS - 1)) == [("b", 1, 7)]
+    assert len(asked(cache.open(third, BY_ID, NAMES, LOOK_AT_ALL_MS))) == 2
+
+
+def test_all_are_due_when_the_follower_has_registered_anew(cache: FetchSessionCache) -> None:
+    """The leader of a-0, where nothing moves, named its former epoch in each AlterPartition, and was refused."""
+    session = session_at_the_end(cache, partition_with(3))
+    anew = ReplicaState(replica_id=FOLLOWER, replica_epoch=12)
+    first, second = (request(session=session.id, epoch=epoch, replica=anew) for epoch in (1, 2))
+    assert asked(cache.open(first, BY_ID, NAMES, 1.0)) == [("b", 1, 7), ("a", 0, 3)]
+    session.dirty.clear()
+    assert not asked(cache.open(second, BY_ID, NAMES, 1.0))
 
 
 @pytest.mark.parametrize("end", ["forgotten", "closed", "evicted"])
 def test_nobody_listens_for_a_session_that_is_gone(cache: FetchSessionCache, purgatory: Purgatory, end: str) -> None:
     partition = partition_with(3)
-    session = session_at_the_end(cache, partition, FOLLOWER)
+    session = session_at_the_end(cache, partition)
     assert purgatory.listened_keys == 2
     if end == "forgotten":
         cache.open(request(session=session.id, epoch=1, forgotten=((A_ID, 0),)), BY_ID, NAMES, 1.0)
@@ -284,8 +301,8 @@ def test_what_becomes_due_while_it_is_read_waits_for_the_next_read(
 ) -> None:
     """A disk that fails under a read touches all partitions that were on it."""
     partition = partition_with(3)
-    session = session_at_the_end(cache, partition, FOLLOWER)
-    opened = cache.open(request(session=session.id, epoch=1), BY_ID, NAMES, 1.0)
+    session = session_at_the_end(cache, partition)
+    opened = cache.open(request(session=session.id, epoch=1, replica=AS_FOLLOWER), BY_ID, NAMES, 1.0)
     read = []
     for wanted in opened.partitions:
         purgatory.touch(partition.appended)
@@ -294,7 +311,7 @@ def test_what_becomes_due_while_it_is_read_waits_for_the_next_read(
 
 
 def test_a_session_that_was_ended_while_its_fetch_waited_holds_nothing(cache: FetchSessionCache) -> None:
-    session = session_at_the_end(cache, partition_with(3), FOLLOWER)
+    session = session_at_the_end(cache, partition_with(3))
     waiting = [*session.partitions.values()]
     assert all(session.holds(wanted) for wanted in waiting)
     cache.open(request(session=session.id, epoch=1, forgotten=((A_ID, 0),)), BY_ID, NAMES, 1.0)
