@@ -26,6 +26,7 @@ from odradek.client.offsets import Committed, ask_leader, settled_offsets, unsta
 from odradek.client.records import TopicPartition
 from odradek.client.waiting import WakeUp
 from odradek.protocol.errors import RETRIABLE, KafkaError
+from odradek.world.memory import reuse_freed_memory
 from odradek.world.tasks import OnDeath, Tasks
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class ConsumerEngine:
         cluster.refreshed = self._metadata_refreshed
         cluster.lacking = self._lacking
         watch(self)
+        reuse_freed_memory()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from odradek.protocol.records import encode_batch
 from odradek.testing import transaction_bench
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
+from odradek.world.memory import reuse_freed_memory
 from tests.client.group_of_one import make_coordinator
 
 PATIENCE_S = 5
@@ -47,6 +48,18 @@ def run(scripted_broker: Any, work: Callable[[Any, dict[str, Any]], Coroutine[An
         await work(broker, settings)
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer])
+def test_who_moves_records_has_freed_memory_reused(scripted_broker: Any, client: Any) -> None:
+    """tests/world/test_memory.py shows what that means."""
+
+    async def work(broker: Any, settings: dict[str, Any]) -> None:
+        reuse_freed_memory.cache_clear()
+        async with client(**settings):
+            assert reuse_freed_memory.cache_info().currsize == 1
+
+    run(scripted_broker, work)
 
 
 def test_a_close_that_is_cancelled_closes_nevertheless(scripted_broker: Any) -> None:
