@@ -1,4 +1,6 @@
-"""The load of bench/chaos_network.py: transactions, readers and a group, and what each of them was told."""
+"""The load of bench/chaos_network.py: transactions, readers and a group, and what each of them was told.
+
+By librdkafka; chaos_load_ours.py does the same by our own clients."""
 
 import faulthandler
 import itertools
@@ -7,6 +9,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 import this_tree  # noqa: F401
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -59,6 +62,8 @@ def reader(bootstrap: str, isolation: str, places: list[TopicPartition]) -> Cons
 class Transactor(Worker):
     """Transactions of one id: each reads a little, and writes two or three records; some are aborted."""
 
+    errors: type[Exception] = KafkaException
+
     def __init__(self, bootstrap: str, number: int, seed: int, pause: float) -> None:
         """`pause`: seconds after each transaction."""
         super().__init__(bootstrap)
@@ -66,23 +71,58 @@ class Transactor(Worker):
         self.history: list[Transaction] = []
         self.commits: list[float] = []
         self.failures = 0
+        self.aborts = False
+        """The transaction is to be aborted."""
 
     def work(self) -> None:
         producer = None
-        everything = [TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)]
-        source = reader(self.bootstrap, "read_committed", everything)
+        source = self.source()
         while not self.over.is_set():
             try:
-                producer = producer or self._begin()
+                producer = producer or self.begin()
                 self._one(producer, source)
-            except KafkaException as failed:
+            except self.errors as failed:
                 self.failures += 1
-                if not self._abort(producer, failed):
+                if producer is not None and not self.goes_on(producer, failed):
+                    self.drop(producer)
                     producer = None
             time.sleep(self.pause)
+        if producer is not None:
+            self.drop(producer)
         source.close()
 
-    def _begin(self) -> Producer:
+    def _one(self, producer: Any, source: Any) -> None:
+        one = Transaction(f"t{self.number}.{len(self.history)}", time.monotonic())
+        self.history.append(one)
+        producer.begin_transaction()
+        one.reads += self.read(source)
+        for count, partition in enumerate(self.random.sample(range(PARTITIONS), self.random.choice((2, 3)))):
+            value = f"{one.name}.{count}"
+            one.writes.append(value)
+            self.write(producer, partition, value)
+        self.aborts = self.random.random() < ABORTED_SHARE
+        if self.aborts:
+            producer.flush(1.0)
+            producer.abort_transaction(STEP_SECONDS)
+            self.ended(Outcome.ABORTED)
+        else:
+            producer.commit_transaction(STEP_SECONDS)
+            self.ended(Outcome.COMMITTED)
+
+    def ended(self, outcome: Outcome) -> None:
+        """Note how the last transaction has ended."""
+        self.history[-1].outcome, self.history[-1].ended = outcome, time.monotonic()
+        if outcome is Outcome.COMMITTED:
+            self.commits.append(self.history[-1].ended)
+
+    # What differs from client to client.
+
+    def source(self) -> Any:
+        """Return a read_committed reader of everything."""
+        return reader(self.bootstrap, "read_committed", [TopicPartition(TOPIC, one, 0) for one in range(PARTITIONS)])
+
+    def begin(self) -> Any:
+        """Return a producer whose transactions can begin."""
         settings = {
             "transactional.id": f"chaos-{self.number}",
             "transaction.timeout.ms": TRANSACTION_MS,
@@ -93,40 +133,30 @@ class Transactor(Worker):
         producer.init_transactions(STEP_SECONDS)
         return producer
 
-    def _one(self, producer: Producer, source: Consumer) -> None:
-        one = Transaction(f"t{self.number}.{len(self.history)}", time.monotonic())
-        self.history.append(one)
-        producer.begin_transaction()
-        one.reads += [m.value().decode() for m in source.consume(5, 0.02) if m.error() is None]
-        for count, partition in enumerate(self.random.sample(range(PARTITIONS), self.random.choice((2, 3)))):
-            value = f"{one.name}.{count}"
-            one.writes.append(value)
-            producer.produce(TOPIC, value, partition=partition)
-            producer.poll(0)
-        if self.random.random() < ABORTED_SHARE:
-            producer.flush(1.0)
-            producer.abort_transaction(STEP_SECONDS)
-            one.outcome = Outcome.ABORTED
-        else:
-            producer.commit_transaction(STEP_SECONDS)
-            one.outcome = Outcome.COMMITTED
-            self.commits.append(time.monotonic())
-        one.ended = time.monotonic()
+    def read(self, source: Any) -> list[str]:
+        return [message.value().decode() for message in source.consume(5, 0.02) if message.error() is None]
 
-    def _abort(self, producer: Producer | None, failed: KafkaException) -> bool:
-        """Tell whether the producer goes on. A commit that failed may be repeated: its outcome is unknown till then."""
+    def write(self, producer: Any, partition: int, value: str) -> None:
+        producer.produce(TOPIC, value, partition=partition)
+        producer.poll(0)
+
+    def goes_on(self, producer: Any, failed: Any) -> bool:
+        """Tell whether the producer can begin another transaction, the last one being over.
+
+        What became of one that another producer has to end nobody knows.
+        """
         error = failed.args[0]
-        if producer is None or error.fatal():
+        if error.fatal() or not error.txn_requires_abort():
             return False
         try:
-            if error.txn_requires_abort():
-                producer.abort_transaction(STEP_SECONDS)
-                self.history[-1].outcome = Outcome.ABORTED
-                self.history[-1].ended = time.monotonic()
-                return True
+            producer.abort_transaction(STEP_SECONDS)
         except KafkaException:
             return False
-        return False
+        self.ended(Outcome.ABORTED)
+        return True
+
+    def drop(self, producer: Any) -> None:
+        """Have done with a producer; librdkafka's goes with its last reference."""
 
 
 class Watcher(Worker):

@@ -1,13 +1,14 @@
 """Chaos on networks that break, under transactions: brokers, ZooKeeper nodes and clients, each on a host of its own.
 
     python bench/chaos_network.py [--seconds 300] [--seed 7] [--kafka] [--only kill] [--every 20] [--pause 0.01]
-        [--directory DIR]
+        [--ours] [--directory DIR]
 
 Hosts are network namespaces (bench/network_hosts.py), so that the network between any two can be cut both ways or one
 way, made slow, or made to lose packets; and processes are suspended and killed. The faults are drawn from the seed, one
 at a time: with the same seed Apache Kafka 3.9.1 (`--kafka`) goes through the same ones. Transactions write, read and
-abort meanwhile. In the end odradek.testing.transaction_history looks for anomalies; everything must go on within a
-minute after the last fault. Exit code 1 for an anomaly. Needs root, Linux and iptables.
+abort meanwhile, by librdkafka or by our own clients (`--ours`). In the end odradek.testing.transaction_history looks
+for anomalies; everything must go on within a minute after the last fault. Exit code 1 for an anomaly. Needs root, Linux
+and iptables.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from pathlib import Path
 import this_tree  # noqa: F401
 from chaos import trouble_in
 from chaos_load import PARTITIONS, TOPIC, Member, Transactor, Watcher, final_log, goes_on, longest_gap
+from chaos_load_ours import OurMember, OurTransactor, OurWatcher
 from confluent_kafka.admin import AdminClient, NewTopic
 from network_hosts import Hosts
 
@@ -233,6 +235,7 @@ def main() -> int:
         "--seed", type=int, default=random.SystemRandom().randrange(1_000_000), help="seed of the random numbers"
     )
     parser.add_argument("--kafka", action="store_true", help="test Apache Kafka 3.9.1 instead of Odradek")
+    parser.add_argument("--ours", action="store_true", help="put the load on by our own clients")
     parser.add_argument("--only", default="", help="play this kind of fault alone")
     parser.add_argument("--every", type=float, default=0.0, help="seconds between two faults; 0: drawn from the seed")
     parser.add_argument(
@@ -258,8 +261,11 @@ def play(site: Site, faults: Faults, given: argparse.Namespace) -> int:
     admin = AdminClient({**QUIET, "bootstrap.servers": site.bootstrap})
     wait_until(lambda: len(ask_again(lambda: admin.list_topics(timeout=10)).brokers) == len(BROKERS), "three brokers")
     ask_again(lambda: admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(60))
-    transactors = [Transactor(site.bootstrap, number, given.seed, given.pause) for number in range(3)]
-    watcher, member = Watcher(site.bootstrap), Member(site.bootstrap)
+    transacts, watches, commits_as = (
+        (OurTransactor, OurWatcher, OurMember) if given.ours else (Transactor, Watcher, Member)
+    )
+    transactors = [transacts(site.bootstrap, number, given.seed, given.pause) for number in range(3)]
+    watcher, member = watches(site.bootstrap), commits_as(site.bootstrap)
     for worker in (*transactors, watcher, member):
         worker.start()
     wait_until(goes_on(transactors), "the first transactions")
