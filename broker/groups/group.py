@@ -162,7 +162,7 @@ class CoordinatedGroup:
         """Forget what is older than the retention, and the whole group when nothing is left of it."""
         now_ms = self._clock.now_ms()
         over = expired(self.metadata, self.offsets, now_ms, self._config.offsets_retention_ms)
-        self.forget(self.offsets.remove_visible(over))
+        self.forget(self.offsets.remove(over))
 
     def forget(self, removed: list[PartitionKey], made: Mapping[PartitionKey, Record] = NOT_MADE) -> None:
         """Write tombstones, those that are not `made`, for offsets that were just removed; an empty group without any

@@ -62,8 +62,9 @@ class GroupCoordinator:
             CONSUMER_OFFSETS, clock, storage, config.offsets_load_buffer_size, GroupReplay, self._install
         )
         self._groups: dict[str, CoordinatedGroup] = {}
-        self._open_transactions: dict[tuple[int, int], set[CoordinatedGroup]] = {}
-        """Groups with commits in an open transaction, by partition and producer id."""
+        self._transactions: dict[tuple[int, int], set[CoordinatedGroup]] = {}
+        """Groups with commits in a transaction that is open, or has a marker that may not be replicated, by partition
+        and producer id."""
         self._active = False
         self._periodic = PeriodicActions(clock)
 
@@ -91,8 +92,8 @@ class GroupCoordinator:
         if self._partitions.resigned(partition, epoch):
             for group in [group for group in self._groups.values() if group.partition == partition]:
                 self._unload(group)
-            for key in [key for key in self._open_transactions if key[0] == partition]:
-                del self._open_transactions[key]
+            for key in [key for key in self._transactions if key[0] == partition]:
+                del self._transactions[key]
 
     def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         """Forget what groups had committed for partitions that have been deleted, in slices of time."""
@@ -207,7 +208,7 @@ class GroupCoordinator:
         else:
             group.commit(request, answer)
             if request.transaction is not None and request.transaction.producer_id in group.offsets.open_producers:
-                self._note_open_transaction(group, request.transaction.producer_id)
+                self._note_transaction(group, request.transaction.producer_id)
 
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[PartitionKey] | None, *, require_stable: bool
@@ -256,23 +257,33 @@ class GroupCoordinator:
         """Note that a transaction's marker is in this leader's log of that partition.
 
         Call what is returned when its outcome is known. NONE: it is replicated, and what the producer had committed
-        before it becomes visible, or never was. Any other error: that stays open until another marker comes.
+        before it becomes visible, or never was. Any other error: that waits until another marker is replicated, which
+        may be in the log by then: who sent this one has perhaps given up waiting for the answer.
         """
-        groups = self._open_transactions.pop((partition, producer_id), set())
-        closed = [(group, one) for group in groups if (one := group.offsets.close_transaction(producer_id)) is not None]
+        key = (partition, producer_id)
+        markers = [
+            (group, group.offsets.close_transaction(producer_id, committed=committed))
+            for group in self._transactions.get(key, ())
+        ]
 
         def ended(error: ErrorCode) -> None:
-            for group, offsets in closed:
-                if error is ErrorCode.NONE:
-                    group.offsets.end_transaction(offsets, committed=committed)
-                else:
-                    group.offsets.reopen_transaction(producer_id, offsets)
-                    self._note_open_transaction(group, producer_id)
+            if error is not ErrorCode.NONE:
+                return
+            for group, marker in markers:
+                group.offsets.end_transactions(producer_id, marker)
+                if not group.offsets.has_transaction(producer_id):
+                    self._forget_transaction(group, key)
 
         return ended
 
-    def _note_open_transaction(self, group: CoordinatedGroup, producer_id: int) -> None:
-        self._open_transactions.setdefault((group.partition, producer_id), set()).add(group)
+    def _note_transaction(self, group: CoordinatedGroup, producer_id: int) -> None:
+        self._transactions.setdefault((group.partition, producer_id), set()).add(group)
+
+    def _forget_transaction(self, group: CoordinatedGroup, key: tuple[int, int]) -> None:
+        groups = self._transactions.get(key, set())
+        groups.discard(group)
+        if not groups:
+            self._transactions.pop(key, None)
 
     # administration
 
@@ -337,7 +348,7 @@ class GroupCoordinator:
         group = CoordinatedGroup(metadata, offsets, partition, self._context)
         self._groups[metadata.group_id] = group
         for producer_id in offsets.open_producers:
-            self._note_open_transaction(group, producer_id)
+            self._note_transaction(group, producer_id)
         group.state_machine.loaded(self._clock.now_ms())
         group.run_effects()
 

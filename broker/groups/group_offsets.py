@@ -7,6 +7,7 @@ transaction becomes visible when the transaction is committed.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMetadata, GroupState
@@ -49,6 +50,16 @@ TransactionOffsets = dict[PartitionKey, list[_Appended]]
 is known to be written."""
 
 
+class _Closed(NamedTuple):
+    """A transaction with a marker in the leader's log that may not yet be in those of all replicas in sync."""
+
+    producer_id: int
+    marker: int
+    """Sequence number of the marker."""
+    committed: bool
+    offsets: TransactionOffsets
+
+
 class OffsetTable:
     """Offsets of one group. Pure bookkeeping: the shell appends, and says how it went."""
 
@@ -58,8 +69,7 @@ class OffsetTable:
         """Sequence numbers of the appends under way; removal of a partition takes its appends out, too."""
         self._open_transactions: dict[int, TransactionOffsets] = {}
         """Commits appended since the producer's last marker, by producer id."""
-        self._closed_transactions: list[TransactionOffsets] = []
-        """Commits before a marker that is in the leader's log, but not yet in those of all replicas in sync."""
+        self._closed_transactions: list[_Closed] = []
         self._next_sequence = 0
 
     def __len__(self) -> int:
@@ -144,36 +154,44 @@ class OffsetTable:
                 transaction[partition] = [one for one in appended if one.sequence != sequence]
                 if not transaction[partition]:
                     del transaction[partition]
+        self._open_transactions = {
+            at: transaction for at, transaction in self._open_transactions.items() if transaction
+        }
 
-    def close_transaction(self, producer_id: int) -> TransactionOffsets | None:
+    def close_transaction(self, producer_id: int, *, committed: bool) -> int:
         """Take the producer's marker, which is in the log of the leader by now: what is appended from now on stands
-        behind it, and is no part of the transaction that it ends. Return what is, for one of the next two methods."""
-        closed = self._open_transactions.pop(producer_id, None)
-        if closed is not None:
-            self._closed_transactions.append(closed)
-        return closed
+        behind it, and is no part of the transaction that it ends. Return its number, for `end_transactions`.
 
-    def end_transaction(self, closed: TransactionOffsets, *, committed: bool) -> None:
-        """End a transaction whose marker all in sync have; what it `committed` is visible unless a later commit is."""
-        self._drop_closed(closed)
-        for partition, (*_, appended) in closed.items():
-            visible = self._visible.get(partition)
-            if committed and (visible is None or visible.sequence < appended.sequence):
-                self._visible[partition] = appended
+        It stays in the log while this broker leads, though nobody may know for long that it is replicated: of a
+        transaction with two markers the first one says what becomes of it."""
+        marker = self._take_sequence()
+        offsets = self._open_transactions.pop(producer_id, None)
+        if offsets:
+            self._closed_transactions.append(_Closed(producer_id, marker, committed, offsets))
+        return marker
 
-    def reopen_transaction(self, producer_id: int, closed: TransactionOffsets) -> None:
-        """Open a transaction's offsets again, since its marker may not stay in the log: another one will come."""
-        self._drop_closed(closed)
-        for partition, appended in self._open_transactions.get(producer_id, {}).items():
-            closed.setdefault(partition, []).extend(appended)
-        self._open_transactions[producer_id] = closed
-
-    def _drop_closed(self, closed: TransactionOffsets) -> None:
-        self._closed_transactions = [one for one in self._closed_transactions if one is not closed]
+    def end_transactions(self, producer_id: int, marker: int) -> None:
+        """End what the producer's markers have closed up to this one, which all in sync have, and so those before it.
+        What was committed is visible unless a later commit is."""
+        closed, self._closed_transactions = self._closed_transactions, []
+        for one in closed:
+            if one.producer_id != producer_id or one.marker > marker:
+                self._closed_transactions.append(one)
+                continue
+            for partition, (*_, appended) in one.offsets.items():
+                visible = self._visible.get(partition)
+                if one.committed and (visible is None or visible.sequence < appended.sequence):
+                    self._visible[partition] = appended
 
     def _transactions(self) -> Iterator[TransactionOffsets]:
         yield from self._open_transactions.values()
-        yield from self._closed_transactions
+        yield from (one.offsets for one in self._closed_transactions)
+
+    def has_transaction(self, producer_id: int) -> bool:
+        """Tell whether there are commits in a transaction of the producer that has not come to its end."""
+        return producer_id in self._open_transactions or any(
+            one.producer_id == producer_id for one in self._closed_transactions
+        )
 
     @property
     def open_producers(self) -> Collection[int]:
@@ -206,38 +224,30 @@ class OffsetTable:
             return False
         return all(partition not in transaction for transaction in self._transactions())
 
-    def is_staged(self, partition: PartitionKey) -> bool:
-        """Tell whether a commit of the partition is on its way into the log."""
-        return partition in self._staged
-
     def is_empty(self) -> bool:
         """Tell whether nothing is, or may become, visible."""
         return not (self._visible or self._staged or any(self._transactions()))
 
     # removal
 
-    def remove_visible(self, partitions: Iterable[PartitionKey]) -> list[PartitionKey]:
-        """Forget what is visible of these, not what is under way or in a transaction; return those that had something.
-
-        Source: GroupMetadata.removeExpiredOffsets of Kafka 3.9.
-        """
-        return [partition for partition in partitions if self._visible.pop(partition, None) is not None]
-
     def remove(self, partitions: Iterable[PartitionKey]) -> list[PartitionKey]:
         """Forget these, in open transactions too; those that have records in the log, visible or not, are returned, for
-        their tombstones."""
+        their tombstones.
+
+        What only a transaction has needs one as well, and the tombstone takes it out of the transaction for who reads
+        the log: once the transaction was committed, the next coordinator would have the offset again. (Kafka's has;
+        OffsetMetadataManager, by which later versions replace it, does as here.)
+        """
         removed = []
         for partition in partitions:
-            for transaction in self._transactions():
-                transaction.pop(partition, None)
-            was_staged = self._staged.pop(partition, None) is not None
-            if self._visible.pop(partition, None) is not None or was_staged:
+            parts = [transaction.pop(partition, None) for transaction in self._transactions()]
+            if any([*parts, self._staged.pop(partition, None), self._visible.pop(partition, None)]):
                 removed.append(partition)
         return removed
 
     def remove_all(self) -> list[PartitionKey]:
         """Forget every offset that is visible or on its way."""
-        return self.remove([*self._visible, *(at for at in self._staged if at not in self._visible)])
+        return self.remove(dict.fromkeys(chain(self._visible, self._staged, *self._transactions())))
 
 
 def expired(group: GroupMetadata, offsets: OffsetTable, now_ms: int, retention_ms: int) -> list[PartitionKey]:
@@ -246,6 +256,10 @@ def expired(group: GroupMetadata, offsets: OffsetTable, now_ms: int, retention_m
     A group without members keeps its offsets for the retention since it became empty; a stable group of consumers keeps
     those of the topics that it reads, and others since their commit; a group that never had members (offsets committed
     by hand) since their commit; in all other groups nothing expires. A client's own retention overrides the time.
+
+    Nothing expires while a later commit is under way or in a transaction that has not ended: the tombstone would stand
+    behind that commit in the log, where it hides it from compaction, and from the next coordinator. (With Kafka 3.9 the
+    offset is lost so; OffsetMetadataManager of later versions waits.)
     """
     if group.protocol_type is None:
         kept: frozenset[str] = frozenset()
@@ -266,8 +280,8 @@ def expired(group: GroupMetadata, offsets: OffsetTable, now_ms: int, retention_m
         partition
         for partition, committed in offsets.items()
         if partition[0] not in kept
-        and not offsets.is_staged(partition)
         and _is_over(committed, now_ms, retention_ms, since_ms)
+        and offsets.is_stable(partition)
     ]
 
 

@@ -289,7 +289,7 @@ class GroupReplay:
             self._transactions.setdefault(header.producer_id, set()).add(key.group_id)
             table.load_transactional(header.producer_id, key.partition, committed, header.base_offset)
         elif committed is None:
-            table.remove_visible([key.partition])
+            table.remove([key.partition])
         else:
             table.load(key.partition, committed, header.base_offset)
 
@@ -307,6 +307,5 @@ class GroupReplay:
             return
         for group_id in self._transactions.pop(header.producer_id, ()):
             offsets = self._offsets[group_id]
-            closed = offsets.close_transaction(header.producer_id)
-            if closed is not None:
-                offsets.end_transaction(closed, committed=kind is ControlType.COMMIT)
+            marker = offsets.close_transaction(header.producer_id, committed=kind is ControlType.COMMIT)
+            offsets.end_transactions(header.producer_id, marker)

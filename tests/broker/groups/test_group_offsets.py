@@ -199,9 +199,7 @@ def test_deleted_topic_is_forgotten(world):
 
 
 def end(table: OffsetTable, producer_id: int, *, committed: bool) -> None:
-    closed = table.close_transaction(producer_id)
-    assert closed is not None
-    table.end_transaction(closed, committed=committed)
+    table.end_transactions(producer_id, table.close_transaction(producer_id, committed=committed))
 
 
 def test_open_transaction_is_unstable_until_it_ends():
@@ -229,15 +227,13 @@ def test_transaction_does_not_overwrite_a_later_commit():
 def test_what_is_committed_behind_a_marker_is_not_ended_by_it(replicated_in_time):
     table = OffsetTable()
     table.stage_in_transaction(7, {T0: CommittedOffset(1, 0), T1: CommittedOffset(1, 0)})
-    closed = table.close_transaction(7)
-    assert closed is not None
+    marker = table.close_transaction(7, committed=True)
     table.stage_in_transaction(7, {T0: CommittedOffset(2, 0)})
     if replicated_in_time:
-        table.end_transaction(closed, committed=True)
+        table.end_transactions(7, marker)
         assert table.items() == [(T0, CommittedOffset(1, 0)), (T1, CommittedOffset(1, 0))]
         assert (table.is_stable(T0), table.is_stable(T1)) == (False, True)
     else:
-        table.reopen_transaction(7, closed)
         assert table.items() == [] and not table.is_stable(T1)
     end(table, 7, committed=True)
     assert dict(table.items()) == {T0: CommittedOffset(2, 0), T1: CommittedOffset(1, 0)}
@@ -260,11 +256,50 @@ def test_a_marker_of_the_coordinator_ends_what_stands_before_it(world):
     commit_in_transaction(world, 2)
     ended(ErrorCode.NONE)
     assert world.offsets() == {T0: 1}
-    late = world.coordinator.marker_appended(partition, 7, committed=True)
+    late = world.coordinator.marker_appended(partition, 7, committed=False)
     late(ErrorCode.REQUEST_TIMED_OUT)
-    assert world.offsets() == {T0: 1}
+    assert world.offsets() == {T0: 1} and is_unstable(world, T0)
     world.coordinator.marker_appended(partition, 7, committed=False)(ErrorCode.NONE)
-    assert world.offsets() == {T0: 1}
+    assert world.offsets() == {T0: 1} and not is_unstable(world, T0)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_that_comes_again_while_the_first_one_waits_ends_the_transaction(world, committed):
+    """The first one, of which its sender never heard, ran into its time limit: its commits were open again, behind the
+    second one. No stable offset could be read until the producer's next transaction, whose outcome was theirs."""
+    commit_in_transaction(world, 1)
+    partition = world.coordinator.partition_for("g")
+    first = world.coordinator.marker_appended(partition, 7, committed=committed)
+    second = world.coordinator.marker_appended(partition, 7, committed=committed)
+    first(ErrorCode.REQUEST_TIMED_OUT)
+    assert world.offsets() == {} and is_unstable(world, T0)
+    second(ErrorCode.NONE)
+    ended = {T0: 1} if committed else {}
+    assert world.offsets() == ended and not is_unstable(world, T0)
+    commit_in_transaction(world, 2)
+    world.coordinator.marker_appended(partition, 7, committed=False)(ErrorCode.NONE)
+    assert world.offsets() == ended
+
+
+def test_what_waits_for_its_marker_is_ended_by_the_next_one(world):
+    """A request with markers for several partitions is answered when all of them are replicated; who asked again, for
+    this one, is told earlier."""
+    commit_in_transaction(world, 1)
+    partition = world.coordinator.partition_for("g")
+    first = world.coordinator.marker_appended(partition, 7, committed=True)
+    world.coordinator.marker_appended(partition, 7, committed=True)(ErrorCode.NONE)
+    assert world.offsets() == {T0: 1} and not is_unstable(world, T0)
+    commit_in_transaction(world, 2)
+    next_one = world.coordinator.marker_appended(partition, 7, committed=True)
+    first(ErrorCode.NONE)
+    assert world.offsets() == {T0: 1} and is_unstable(world, T0)
+    next_one(ErrorCode.NONE)
+    assert world.offsets() == {T0: 2} and not is_unstable(world, T0)
+
+
+def is_unstable(world, partition):
+    _, fetched = world.coordinator.fetch_offsets("g", [partition], require_stable=True)
+    return fetched[partition].error is ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
 def test_a_commit_that_was_not_written_is_not_made_visible_by_its_marker(world):
@@ -300,15 +335,23 @@ def test_of_a_transactions_commits_the_last_that_was_written_counts():
     sequences = [table.stage_in_transaction(7, {T0: CommittedOffset(offset, 0)}) for offset in range(4)]
     table.acknowledge_in_transaction(7, sequences[1], [T0])
     table.fail_in_transaction(sequences[2])
-    closed = table.close_transaction(7)
-    assert closed is not None
+    table.close_transaction(7, committed=True)
     table.fail_in_transaction(sequences[3])
-    table.reopen_transaction(7, closed)
     behind = table.stage_in_transaction(7, {T0: CommittedOffset(9, 0)})
     table.fail_in_transaction(behind)
     end(table, 7, committed=True)
     assert table.items() == [(T0, CommittedOffset(1, 0))]
     assert table.is_stable(T0)
+
+
+def test_no_more_is_kept_of_a_transaction_than_may_count():
+    table = OffsetTable()
+    for offset in range(100):
+        sequence = table.stage_in_transaction(7, {T0: CommittedOffset(offset, 0)})
+        table.acknowledge_in_transaction(7, sequence, [T0])
+        table.fail_in_transaction(table.stage_in_transaction(8, {T0: CommittedOffset(offset, 0)}))
+    assert list(table.open_producers) == [7]
+    assert [one.committed.offset for one in table._open_transactions[7][T0]] == [99]
 
 
 def test_what_is_deleted_while_it_is_being_committed_stays_deleted(world):
