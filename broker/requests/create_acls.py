@@ -2,12 +2,15 @@
 
 They count on this broker when it answers, on the others when they hear of it. Without an authorizer SECURITY_DISABLED.
 Names that ZooKeeper cannot have as part of a path are INVALID_REQUEST; Kafka says so of `/` alone and answers the
-others with UNKNOWN_SERVER_ERROR.
+others with UNKNOWN_SERVER_ERROR. Numbers that mean nothing are INVALID_REQUEST, too; but a 0 closes the connection, and
+with what only filters may have, ANY or MATCH, nothing is created and all is UNKNOWN_SERVER_ERROR, as Kafka's.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.security.acls import (
+    ANY,
     CLUSTER_NAME,
+    MATCH,
     PATTERNS_BY_NUMBER,
     TYPES_BY_NUMBER,
     Acl,
@@ -30,34 +33,44 @@ REQUEST = CreateAclsRequest
 VERSIONS = (0, 3)
 
 NO_AUTHORIZER = "No Authorizer is configured."
+ONLY_IN_FILTERS = "ANY and MATCH are for filters; nothing is created."
+UNKNOWN = 0
+"""Number, in any field, with which Kafka refuses to read the request."""
 
 
 def handle(broker: Services, request: CreateAclsRequest, context: RequestContext) -> Outcome:
     if broker.authorizer is None:
         refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         return Reply(CreateAclsResponse(results=[refused for _ in request.creations]))
+    if any(UNKNOWN in _numbers(one) for one in request.creations):
+        raise MalformedMessage("an access list contains unknown elements")
+    if any(ANY in _numbers(one) or one.resource_pattern_type == MATCH for one in request.creations):
+        refused = AclCreationResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=ONLY_IN_FILTERS)
+        return Reply(CreateAclsResponse(results=[refused for _ in request.creations]))
     return _create(broker.authorizer, [_binding(one) for one in request.creations])
 
 
-def _binding(asked: AclCreation) -> AclBinding:
-    """Read a line. Raises MalformedMessage for numbers that mean nothing."""
-    resource_type, pattern = (
+def _numbers(asked: AclCreation) -> tuple[int, ...]:
+    return asked.resource_type, asked.resource_pattern_type, asked.operation, asked.permission_type
+
+
+def _binding(asked: AclCreation) -> AclBinding | KafkaError:
+    """Read a line; return why it cannot be one, if so."""
+    resource_type, pattern_type = (
         TYPES_BY_NUMBER.get(asked.resource_type),
         PATTERNS_BY_NUMBER.get(asked.resource_pattern_type),
     )
     known = asked.operation in [*AclOperation] and asked.permission_type in [*AclPermission]
-    if resource_type is None or pattern is None or not known:
-        raise MalformedMessage("an access list contains unknown elements")
-    return AclBinding(
-        ResourcePattern(resource_type, asked.resource_name, pattern),
-        Acl(asked.principal, asked.host, AclOperation(asked.operation), AclPermission(asked.permission_type)),
-    )
+    if resource_type is None or pattern_type is None or not known:
+        return KafkaError(ErrorCode.INVALID_REQUEST, "Failed to create ACL: it contains unknown elements")
+    pattern = ResourcePattern(resource_type, asked.resource_name, pattern_type)
+    acl = Acl(asked.principal, asked.host, AclOperation(asked.operation), AclPermission(asked.permission_type))
+    return _fault(pattern) or AclBinding(pattern, acl)
 
 
-async def _create(authorizer: AclAuthorizer, bindings: list[AclBinding]) -> Reply:
-    faults = [_fault(binding.pattern) for binding in bindings]
-    created = iter(await authorizer.create([one for one, fault in zip(bindings, faults, strict=True) if fault is None]))
-    errors = [next(created) if fault is None else fault for fault in faults]
+async def _create(authorizer: AclAuthorizer, bindings: list[AclBinding | KafkaError]) -> Reply:
+    created = iter(await authorizer.create([one for one in bindings if isinstance(one, AclBinding)]))
+    errors = [next(created) if isinstance(one, AclBinding) else one for one in bindings]
     return Reply(
         CreateAclsResponse(
             results=[
