@@ -38,15 +38,18 @@ async def _delete(broker: Services, request: DeleteTopicsRequest, context: Reque
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    results = [await _mark(broker, topic, version, quota) for topic in asked]
+    results = [_named(broker, topic, version) for topic in asked]
+    marked: set[str] = set()
+    for result in results:
+        if result.error_code == ErrorCode.NONE:
+            await _mark(broker, result, quota, marked)
     await _wait(broker, results, request.timeout_ms)
     throttle_ms = 0 if quota is None else quota.throttle_ms
     return Reply(DeleteTopicsResponse(throttle_time_ms=throttle_ms, responses=results), throttle_ms)
 
 
-async def _mark(
-    broker: Services, topic: DeleteTopicState, version: int, quota: MutationQuota | None
-) -> DeletableTopicResult:
+def _named(broker: Services, topic: DeleteTopicState, version: int) -> DeletableTopicResult:
+    """Find what is to be deleted, or why it may not be."""
     result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
     try:
         require_controller(broker)
@@ -59,14 +62,27 @@ async def _mark(
         if topic.name is not None and topic.topic_id != ZERO_UUID:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified.")
         result.name, result.topic_id = _resolve(broker, topic)
-        if result.name in broker.metadata.topics:
-            charge(quota, broker.metadata.partition_count(result.name))
-        elif broker.controller.state is not None and result.name in broker.controller.state.topics_to_delete:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is deleted, only its files remain.")
-        await mark_for_deletion(broker.zookeeper, result.name)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     return result
+
+
+async def _mark(broker: Services, result: DeletableTopicResult, quota: MutationQuota | None, marked: set[str]) -> None:
+    """Mark a topic, unless it is one of those that this request has `marked`: such a one may be gone by now."""
+    topic = result.name
+    assert topic is not None, "resolved"
+    if topic in marked:
+        return
+    try:
+        require_controller(broker)
+        if topic in broker.metadata.topics:
+            charge(quota, broker.metadata.partition_count(topic))
+        elif broker.controller.state is not None and topic in broker.controller.state.topics_to_delete:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is deleted, only its files remain.")
+        await mark_for_deletion(broker.zookeeper, topic)
+        marked.add(topic)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
 
 
 def _resolve(broker: Services, topic: DeleteTopicState) -> tuple[str, bytes]:

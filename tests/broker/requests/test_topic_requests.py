@@ -13,7 +13,7 @@ from odradek.broker.requests import (
 )
 from odradek.broker.settings.catalog import TOPIC_SETTINGS
 from odradek.broker.settings.layers import Source
-from odradek.controller.topic_admin import Defaults, auto_create_topic
+from odradek.controller.topic_admin import Defaults, auto_create_topic, mark_for_deletion
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -188,6 +188,31 @@ def test_deletion_by_id_and_refusals() -> None:
         named = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"], timeout_ms=5000)
         for version, error in ((2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)):
             assert (await ask(delete_topics, broker, named, version)).responses[0].error_code == error
+
+    play(scenario)
+
+
+def test_a_topic_named_twice_that_is_gone_by_the_second_time_was_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second answer was UNKNOWN_TOPIC_OR_PARTITION then, and kafka-go, which keeps the last one, reported that."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        broker = await start(clock)
+        await ask(create_topics, broker, creation(counted("t"), counted("by-id")))
+
+        async def mark_and_wait(store: Any, topic: str) -> None:
+            await mark_for_deletion(store, topic)
+            while await store.exists(topic_path(topic)):
+                await rest(clock)
+
+        monkeypatch.setattr(delete_topics, "mark_for_deletion", mark_and_wait)
+        topic_id = broker.metadata.topic_id("by-id")
+        named = [DeleteTopicState(name="t"), DeleteTopicState(topic_id=topic_id), DeleteTopicState(name="unknown")]
+        request = DeleteTopicsRequest(topics=named * 2, timeout_ms=5000)
+        answers = (await ask(delete_topics, broker, request)).responses
+        first, second = answers[:3], answers[3:]
+        assert [one.error_code for one in first] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert (first[1].name, first[1].topic_id) == ("by-id", topic_id)
+        assert second == first
 
     play(scenario)
 
