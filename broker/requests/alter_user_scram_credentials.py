@@ -21,7 +21,7 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
 from odradek.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS, credential_of, encode_credential
 from odradek.zk_schema.entity_settings import alter_entity
 from odradek.zk_schema.store import StoreError
-from odradek.zk_schema.znodes.configs import USERS, sanitize
+from odradek.zk_schema.znodes.configs import USERS, is_part_of_path, sanitize
 from odradek.zk_schema.znodes.json_data import BadZnode
 
 REQUEST = AlterUserScramCredentialsRequest
@@ -66,6 +66,8 @@ def _check(change: Change) -> None:
     """Raises KafkaError."""
     if not change.name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if not is_part_of_path(change.name):  # Kafka: UNKNOWN_SERVER_ERROR, what ZooKeeper's client says
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"{change.name} cannot be a user's name")
     if change.mechanism not in MECHANISMS:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, ScramCredentialUpsertion):

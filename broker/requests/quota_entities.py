@@ -7,7 +7,7 @@ from odradek.broker.quotas.client_quotas import QuotaType
 from odradek.broker.quotas.connection_rates import CONNECTION_RATE
 from odradek.broker.settings.definition import ValueType
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.zk_schema.znodes.configs import CLIENTS, DEFAULT_ENTITY, IPS, USERS, sanitize
+from odradek.zk_schema.znodes.configs import CLIENTS, DEFAULT_ENTITY, IPS, USERS, is_part_of_path, sanitize
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 KINDS: Final = (USER, CLIENT_ID, IP)
@@ -36,6 +36,8 @@ def path_of(entity: Entity) -> str:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Empty {kind} not supported")
+        if name is not None and not is_part_of_path(name):  # Kafka: UNKNOWN_SERVER_ERROR, what ZooKeeper's client says
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind} {name} cannot have quotas of its own")
     parts = {kind: DEFAULT_ENTITY if name is None else sanitize(name) for kind, name in entity.items()}
     match sorted(parts):
         case ["client-id"]:

@@ -41,6 +41,11 @@ def sanitize(name: str) -> str:
     return quote(name, safe="").replace("~", "%7E")
 
 
+def is_part_of_path(name: str) -> bool:
+    """Tell whether ZooKeeper takes a name, once it is sanitized, as part of a path."""
+    return name not in ("", ".", "..")
+
+
 def desanitize(name: str) -> str:
     return unquote(name)
 
