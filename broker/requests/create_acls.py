@@ -13,6 +13,7 @@ from odradek.broker.security.acls import (
     MATCH,
     PATTERNS_BY_NUMBER,
     TYPES_BY_NUMBER,
+    UNKNOWN,
     Acl,
     AclBinding,
     AclOperation,
@@ -34,8 +35,6 @@ VERSIONS = (0, 3)
 
 NO_AUTHORIZER = "No Authorizer is configured."
 ONLY_IN_FILTERS = "ANY and MATCH are for filters; nothing is created."
-UNKNOWN = 0
-"""Number, in any field, with which Kafka refuses to read the request."""
 
 
 def handle(broker: Services, request: CreateAclsRequest, context: RequestContext) -> Outcome:

@@ -1,13 +1,11 @@
 """DescribeAcls (key 29), versions 0 to 3: the access lists that a filter takes in, as this broker knows them.
 
-Without an authorizer SECURITY_DISABLED. A filter of kinds that nobody knows closes the connection, as Kafka refuses to
-read it.
+Without an authorizer SECURITY_DISABLED. A filter with a number that means nothing takes in nothing; with a 0 Kafka
+refuses to read it, and closes the connection, as this broker does.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.security.acls import PATTERN_NUMBERS, TYPE_NUMBERS, Acl, AclFilter, AclOperation, AclPermission
-from odradek.broker.security.acls import PATTERNS_BY_NUMBER as PATTERNS
-from odradek.broker.security.acls import TYPES_BY_NUMBER as TYPES
+from odradek.broker.security.acls import PATTERN_NUMBERS, TYPE_NUMBERS, UNKNOWN, Acl, AclFilter
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.messages.delete_acls import DeleteAclsFilter
@@ -23,7 +21,6 @@ REQUEST = DescribeAclsRequest
 VERSIONS = (0, 3)
 
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
-ANY, MATCH = 1, 2
 
 
 def handle(broker: Services, request: DescribeAclsRequest, context: RequestContext) -> Outcome:
@@ -40,14 +37,9 @@ def handle(broker: Services, request: DescribeAclsRequest, context: RequestConte
 
 
 def acl_filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    """Read a filter. Raises MalformedMessage for numbers that mean nothing."""
-    known = (
-        asked.resource_type_filter in (ANY, *TYPES)
-        and asked.pattern_type_filter in (ANY, MATCH, *PATTERNS)
-        and asked.operation in (ANY, *AclOperation)
-        and asked.permission_type in (ANY, *AclPermission)
-    )
-    if not known:
+    """Read a filter. Raises MalformedMessage for one with a 0 in it."""
+    numbers = asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type
+    if UNKNOWN in numbers:
         raise MalformedMessage("a filter of access lists contains unknown elements")
     return AclFilter(
         asked.resource_type_filter,

@@ -47,6 +47,8 @@ class AclPermission(IntEnum):
         return self.name.title()
 
 
+UNKNOWN: Final = 0
+"""Number with which Kafka refuses to read a request, wherever a kind or an operation is told."""
 ANY: Final = 1
 """Any operation, permission, resource type or pattern type, in a filter."""
 MATCH: Final = 2
