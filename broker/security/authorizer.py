@@ -125,7 +125,8 @@ class AclAuthorizer:
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[tuple[AclBinding, KafkaError | None]]]:
         """Remove what filters take in; for each filter what was removed, or could not be. A line that several take in
         is told with the first."""
-        patterns = {one for wanted in filters for one in wanted.definite_patterns()} | self._rules.patterns
+        patterns = {one for wanted in filters for one in wanted.definite_patterns()}
+        patterns.update(binding.pattern for wanted in filters for binding in self._rules.bindings(wanted))
         results: list[list[tuple[AclBinding, KafkaError | None]]] = [[] for _ in filters]
         for pattern in patterns:
             asked = [at for at, wanted in enumerate(filters) if wanted.matches_pattern(pattern)]

@@ -69,6 +69,31 @@ def test_a_change_on_one_broker_counts_on_the_other() -> None:
     run_virtual(main)
 
 
+def test_a_filter_that_names_no_resource_has_those_lists_read_that_it_takes_lines_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that removed a principal's few lines waited until the lists of all resources had been read."""
+
+    async def main(clock: VirtualClock) -> None:
+        brokers = Brokers(clock)
+        one = await brokers.start()
+        await one.create([AclBinding(T, READ), AclBinding(PREFIX, WRITE)])
+        await asyncio.sleep(1)
+        read: list[str] = []
+        get = brokers.stores[0].get
+
+        async def noted(path: str) -> object:
+            read.append(path)
+            return await get(path)
+
+        monkeypatch.setattr(brokers.stores[0], "get", noted)
+        assert await one.delete([AclFilter(operation=AclOperation.READ)]) == [[(AclBinding(T, READ), None)]]
+        assert T.path in read and PREFIX.path not in read
+        brokers.tasks.close()
+
+    run_virtual(main)
+
+
 def test_what_others_have_written_at_the_same_time_stays() -> None:
     async def main(clock: VirtualClock) -> None:
         brokers = Brokers(clock)
