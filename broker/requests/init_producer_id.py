@@ -19,7 +19,7 @@ FIRST_VERSION_WITH_FENCED = 4
 
 
 def handle(broker: Services, request: InitProducerIdRequest, context: RequestContext) -> Outcome:
-    if (request.producer_id < 0) != (request.producer_epoch < 0):
+    if (request.producer_id == NO_PRODUCER.id) != (request.producer_epoch == NO_PRODUCER.epoch):
         return Reply(_response(ErrorCode.INVALID_REQUEST))
     if request.transactional_id is None:
         return _hand_out(broker)
@@ -37,7 +37,8 @@ async def _hand_out(broker: Services) -> Reply:
 
 
 async def _begin(broker: Services, request: InitProducerIdRequest, transactional_id: str, version: int) -> Reply:
-    expected = None if request.producer_id < 0 else ProducerIdentity(request.producer_id, request.producer_epoch)
+    named = ProducerIdentity(request.producer_id, request.producer_epoch)
+    expected = None if named == NO_PRODUCER else named
     fresh_producer_id = None
     if broker.transactions.needs_producer_id(transactional_id, expected):
         try:

@@ -27,7 +27,7 @@ def handle(broker: Services, request: ListTransactionsRequest, context: RequestC
     return Reply(
         ListTransactionsResponse(
             error_code=error,
-            unknown_state_filters=[name for name in request.state_filters if name not in STATE_NAMES],
+            unknown_state_filters=[name for name in dict.fromkeys(request.state_filters) if name not in STATE_NAMES],
             transaction_states=[
                 TransactionState(
                     transactional_id=name,

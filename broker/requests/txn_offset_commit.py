@@ -47,8 +47,10 @@ def handle(broker: Services, request: TxnOffsetCommitRequest, context: RequestCo
     }
     if not offsets:
         return Reply(_response(request, {}))
-    if request.producer_id < 0 or request.producer_epoch < 0:
+    if request.producer_id < 0:
         return Reply(_response(request, dict.fromkeys(offsets, ErrorCode.INVALID_PRODUCER_ID_MAPPING)))
+    if request.producer_epoch < 0:
+        return Reply(_response(request, dict.fromkeys(offsets, ErrorCode.INVALID_PRODUCER_EPOCH)))
     commit = CommitRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
