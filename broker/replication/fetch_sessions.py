@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from odradek.broker.cluster.metadata_cache import TopicNames
 from odradek.broker.purgatory.purgatory import Purgatory
-from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fetch_session import EPOCH_MAX, FINAL_EPOCH, INITIAL_EPOCH
 from odradek.protocol.messages.fetch import (
@@ -62,10 +62,11 @@ class CachedPartition:
         Unless it knows of another leader epoch: a follower drops the answer that was on its way while its leader
         changed, and has to be told again.
         """
-        if asked.current_leader_epoch != self.leader_epoch:
+        leader_epoch = max(NO_EPOCH, asked.current_leader_epoch)  # all below 0 mean none: FetchRequest.optionalEpoch
+        if leader_epoch != self.leader_epoch:
             self.high_watermark_sent = self.log_start_sent = self.stable_offset_sent = -1
         self.fetch_offset, self.max_bytes = asked.fetch_offset, asked.partition_max_bytes
-        self.leader_epoch, self.last_fetched_epoch = asked.current_leader_epoch, asked.last_fetched_epoch
+        self.leader_epoch, self.last_fetched_epoch = leader_epoch, asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
 
     def note_sent(self, answer: PartitionData) -> bool:

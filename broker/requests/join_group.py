@@ -21,17 +21,18 @@ FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 
 def handle(broker: Services, request: JoinGroupRequest, context: RequestContext) -> Outcome:
     version = context.api_version
+    instance_id = request.group_instance_id
     has_rebalance_timeout = version >= FIRST_VERSION_WITH_REBALANCE_TIMEOUT
     join = JoinRequest(
         member_id=request.member_id,
-        instance_id=request.group_instance_id,
+        instance_id=instance_id,
         client_id=context.client_id,
         client_host=context.client_host,
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
-        fresh_member_id=broker.groups.fresh_member_id(request.group_instance_id or context.client_id),
+        fresh_member_id=broker.groups.fresh_member_id(context.client_id if instance_id is None else instance_id),
         member_id_required=version >= FIRST_VERSION_THAT_NEEDS_MEMBER_ID,
         skip_assignment_known=version >= FIRST_VERSION_WITH_SKIP_ASSIGNMENT,
     )

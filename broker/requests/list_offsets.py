@@ -71,6 +71,9 @@ def _partition(
     broker: Services, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> Steps[ListOffsetsPartitionResponse]:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    if asked.timestamp < 0 and version < FIRST_VERSION_OF.get(asked.timestamp, 99):
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION  # whatever there is of the partition, as in ReplicaManager
+        return answer
     partition = broker.replicas.partition(topic, asked.partition_index)
     or_follower = request.replica_id == DEBUGGING_REPLICA_ID
     error = (
@@ -83,8 +86,6 @@ def _partition(
         return answer
     assert isinstance(partition, Partition)
     try:
-        if asked.timestamp < 0 and version < FIRST_VERSION_OF.get(asked.timestamp, 99):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} in version {version}")
         if version == 0:
             answer.old_style_offsets = _old_style(partition, asked, request.replica_id)
         else:

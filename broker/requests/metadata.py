@@ -38,6 +38,8 @@ FIRST_VERSION_WITH_EMPTY_FOR_NONE = 1
 FIRST_VERSION_WITH_AUTO_CREATE_FLAG = 4
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_ID = 12
+NO_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR})
+"""Answers that are about no topic, with which nobody may do anything."""
 
 
 def handle(broker: Services, request: MetadataRequest, context: RequestContext) -> Outcome:
@@ -102,7 +104,8 @@ def _response(
         response.cluster_authorized_operations = ALL_BITS[ResourceType.CLUSTER]
     if request.include_topic_authorized_operations:
         for topic in response.topics:
-            topic.topic_authorized_operations = ALL_BITS[ResourceType.TOPIC]
+            if topic.error_code not in NO_TOPIC:
+                topic.topic_authorized_operations = ALL_BITS[ResourceType.TOPIC]
     return response
 
 

@@ -93,7 +93,7 @@ def metadata(asked: Asked, go_on: GoOn) -> Outcome:
             response.topics = []
         if request.include_topic_authorized_operations:
             for topic in response.topics:
-                if topic.name:
+                if topic.name and topic.topic_authorized_operations >= 0:
                     topic.topic_authorized_operations = asked.rights.operations(TOPIC, topic.name)
         if request.include_cluster_authorized_operations:
             response.cluster_authorized_operations = cluster_operations(asked)

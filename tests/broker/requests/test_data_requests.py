@@ -18,7 +18,7 @@ from odradek.protocol.messages.create_topics import (
 )
 from odradek.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.offset_for_leader_epoch import (
@@ -263,6 +263,21 @@ def test_fetch_errors_are_answered_at_once() -> None:
     with_broker(scenario)
 
 
+@pytest.mark.parametrize("epoch", [-2, -(2**31)])
+def test_every_leader_epoch_below_0_is_none_in_a_fetch(epoch: int) -> None:
+    """In ListOffsets and OffsetForLeaderEpoch only -1 is, as in Kafka."""
+
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(b"a")
+        partition = FetchPartition(partition=0, current_leader_epoch=epoch, partition_max_bytes=1 << 20)
+        fetched = await client.fetch(0, topics=[FetchTopic(topic=TOPIC, partitions=[partition])])
+        assert values(fetched) == [b"a"]
+        assert (await client.offsets(-1, current_leader_epoch=epoch)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+    with_broker(scenario)
+
+
 def test_a_fetch_session_tells_only_news() -> None:
     async def scenario(client: Client) -> None:
         await client.create()
@@ -290,6 +305,8 @@ def test_list_offsets() -> None:
         assert (await client.offsets(T0 + 99)).offset == -1
         assert (await client.offsets(-3, version=6)).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert (await client.offsets(-3, version=0)).error_code == ErrorCode.UNSUPPORTED_VERSION
+        wrong_epoch = await client.offsets(-3, version=6, current_leader_epoch=9)
+        assert wrong_epoch.error_code == ErrorCode.UNSUPPORTED_VERSION, "the partition is not looked at"
         assert (await client.offsets(-1, version=0, max_num_offsets=5)).old_style_offsets == [4, 0]
         assert (await client.offsets(-1, version=0, max_num_offsets=0)).old_style_offsets == []
         assert (await client.offsets(-1, current_leader_epoch=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -153,6 +153,16 @@ def test_join(version):
     with_broker(test)
 
 
+def test_member_id_of_a_static_member_begins_with_its_instance_id_even_if_that_is_empty():
+    async def test(broker):
+        for instance_id in ("i", ""):
+            fields = join_fields(group_id=f"of {instance_id}", group_instance_id=instance_id)
+            joined = await broker.ask(join_group, 9, **fields)
+            assert joined.error_code == 0 and joined.member_id.startswith(f"{instance_id}-")
+
+    with_broker(test)
+
+
 def test_join_version_0_takes_the_session_for_the_rebalance_timeout():
     async def test(broker):
         await broker.ask(join_group, 0, **join_fields(session_timeout_ms=7000))

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -54,6 +56,27 @@ def test_everything_is_allowed_where_nobody_is_kept_from_anything() -> None:
         assert (await client.ask(DescribeClusterRequest(), 1)).cluster_authorized_operations == -(2**31)
 
     with_broker(scenario)
+
+
+@pytest.mark.parametrize("authorizer", ["", "kafka.security.authorizer.AclAuthorizer"])
+@pytest.mark.parametrize(
+    ("version", "name", "topic_id", "error"),
+    [
+        (12, None, b"?" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
+        (12, None, bytes(16), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (10, "t", b"?" * 16, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_with_what_is_no_topic_nothing_is_allowed(
+    version: int, name: str | None, topic_id: bytes, error: ErrorCode, authorizer: str
+) -> None:
+    async def scenario(client: Client) -> None:
+        asked = MetadataRequestTopic(name=name, topic_id=topic_id)
+        request = MetadataRequest(topics=[asked], include_topic_authorized_operations=True)
+        (answer,) = (await client.ask(request, version)).topics
+        assert (answer.error_code, answer.topic_authorized_operations) == (error, -(2**31))
+
+    with_broker(scenario, authorizer_class_name=authorizer, super_users="User:ANONYMOUS")
 
 
 def test_an_illegal_topic_name_is_called_so() -> None:
