@@ -16,10 +16,12 @@ wire (protocol/), the znodes (zk_schema/) and the outside (odradek/world/), on w
 
 import ast
 import asyncio
+import gc
 import os
 import struct
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import nullcontext
 from random import Random
 from types import FrameType
 from typing import Any
@@ -89,7 +91,7 @@ Way = dict[str, Stop]
 
 
 class Trace:
-    """Notes the lines that run inside its `with`, on this thread.
+    """Notes the lines that run inside its `with`, on this thread; no collection ends there what others have left.
 
     `hands_over`: a call after which others do the rest. What its task does from then on is not on the way.
     """
@@ -104,10 +106,12 @@ class Trace:
         self._done: set[asyncio.Task[Any] | None] = set()
 
     def __enter__(self) -> None:
+        gc.disable()
         sys.settrace(self._call)
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
+        gc.enable()
 
     def _call(self, frame: FrameType, event: str, _: object) -> Any:
         file = self._file(frame)
@@ -162,13 +166,9 @@ class Client:
         frame = struct.pack(">i", len(body)) + body
         self._received = bytearray()  # a former answer may still show parts of the old one
         self._answered.clear()
-        if trace is None:
+        with trace or nullcontext():
             self._endpoint.send(frame)
             await self._answered.wait()
-        else:
-            with trace:
-                self._endpoint.send(frame)
-                await self._answered.wait()
         _, response = decode_response(message.API_KEY, version, memoryview(self._received)[4:])
         return response
 

@@ -4,6 +4,7 @@ import gc
 
 import pytest
 
+from odradek.aio import Producer
 from odradek.broker.monitoring.observed import CollectionWatch
 from odradek.testing.virtual_clock import VirtualClock, VirtualLoop
 from odradek.testing.virtual_network import VirtualNetwork
@@ -46,4 +47,21 @@ def test_a_collection_that_happens_on_the_way_is_not_noted(monkeypatch: pytest.M
         watch.stop()
         loop.close()
     assert watch.generations[0].count
+    assert list(disturbed) == list(undisturbed)
+
+
+def test_clients_that_others_have_left_do_not_end_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When Python collects depends on its version, and on what ran before."""
+    undisturbed = trace_way("poll")
+    draw = VirtualNetwork.draw_latency_ms
+
+    def draw_after_collection_is_due(network: VirtualNetwork, source: str) -> float:
+        left = Producer.__new__(Producer)
+        left.__dict__["itself"] = left
+        del left
+        assert len([[] for _ in range(2 * gc.get_threshold()[0])])
+        return draw(network, source)
+
+    monkeypatch.setattr(VirtualNetwork, "draw_latency_ms", draw_after_collection_is_due)
+    disturbed = trace_way("poll")
     assert list(disturbed) == list(undisturbed)
