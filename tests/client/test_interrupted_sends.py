@@ -44,6 +44,7 @@ class InterruptAt:
     def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
         if not any(one in frame.f_code.co_filename for one in HERE):
             return None
+        frame.f_trace = self._step  # from Python 3.13 on, the next line has no effect on a frame without one
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "call":  # of RESUME, with which a function begins, there is no other event
             self._count()
