@@ -5,7 +5,8 @@ fixed width and the empty tag buffer that follows it where nothing can be in the
 list as they are.
 
 Values are ours, so nothing here looks for bad ones: a None where the version has no null, or a number too large for
-its field, raises whatever Python raises.
+its field, raises whatever Python raises. Only texts for people are cut where they are too long for a string: they quote
+what a request said, which may be as long as a string can be.
 
 An array that is marked as shared may be a SharedArray: what it was encoded to before goes into the list.
 """
@@ -15,6 +16,9 @@ from typing import Any
 
 from odradek.protocol import primitives
 from odradek.protocol.fields import RECORDS, STRING, Array, Field, Fixed, SharedArray, Sized, Struct, WireType
+
+TEXTS = frozenset({"error_message", "batch_index_error_message"})
+"""Fields for people, null where nothing is to be said."""
 
 
 class EncoderSource:
@@ -86,7 +90,11 @@ class EncoderSource:
         present = [line for line in struct.FIELDS if self.version in line.versions]
         for line in present:
             if not line.is_tagged():
-                self.value(line.wire, f"{source}.{line.name}", self.version in line.nullable, parts)
+                expression = f"{source}.{line.name}"
+                if line.name in TEXTS and self.version in line.nullable and isinstance(line.wire, Sized):
+                    self.nullable(line.wire, expression, parts, cut=True)
+                else:
+                    self.value(line.wire, expression, self.version in line.nullable, parts)
         if not self.flexible:
             return
         tagged = sorted((line for line in present if line.is_tagged()), key=lambda line: line.tag or 0)
@@ -148,8 +156,11 @@ class EncoderSource:
             self.line(f"{local} = {expression}")
             self.structure(wire, local, parts)
 
-    def nullable(self, wire: Sized | Array | type[Struct], expression: str, parts: str) -> None:
-        """Write the lines for a value that may be None; both branches end with nothing pending."""
+    def nullable(self, wire: Sized | Array | type[Struct], expression: str, parts: str, *, cut: bool = False) -> None:
+        """Write the lines for a value that may be None; both branches end with nothing pending.
+
+        `cut`: it is a string that may be too long.
+        """
         local = self.fresh("value")
         self.line(f"{local} = {expression}")
         before = list(self.pending)
@@ -170,7 +181,7 @@ class EncoderSource:
             self.later("1", "b")
             self.structure(wire, local, parts)
         elif isinstance(wire, Sized):
-            self.sized(wire, local, parts)
+            self.sized(wire, local, parts, cut=cut)
         else:
             self.array(wire, local, parts)
         self.flush(parts)
@@ -186,9 +197,13 @@ class EncoderSource:
         small = primitives.SMALL_VARINTS - 1
         self.line(f"{parts}.append(short_varints[{count} + 1] if {count} < {small} else varint({count} + 1))")
 
-    def sized(self, wire: Sized, expression: str, parts: str) -> None:
+    def sized(self, wire: Sized, expression: str, parts: str, *, cut: bool = False) -> None:
         content, count = self.fresh("content"), self.fresh("n")
-        self.line(f"{content} = {expression}{'.encode()' if wire is STRING else ''}")
+        if cut:
+            self.known["encode_text"] = primitives.encode_text
+            self.line(f"{content} = encode_text({expression})")
+        else:
+            self.line(f"{content} = {expression}{'.encode()' if wire is STRING else ''}")
         self.line(f"{count} = len({content})")
         self.length(count, wire.length_code, parts)
         self.line(f"{'if ' + count + ': ' if wire is RECORDS else ''}{parts}.append({content})")

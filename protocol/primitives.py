@@ -29,6 +29,8 @@ LENGTH_LIMIT = 0x7FFF_FFFF
 TEXT_BYTES_MAX = 0x7FFF
 """As long may a text be in any layout (Kafka's generated classes): one that came with a flexible request goes out with
 answers of versions whose lengths are int16, to others too."""
+CUT = "…".encode()
+"""End of a text that was longer."""
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 """A whole one in UTF-8, or the first two of its bytes."""
 
@@ -50,6 +52,14 @@ def _text_like_java(error: UnicodeError) -> tuple[str, int]:
 
 codecs.register_error("like-java", _like_java)
 codecs.register_error("text-like-java", _text_like_java)
+
+
+def encode_text(text: str) -> bytes:
+    """Encode a text for people, cut where it is longer than a string may be."""
+    content = text.encode()
+    if len(content) > TEXT_BYTES_MAX:
+        content = content[: TEXT_BYTES_MAX - len(CUT)].decode(errors="ignore").encode() + CUT
+    return content
 
 
 def write_unsigned_varint(value: int) -> bytes:

@@ -11,6 +11,7 @@ from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Array, Message, Struct
 from odradek.protocol.headers import API_NAMES, message_classes
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from odradek.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -80,6 +81,19 @@ def test_a_long_string_and_a_long_array_have_lengths_of_more_than_one_byte() -> 
     data = encode(request, 9)
     assert data[:3] == bytes.fromhex("968001")
     assert decode(MetadataRequest, 9, data) == request
+
+
+@pytest.mark.parametrize("version", [1, 7])
+@pytest.mark.parametrize("letter", ["x", "ü", "€"])
+def test_a_text_for_people_is_cut_where_it_is_longer_than_a_string_may_be(version: int, letter: str) -> None:
+    """It quotes names and values of requests: old versions could not be encoded, flexible ones not be decoded."""
+    for length in (1000, 0x7FFF // len(letter.encode()), 0x7FFF // len(letter.encode()) + 1, 40_000):
+        text = letter * length
+        answer = CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=17, error_message=text)])
+        told = decode(CreateTopicsResponse, version, encode(answer, version)).topics[0].error_message
+        assert told is not None
+        assert told == text or (len(text.encode()) > 0x7FFF and told.endswith("…") and text.startswith(told[:-1]))
+        assert len(told.encode()) in (len(text.encode()), 0x7FFF, 0x7FFE, 0x7FFD)
 
 
 def test_records_pass_through_the_encoder_as_they_are() -> None:
