@@ -81,11 +81,16 @@ def _run(master: str, settings: "PipelineSettings", chart: Path | None) -> "Summ
     from pyspark.errors import PySparkException
 
     from odradek.client.errors import ClientError
+    from odradek.local.java import LOWEST_JAVA, NoZooKeeper, java_for_spark
     from odradek.pipeline.run import run, spark_session
     from odradek.pipeline.totals import read_parquet
 
     note(f"starting Spark on {master}")
-    spark = spark_session(master)
+    try:
+        with java_for_spark():
+            spark = spark_session(master)
+    except NoZooKeeper:  # which is what else needs a Java
+        raise ClientError(f"Spark needs Java {LOWEST_JAVA} or later: pip install 'odradek[local]' brings one") from None
     try:
         summary = run(spark, settings, note)
         if chart is not None:

