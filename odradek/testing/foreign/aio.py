@@ -6,7 +6,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from odradek.testing.foreign.interface import Client, Member, MemberOnThread, Record
+from odradek.testing.foreign.interface import LINGER_MS, Client, Member, MemberOnThread, Record
 from odradek.testing.patience import PATIENCE_SECONDS
 
 
@@ -26,7 +26,7 @@ class AiokafkaClient(Client):
             compression_type=compression,
             enable_idempotence=idempotent,
             acks="all",
-            linger_ms=20,
+            linger_ms=LINGER_MS,
         ) as producer:
             sent = [
                 await producer.send(

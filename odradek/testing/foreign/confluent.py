@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from odradek.testing.foreign.interface import Client, Member, MemberOnThread, Record
+from odradek.testing.foreign.interface import LINGER_MS, Client, Member, MemberOnThread, Record
 from odradek.testing.patience import PATIENCE_SECONDS
 
 
@@ -19,7 +19,7 @@ class ConfluentClient(Client):
 
     def produce(self, topic: str, codec: str, records: Sequence[Record], *, idempotent: bool = False) -> None:
         producer = Producer(
-            {**self._settings, "compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 20}
+            {**self._settings, "compression.type": codec, "enable.idempotence": idempotent, "linger.ms": LINGER_MS}
         )
         failures: list[str] = []
 

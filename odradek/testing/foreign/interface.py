@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from odradek.testing.patience import PATIENCE_SECONDS
 
 ALL_CODECS = ("gzip", "snappy", "lz4", "zstd")
+LINGER_MS = 500
+"""Long enough for records that are sent one after the other to be one batch, though a busy machine lets the process
+wait: what is left for a batch of its own some clients send uncompressed, where that is shorter."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from odradek.testing.foreign.interface import Client, Member, MemberOnThread, Record
+from odradek.testing.foreign.interface import LINGER_MS, Client, Member, MemberOnThread, Record
 from odradek.testing.patience import PATIENCE_SECONDS
 
 POLL_MS = 1000
@@ -33,7 +33,7 @@ class KafkaPythonClient(Client):
                 compression_type=None if codec == "none" else codec,
                 enable_idempotence=idempotent,
                 acks="all",
-                linger_ms=20,
+                linger_ms=LINGER_MS,
             )
         ) as producer:
             sent = [

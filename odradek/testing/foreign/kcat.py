@@ -6,7 +6,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
-from odradek.testing.foreign.interface import Client, Member, Record
+from odradek.testing.foreign.interface import LINGER_MS, Client, Member, Record
 from odradek.testing.patience import PATIENCE_SECONDS
 
 KEY_ENDS = "\x01"
@@ -27,7 +27,8 @@ class KcatClient(Client):
         headers = [f"{key}={value.decode()}" for key, value in records[0].headers if value is not None]
         command = [*self._command, "-P", "-t", topic, "-p", "0", "-z", codec, "-Z", "-K", KEY_ENDS]
         command += [part for header in headers for part in ("-H", header)]
-        command += ["-X", f"enable.idempotence={str(idempotent).lower()}", "-X", "acks=all", "-X", "linger.ms=20"]
+        settings = [f"enable.idempotence={str(idempotent).lower()}", "acks=all", f"linger.ms={LINGER_MS}"]
+        command += [part for setting in settings for part in ("-X", setting)]
         lines = [(record.key or b"") + KEY_ENDS.encode() + (record.value or b"") for record in records]
         self._run(command, b"\n".join(lines))
 
