@@ -94,6 +94,7 @@ class Transactor(Worker):
     def _one(self, producer: Any, source: Any) -> None:
         one = Transaction(f"t{self.number}.{len(self.history)}", time.monotonic())
         self.history.append(one)
+        self.aborts = True  # whatever fails before its end: `writes` has what was not sent, too
         producer.begin_transaction()
         one.reads += self.read(source)
         for count, partition in enumerate(self.random.sample(range(PARTITIONS), self.random.choice((2, 3)))):
