@@ -113,24 +113,29 @@ class ActiveController:
     async def yield_to_others(self) -> None:
         """Let other tasks run, between slices of long work. Raises ControllerMoved after a resignation."""
         await asyncio.sleep(0)
-        if self._closed:
-            raise ControllerMoved("resigned")
+        self._check_not_resigned()
 
     async def pause(self) -> None:
         """Let other tasks run if the slice of time is over. Raises ControllerMoved after a resignation.
 
         Called in each round of a loop over partitions. All loops share one slice.
         """
-        if await self._slice.pause_if_over() and self._closed:
+        if await self._slice.pause_if_over():
+            self._check_not_resigned()
+
+    def _check_not_resigned(self) -> None:
+        """The session may have ended between an answer of ZooKeeper and the step of a flow that has waited for it."""
+        if self._closed:
             raise ControllerMoved("resigned")
 
     # Brokers.
 
     def connect(self, broker_id: int, broker: Broker) -> None:
-        """Take a broker into the state, and open a channel to it.
+        """Take a broker into the state, and open a channel to it, which nobody would close after a resignation.
 
         A broker that is there already keeps its channel, with all that waits in it: only its address may change.
         """
+        self._check_not_resigned()
         self.state.brokers[broker_id] = broker
         at = broker.registration.endpoint(self.config.controller_listener_name)
         if at is None:
@@ -170,6 +175,7 @@ class ActiveController:
             await self.pause()
         told: dict[str, list[int]] = {}
         for broker_id, message in batch.messages():
+            self._check_not_resigned()
             brokers = told.setdefault(type(message).__name__.removesuffix("Request"), [])
             if broker_id not in brokers:
                 brokers.append(broker_id)

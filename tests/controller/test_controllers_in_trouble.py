@@ -12,8 +12,8 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.update_metadata import TYPE_FULL, TYPE_INCREMENTAL, UpdateMetadataRequest
 from odradek.protocol.topic_names import TopicPartition
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
-from odradek.zk_schema.store import ANY_VERSION, Create, SetData
-from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
+from odradek.zk_schema.store import ANY_VERSION, Create, Expired, SetData, StoreEvent
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_path
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH
 from odradek.zk_schema.znodes.topics import partition_path, partitions_path, state_path, topic_path
 from tests.controller.conftest import Play
@@ -78,6 +78,37 @@ def test_suspended_for_longer_than_the_session_means_resigning(play: Play) -> No
         cluster.zookeeper.heal(cluster.brokers[first.broker_id].store)
         await cluster.settle()
         assert first.controller_id == cluster.holder() == 1 - first.broker_id
+
+    play(scenario)
+
+
+def test_a_session_that_ends_right_behind_an_answer_leaves_no_channel(play: Play) -> None:
+    """The flow went on with the answer: it opened a channel that nobody closed, and sent a request by it."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        await cluster.add_controller(1)
+        store = cluster.brokers[0].store
+        get = store.get
+
+        async def get_and_expire(path: str, *, watch: bool = False) -> Any:
+            answer = await get(path, watch=watch)
+            if path == broker_path(2):
+                store.get = get
+                cluster.zookeeper.expire_session(store.session_id)
+            return answer
+
+        def cut_off(event: StoreEvent) -> None:
+            if isinstance(event, Expired):  # so that another one is elected
+                cluster.zookeeper.partition(store)
+
+        store.get = get_and_expire
+        store.subscribe(cut_off)
+        newcomer = await cluster.add_broker(2)
+        await cluster.settle(4000)
+        assert cluster.holder() == 1
+        assert cluster.channels[0].queued_by_broker() == {}
+        assert {request.controller_epoch for request in newcomer.received} == {2}
 
     play(scenario)
 
