@@ -82,8 +82,7 @@ class Segment:
         self.size_bytes = self._files.size(self.path(LOG))
         if not (self.size_bytes or has_indexes):
             return
-        self._offset_index = self._time_index = None
-        self._largest = None
+        self._offset_index = self._time_index = self._largest = None
         self.largest_is_confirmed = False
 
     def path(self, suffix: str) -> str:
@@ -348,26 +347,27 @@ class Segment:
         Changes nothing: damage is found out before anything is cut. Raises CorruptBatch; CorruptFile.
         """
         self.transactions.entries()
-        position = self.locate(offset)
-        if position == self.size_bytes:
-            return position, offset
-        first = next(iterate_headers(self.file, position, self.size_bytes))
-        return position, min(offset, first_offset_of(self.file, first))
+        position, end_offset = self.locate(offset), offset
+        if position < self.size_bytes:
+            first = next(iterate_headers(self.file, position, self.size_bytes))
+            end_offset = min(offset, first_offset_of(self.file, first))
+        for _ in iterate_headers(self.file, self.position_before(end_offset - 1), position):
+            pass  # `truncate_at` will read them again: the last ones that stay
+        return position, end_offset
 
     def truncate_at(self, position: int, end_offset: int, now_ms: int) -> None:
         """Cut the segment where `place_of_cut` has said."""
         self.offset_index.truncate_to(end_offset)
         self.time_index.truncate_to(end_offset)
         self.transactions.keep_before(end_offset)
-        self.file.truncate(position)
-        self.size_bytes = position
+        self.cut(position)
         if position == 0:
             self.created_ms, self.first_timestamp_ms, self._begins_with_messages = now_ms, None, None
         self.next_offset()
         self._bytes_since_index_entry = 0
 
     def cut(self, size_bytes: int) -> None:
-        """Drop everything from a byte on: recovery, which notes every batch again."""
+        """Drop everything from a byte on; what is noted of it is the caller's to forget."""
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
 

@@ -239,6 +239,25 @@ def test_a_truncation_that_meets_damage_says_so_and_leaves_the_log_as_it_was() -
         assert log.append_as_leader(make_batch(), 3).first_offset == end
 
 
+def test_damage_just_before_a_cut_is_found_before_anything_is_cut() -> None:
+    """Where the index has an entry for the very batch that goes, what stays was read only when the rest had gone: the
+    log ended where it had, without its last segments."""
+    files = SimulatedFiles()
+    log = reopen(files, written(files).log_end_offset)
+    batches = [(segment.path(".log"), batch) for segment in log.segments for batch in segment.batches_from(0)]
+    for (path, damaged), (_, cut) in itertools.pairwise(batches):
+        files = SimulatedFiles()
+        log = reopen(files, written(files).log_end_offset)
+        before = list(log.segments), [segment.size_bytes for segment in log.segments], log.log_end_offset
+        files.flip(path, damaged.position + 8, 1 << 6)
+        try:
+            log.truncate_to(cut.last_offset)
+        except KafkaError:
+            assert (list(log.segments), [segment.size_bytes for segment in log.segments], log.log_end_offset) == before
+        else:
+            assert log.log_end_offset == cut.base_offset
+
+
 def is_leader_epoch(path: str, byte: int, bits: int) -> bool:
     """Whose bytes in a batch no checksum covers."""
     files = SimulatedFiles()
