@@ -3,10 +3,14 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from odradek.zk_schema.change_nodes import tell
+from odradek.zk_schema.lost_answers import repeated
 from odradek.zk_schema.store import (
     BadVersion,
+    ConnectionLost,
     NodeExists,
     NoNode,
+    Stat,
     Store,
     StoreError,
 )
@@ -33,17 +37,9 @@ class SettingsTooLarge(StoreError):  # noqa: N818 - named as the others of its k
 async def change_entity(store: Store, entity: str, settings: Mapping[str, str]) -> None:
     """Write an entity's settings, then the change that tells the brokers: Kafka's order (AdminZkClient).
 
-    Raises SettingsTooLarge, nothing written, and StoreError.
+    Raises SettingsTooLarge, nothing written, and StoreError as `alter_entity`.
     """
-    path, data = entity_path(entity), _encoded(entity, settings)
-    try:
-        await store.set(path, data)
-    except NoNode:
-        try:
-            await store.create(path, data, parents=True)
-        except NodeExists:
-            await store.set(path, data)
-    await _tell(store, entity)
+    await _write(store, entity, lambda found: settings)
 
 
 async def alter_entity(store: Store, entity: str, altered: Callable[[dict[str, str]], Mapping[str, str]]) -> None:
@@ -54,20 +50,41 @@ async def alter_entity(store: Store, entity: str, altered: Callable[[dict[str, s
     when others write all the time.
     """
     path = entity_path(entity)
+    await _write(store, entity, lambda found: altered({} if found is None else decode_config(path, found)))
+
+
+async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Mapping[str, str]]) -> None:
+    """Write settings in the place of what is found (None: there is no znode), and tell of it.
+
+    Where ZooKeeper cannot be read nothing is begun. But once something may be written it is waited for: settings of
+    which nobody is told count with those brokers alone that read everything anew for some other reason.
+    """
+    path = entity_path(entity)
+    unheard: bytes | None = None
+    """Content of the write whose answer was lost: where it is found, that was carried out."""
     for _ in range(ATTEMPTS_MAX):
-        try:
-            data, stat = await store.get(path)
-        except NoNode:
-            wanted = _encoded(entity, altered({}))
-            with suppress(NodeExists):
-                await store.create(path, wanted, parents=True)
-                return await _tell(store, entity)
-            continue
-        wanted = _encoded(entity, altered(decode_config(path, data)))
-        with suppress(BadVersion, NoNode):
-            await store.set(path, wanted, stat.version)
+        found = await (_read(store, path) if unheard is None else repeated(store, lambda: _read(store, path)))
+        if found is not None and found[0] == unheard:
             return await _tell(store, entity)
+        data = _encoded(entity, wanted(None if found is None else found[0]))
+        with suppress(BadVersion, NoNode, NodeExists):
+            try:
+                if found is None:
+                    await store.create(path, data, parents=True)
+                else:
+                    await store.set(path, data, found[1].version)
+            except ConnectionLost:
+                unheard = data
+            else:
+                return await _tell(store, entity)
     raise BadVersion(path)
+
+
+async def _read(store: Store, path: str) -> tuple[bytes, Stat] | None:
+    try:
+        return await store.get(path)
+    except NoNode:
+        return None
 
 
 def _encoded(entity: str, settings: Mapping[str, str]) -> bytes:
@@ -80,14 +97,11 @@ def _encoded(entity: str, settings: Mapping[str, str]) -> bytes:
 
 async def _tell(store: Store, entity: str) -> None:
     """Tell the brokers of a change."""
-    await store.create(CONFIG_CHANGE_PREFIX, ConfigChange(entity).encode(), sequential=True, parents=True)
+    await tell(store, CONFIG_CHANGE_PREFIX, ConfigChange(entity).encode())
 
 
 async def stored_settings(store: Store, entity: str) -> dict[str, str]:
     """Read what ZooKeeper has of an entity. Raises BadZnode."""
     path = entity_path(entity)
-    try:
-        data, _ = await store.get(path)
-    except NoNode:
-        return {}
-    return decode_config(path, data)
+    found = await _read(store, path)
+    return {} if found is None else decode_config(path, found[0])

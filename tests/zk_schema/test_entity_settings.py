@@ -1,14 +1,15 @@
 """Settings of an entity that several change at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.entity_settings import ATTEMPTS_MAX, alter_entity, stored_settings
-from odradek.zk_schema.store import BadVersion, SetData
+from odradek.zk_schema.entity_settings import ATTEMPTS_MAX, alter_entity, change_entity, stored_settings
+from odradek.zk_schema.store import BadVersion, Operation, SetData
 from odradek.zk_schema.znodes.configs import encode_config, entity_path
 
 ENTITY = "topics/t"
@@ -59,5 +60,58 @@ def test_who_is_always_too_late_is_told() -> None:
             await alter_entity(store, ENTITY, too_late)
         assert len(asked) == ATTEMPTS_MAX
         assert await stored_settings(store, ENTITY) == {"n": str(ATTEMPTS_MAX)}
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("change", [alter_entity, change_entity])
+@pytest.mark.parametrize("later_ms", [0.5, 1.5, 2.5])
+def test_settings_that_are_written_are_told_of_in_spite_of_zookeeper(change: Any, ends: bool, later_ms: float) -> None:
+    """Cut off before the answer, behind it, or while they are told of: the other brokers did not hear of settings that
+    stood in ZooKeeper, and the answer was an error."""
+
+    async def main(clock: VirtualClock) -> None:
+        zookeeper = MemoryZooKeeper(clock)
+        store = zookeeper.connect()
+        await store.start(1000)
+        await setting(store, "segment.bytes", "1000")
+        commit = zookeeper.commit
+
+        def cut_off_behind(operations: Sequence[Operation], session_id: int) -> Any:
+            results = commit(operations, session_id)
+            if any(operation.path == entity_path(ENTITY) for operation in operations):
+                clock.call_later(later_ms, lambda: zookeeper.partition(store))
+            return results
+
+        zookeeper.draw_latency_ms = lambda: 1.0
+
+        zookeeper.commit = cut_off_behind  # type: ignore[method-assign]
+        clock.call_later(60_000 if ends else 100, lambda: zookeeper.heal(store))
+        wanted: Any = {"n": "1"}
+        await change(store, ENTITY, wanted if change is change_entity else lambda settings: wanted)
+        assert await stored_settings(store, ENTITY) == wanted
+        assert len(await store.children("/config/changes")) >= 2
+
+    run_virtual(main)
+
+
+def test_a_write_whose_answer_was_lost_is_not_made_again_of_what_it_has_made() -> None:
+    """To delete a user's credential was RESOURCE_NOT_FOUND, which it had done itself."""
+
+    async def main(clock: VirtualClock) -> None:
+        zookeeper = MemoryZooKeeper(clock)
+        store = zookeeper.connect()
+        await store.start(1000)
+        await setting(store, "SCRAM-SHA-256", "secret")
+
+        def without(settings: dict[str, str]) -> Mapping[str, str]:
+            store.lose_next_answer()
+            del settings["SCRAM-SHA-256"]
+            return settings
+
+        await alter_entity(store, ENTITY, without)
+        assert await stored_settings(store, ENTITY) == {}
+        assert len(await store.children("/config/changes")) == 2
 
     run_virtual(main)
