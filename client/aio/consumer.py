@@ -130,10 +130,11 @@ class Consumer(ConsumerBase):
 
     def take_one_now(self) -> ConsumerRecord | None:
         """Return one fetched record without waiting, or None, under the conditions of `take_now`."""
-        while self.may_take():
-            record = self._buffer.next_record()
-            if record is None or self._buffer.room:
-                self._buffer.room = False
+        buffer = self._buffer
+        while self._group is None or self._group.may_take(self._now_ms):
+            record = buffer.next_record()
+            if record is None or buffer.room:
+                buffer.room = False
                 self._wake_engine()
             if record is None or not self._intercepts:
                 return record
@@ -146,10 +147,7 @@ class Consumer(ConsumerBase):
     def may_take(self) -> bool:
         """Note that the application has polled; tell whether it can take records at once, as no rebalance, error or
         wake-up has to be handled first."""
-        shared = self._shared
-        if shared.failure is not None or shared.ended is not None or self._woken:
-            return False
-        return self._group is None or self._group.may_take(self._now_ms)
+        return not self._shared.disturbed and (self._group is None or self._group.may_take(self._now_ms))
 
     async def until_ready(self, timeout_ms: float) -> bool:
         """Take part in the group's rebalance, then wait for records; return False when there are none by `timeout_ms`.
@@ -184,7 +182,7 @@ class Consumer(ConsumerBase):
     def _readable(self) -> bool:
         if self._group is not None and (self._group.lost or self._group.membership.turn is not None):
             return False
-        if self._woken:
+        if self._shared.woken:
             return False
         with self._shared.lock:
             return self._shared.readable
@@ -198,13 +196,16 @@ class Consumer(ConsumerBase):
             timer.cancel()
 
     def wakeup(self) -> None:
-        """Make the poll that is waiting, or else the next one, return at once without records. Thread-safe."""
-        self._woken = True
+        """Make the poll that is waiting, or else the next one, return at once without records. Thread-safe.
+
+        Raises ClientError before `start`.
+        """
+        self._shared.wake_up()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._shared.arrived.set)
 
     def _was_woken(self) -> bool:
-        woken, self._woken = self._woken, False
+        woken, self._shared.woken = self._shared.woken, False
         return woken
 
     # -- positions -----------------------------------------------------------------------------------------------------

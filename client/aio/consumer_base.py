@@ -91,8 +91,8 @@ class ConsumerBase(AsyncClient):
         """Calls the application's callbacks."""
         self._engine: ConsumerEngine | None = None
         self._shared: Shared = NotStarted()  # type: ignore[assignment]
+        self._buffer: RecordBuffer = NotStarted()  # type: ignore[assignment]
         self._group: Participation | None = None
-        self._woken = False
         self._closing = False
 
     # -- beginning and end ---------------------------------------------------------------------------------------------

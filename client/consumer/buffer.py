@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from odradek.client.consumer.chunks import Chunk, Reader
+from odradek.client.consumer.chunks import Ahead, Chunk, Reader
 from odradek.client.consumer.config import ConsumerSettings, Deserializer
 from odradek.client.consumer.positions import PartitionPosition, Positions
 from odradek.client.errors import ClientBroken, ClientClosed, ClientError
@@ -31,6 +31,8 @@ class Shared:
         """Failure that the application's next `poll` raises, once."""
         self.ended: ClientClosed | ClientBroken | None = None
         """Reason why nothing is read any more: raised by each call from then on."""
+        self.woken = False
+        """The application's next poll returns without records."""
 
     def notify(self) -> None:
         """Tell whoever takes records that there may be something for the application."""
@@ -56,6 +58,15 @@ class Shared:
         self.failure = error
 
     # -- for the application -------------------------------------------------------------------------------------------
+
+    @property
+    def disturbed(self) -> bool:
+        """Tell whether the next poll has something else to do than to return records. Without the lock."""
+        return self.failure is not None or self.ended is not None or self.woken
+
+    def wake_up(self) -> None:
+        """Have the application's next poll return without records."""
+        self.woken = True
 
     def take_failure(self) -> Exception | None:
         """Return the error to raise now. Without the lock."""
@@ -86,66 +97,6 @@ class Shared:
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
 
-class Ahead:
-    """Records of one partition that are decoded and not handed out yet; its position is still before them."""
-
-    __slots__ = ("_assigned", "_end", "_left", "_state", "_version", "partition")
-
-    def __init__(
-        self,
-        partition: TopicPartition,
-        state: PartitionPosition,
-        records: list[ConsumerRecord],
-        end: tuple[int, int],
-    ) -> None:
-        """`end` is the position behind the last of them, and the leader epoch of what stands before that."""
-        self.partition = partition
-        self._assigned: dict[TopicPartition, PartitionPosition] | None = None
-        """The assignment in which it was looked up last."""
-        self._state, self._version = state, state.version
-        self._left = records[::-1]
-        self._end = end
-
-    def next(self, positions: Positions) -> ConsumerRecord | None:
-        """Return the next record, if there is one, and move the position behind it. With the lock.
-
-        None also if the partition has been sought elsewhere; what is decoded of a paused partition is fetched again.
-        """
-        state, left = self._state, self._left
-        if not left:
-            return None
-        if state.paused or state.version != self._version or positions.partitions is not self._assigned:
-            self._look_again(positions)
-        if not left:
-            return None
-        record = left.pop()
-        if left:
-            state.position, state.leader_epoch = record.offset + 1, record.leader_epoch
-        else:
-            state.position, state.leader_epoch = self._end
-        return record
-
-    def take(self, positions: Positions, limit: int) -> list[ConsumerRecord]:
-        """Return the next ones, at most `limit`, as `next` does. With the lock."""
-        taken: list[ConsumerRecord] = []
-        while len(taken) < limit and (record := self.next(positions)) is not None:
-            taken.append(record)
-        return taken
-
-    def _look_again(self, positions: Positions) -> None:
-        """Forget the rest when it is not to be handed out; partitions that were assigned anew may have kept theirs."""
-        state = self._state
-        self._assigned = positions.partitions
-        if state.version != self._version or positions.partitions.get(self.partition) is not state:
-            self._left.clear()
-        elif state.paused:
-            self._left.clear()
-            positions.go_back(self.partition)
-
-    def __bool__(self) -> bool:
-        return bool(self._left)
-
-
 class RecordBuffer:
     """Reads the chunks in the order of arrival and moves the positions."""
 
@@ -162,7 +113,9 @@ class RecordBuffer:
         self.room = False
         """A chunk was done with: another one can be fetched. Whoever wakes the fetcher clears it."""
         self._ahead: Ahead | None = None
-        """Records that iterating has decoded ahead."""
+        """Records that iterating has decoded ahead,"""
+        self._ahead_of: PartitionPosition | None = None
+        """and the position that is in front of them."""
         self.records_taken = 0
 
     def take(self, limit: int) -> Records:
@@ -172,12 +125,16 @@ class RecordBuffer:
         return taken
 
     def next_record(self) -> ConsumerRecord | None:
-        """Return a record, if there is one; the position is behind it, and before all others. Raises as `take`."""
-        shared = self._shared
+        """Return a record, if there is one and the poll is not disturbed; the position is behind it, and before all
+        others. Raises as `take`."""
+        if self._shared.disturbed:
+            return None
         while True:
-            if self._ahead is not None:
-                with shared.lock:
-                    record = self._ahead.next(shared.positions)
+            ahead, state = self._ahead, self._ahead_of
+            if ahead is not None and state is not None:
+                if state.paused:
+                    self._fetch_again(ahead)
+                record = ahead.next()
                 if record is not None:
                     self.records_taken += 1
                     return record
@@ -186,24 +143,32 @@ class RecordBuffer:
 
     def _take_ahead(self, limit: int) -> Records:
         """Return what iterating has decoded and not handed out."""
-        ahead = self._ahead
-        if not ahead:
+        ahead, state = self._ahead, self._ahead_of
+        if not ahead or state is None:
             return {}
-        with self._shared.lock:
-            taken = ahead.take(self._shared.positions, limit)
+        if state.paused:
+            self._fetch_again(ahead)
+        taken = ahead.take(limit)
         return {ahead.partition: taken} if taken else {}
+
+    def _fetch_again(self, ahead: Ahead) -> None:
+        """Have what is left of a paused partition fetched again, once it is resumed: others are read meanwhile."""
+        with self._shared.lock:
+            if ahead:
+                self._shared.positions.go_back(ahead.partition)
 
     def _decode_ahead(self) -> bool:
         """Decode some records of one partition; False when there are none."""
         with self._shared.lock:
             states = self._shared.positions.partitions.items()
-            before = {tp: (state, state.position, state.leader_epoch) for tp, state in states}
+            before = {tp: (state, state.place) for tp, state in states}
         for topic_partition, records in self._take(self._settings.max_poll_records, 1).items():
-            state, position, leader_epoch = before[topic_partition]
+            state, start = before[topic_partition]
             try:
                 with self._shared.lock:
-                    self._ahead = Ahead(topic_partition, state, records, (state.position, state.leader_epoch))
-                    state.position, state.leader_epoch = position, leader_epoch
+                    ahead = Ahead(topic_partition, records, start, state.place)
+                    state.hand_out(ahead)  # first: what the position does not know is never dropped
+                    self._ahead_of, self._ahead = state, ahead
             except BaseException:
                 self._undo({topic_partition: before[topic_partition]})
                 raise
@@ -217,7 +182,7 @@ class RecordBuffer:
             waiting += [tp for tp in chunks if tp not in self._turn]
         self._turn = deque(waiting)
         taken: Records = {}
-        before: dict[TopicPartition, tuple[PartitionPosition, int, int]] = {}
+        before: dict[TopicPartition, tuple[PartitionPosition, tuple[int, int]]] = {}
         try:
             for topic_partition in waiting:
                 state = self._shared.positions.partitions[topic_partition]
@@ -225,7 +190,7 @@ class RecordBuffer:
                     break
                 if state.paused:
                     continue
-                before[topic_partition] = (state, state.position, state.leader_epoch)
+                before[topic_partition] = (state, state.place)
                 self._turn.remove(topic_partition)  # it goes last: paused ones keep their place
                 self._turn.append(topic_partition)
                 records = self._take_from(topic_partition, limit)
@@ -241,12 +206,12 @@ class RecordBuffer:
             raise
         return taken
 
-    def _undo(self, before: Mapping[TopicPartition, tuple[PartitionPosition, int, int]]) -> None:
+    def _undo(self, before: Mapping[TopicPartition, tuple[PartitionPosition, tuple[int, int]]]) -> None:
         """Go back to these positions: an interrupt has struck, and what was taken is handed out to nobody."""
         with self._shared.lock:
-            for topic_partition, (state, position, leader_epoch) in before.items():
+            for topic_partition, (state, place) in before.items():
                 if self._shared.positions.partitions.get(topic_partition) is state:
-                    state.position, state.leader_epoch = position, leader_epoch
+                    state.move_to(*place)
                     self._shared.positions.go_back(topic_partition)
 
     def _drop_stale(self) -> None:
@@ -271,11 +236,9 @@ class RecordBuffer:
             records = reader.take(state.position, limit)
             with self._shared.lock:
                 if records:
-                    state.position = records[-1].offset + 1
-                    state.leader_epoch = records[-1].leader_epoch
-                if reader.finished:
-                    state.position = max(state.position, reader.chunk.next_offset)
-                    state.leader_epoch = reader.chunk.last_epoch  # behind markers, too, which are handed to nobody
+                    state.move_to(records[-1].offset + 1, records[-1].leader_epoch)
+                if reader.finished:  # behind markers, too, which are handed to nobody
+                    state.move_to(max(state.position, reader.chunk.next_offset), reader.chunk.last_epoch)
                     self._finish(topic_partition)
         return records
 

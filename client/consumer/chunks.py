@@ -306,3 +306,58 @@ class Reader:
             keys_made.append(key_made)
             values_made.append(value_made)
         return keys_made, values_made, None
+
+
+class Ahead:
+    """Records of one partition that are decoded and not handed out yet; its position is before them.
+
+    The application's thread takes them without the lock. Whoever moves the position elsewhere, with the lock, drops
+    what is left.
+    """
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        records: list[ConsumerRecord],
+        start: tuple[int, int],
+        end: tuple[int, int],
+    ) -> None:
+        """`start` and `end` are the places before the first and behind the last of them: what stands behind that, as
+        the marker of a transaction, is handed to nobody."""
+        self.partition = partition
+        self._left = records[::-1]
+        self._last: ConsumerRecord | None = None
+        self._start, self._end = start, end
+
+    def next(self) -> ConsumerRecord | None:
+        """Return the next record, if there is one; the place is behind it then."""
+        left = self._left
+        if not left:
+            return None
+        record = left.pop()
+        self._last = record
+        return record
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """Return the next ones, at most `limit`."""
+        taken: list[ConsumerRecord] = []
+        while len(taken) < limit and (record := self.next()) is not None:
+            taken.append(record)
+        return taken
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Position, and the leader epoch of what stands before it."""
+        left, last = self._left, self._last
+        if last is None:
+            return self._start
+        return (last.offset + 1, last.leader_epoch) if left else self._end
+
+    def drop(self) -> None:
+        """Hand out no more; the place stays."""
+        if self._left:
+            self._end = self.place
+            self._left = []
+
+    def __bool__(self) -> bool:
+        return bool(self._left)

@@ -101,7 +101,7 @@ def plan_fetches(
         if state.asked_of in asking:
             continue
         state.asked_of = -1  # that broker has answered; the next Fetch to it may be about others
-        if state.paused or state.retry_at_ms > now_ms or state.position < 0:
+        if state.paused or state.retry_at_ms > now_ms or not state.located:
             continue
         if chunks and len(chunks.get(place, ())) >= CHUNKS_PER_PARTITION:
             continue

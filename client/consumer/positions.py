@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from odradek.client.consumer.chunks import Ahead
 from odradek.client.errors import NoOffsetForPartition
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.client.waiting import NEVER
@@ -33,11 +34,10 @@ def reset_timestamp(policy: str, topic_partition: TopicPartition) -> int:
 class PartitionPosition:
     """An assigned partition."""
 
-    position: int = -1
-    """-1 until it is located."""
+    _place: tuple[int, int] = (-1, -1)
+    _ahead: Ahead | None = None
+    """Records that are decoded and handed out one by one. They know the place: it need not be noted for each."""
     fetch_offset: int = -1
-    leader_epoch: int = -1
-    """Leader epoch of the last record handed out; goes into commits."""
     fetch_epoch: int = -1
     """Leader epoch of what stands before `fetch_offset`; -1 where that is not known."""
     valid_in: int = -1
@@ -58,6 +58,34 @@ class PartitionPosition:
     high_watermark: int = -1
     """End of the log for consumers, as the last answer said; -1 before there was one."""
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Position, -1 until it is located; and the leader epoch of the last record handed out, which goes into
+        commits."""
+        ahead = self._ahead
+        return self._place if ahead is None else ahead.place
+
+    @property
+    def position(self) -> int:
+        """Offset of the next record for the application; -1 until it is located."""
+        return self.place[0]
+
+    def move_to(self, position: int, leader_epoch: int = -1) -> None:
+        """Set the place; what is decoded ahead is handed out to nobody."""
+        self.forget_ahead()
+        self._place = (position, leader_epoch)
+
+    def hand_out(self, ahead: Ahead) -> None:
+        """Have the place follow these records, of which it is in front."""
+        self._ahead = ahead
+
+    def forget_ahead(self) -> None:
+        """Stay where the last record was handed out."""
+        ahead = self._ahead
+        if ahead is not None:
+            ahead.drop()
+            self._place, self._ahead = ahead.place, None
+
     def reader(self, leader: int, now_ms: float, online: Collection[int]) -> int:
         """Return whom to ask for records: the replica that the leader has named, else the leader."""
         if self.replica < 0:
@@ -75,13 +103,15 @@ class PartitionPosition:
         """
         if self.topic_id != topic_id:
             if ZERO_UUID not in (self.topic_id, topic_id):
-                self.leader_epoch = self.fetch_epoch = self.valid_in = -1
+                self.fetch_epoch = self.valid_in = -1
+                if not self._ahead:  # else the next record, which is the old one's, would tell its epoch all the same
+                    self.move_to(self.position)
             self.topic_id = topic_id
 
     @property
     def located(self) -> bool:
         """Tell whether records can be asked for."""
-        return self.position >= 0
+        return self._place[0] >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +129,10 @@ class Positions:
         self.partitions: dict[TopicPartition, PartitionPosition] = {}
         self._versions = itertools.count()
 
-    def assign(self, wanted: Iterable[TopicPartition]) -> None:
+    def assign(self, wanted: Collection[TopicPartition]) -> None:
         """Hold these partitions and no others; those that stay keep their position and their pause."""
+        for given_up in self.partitions.keys() - set(wanted):
+            self.partitions[given_up].forget_ahead()
         self.partitions = {
             tp: self.partitions.get(tp) or PartitionPosition(version=next(self._versions)) for tp in wanted
         }
@@ -108,8 +140,8 @@ class Positions:
     def jump(self, topic_partition: TopicPartition, offset: int) -> None:
         """The next record is the one at `offset`."""
         state = self.partitions[topic_partition]
-        state.position = state.fetch_offset = offset
-        state.leader_epoch = state.fetch_epoch = -1
+        state.move_to(offset)
+        state.fetch_offset, state.fetch_epoch = offset, -1
         state.reset_to = None
         self._invalidate(state)
 
@@ -120,26 +152,29 @@ class Positions:
         """
         state = self.partitions[topic_partition]
         if offset < state.position:
-            state.position, state.leader_epoch = offset, leader_epoch
+            state.move_to(offset, leader_epoch)
         self.go_back(topic_partition)
 
     def go_back(self, topic_partition: TopicPartition) -> None:
         """Forget what was fetched ahead: it is asked for again from the position, which stays."""
         state = self.partitions[topic_partition]
-        state.fetch_offset, state.fetch_epoch = state.position, state.leader_epoch
+        state.forget_ahead()
+        state.fetch_offset, state.fetch_epoch = state.place
         self._invalidate(state)
 
     def reset(self, topic_partition: TopicPartition, timestamp: int) -> None:
         """Locate it anew, at EARLIEST or LATEST or a time."""
         state = self.partitions[topic_partition]
-        state.position = state.fetch_offset = state.fetch_epoch = -1
+        state.move_to(-1)
+        state.fetch_offset = state.fetch_epoch = -1
         state.reset_to = timestamp
         self._invalidate(state)
 
     def relocate(self, topic_partition: TopicPartition) -> None:
         """Locate it anew where it is committed, or by auto.offset.reset."""
         state = self.partitions[topic_partition]
-        state.position = state.fetch_offset = state.fetch_epoch = -1
+        state.move_to(-1)
+        state.fetch_offset = state.fetch_epoch = -1
         state.reset_to = None
         self._invalidate(state)
 
@@ -164,7 +199,7 @@ class Positions:
 
     def unlocated(self, now_ms: float) -> list[TopicPartition]:
         """Return those to locate now."""
-        return [tp for tp, state in self.partitions.items() if state.position < 0 and state.retry_at_ms <= now_ms]
+        return [tp for tp, state in self.partitions.items() if not state.located and state.retry_at_ms <= now_ms]
 
     def sought(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Sought]:
         """Return how to locate those of them that are still to be."""
@@ -180,8 +215,8 @@ class Positions:
         state = self.partitions.get(topic_partition)
         if state is None or state.located or state.version != sought.version:
             return
-        state.position = state.fetch_offset = offset
-        state.leader_epoch = state.fetch_epoch = leader_epoch
+        state.move_to(offset, leader_epoch)
+        state.fetch_offset, state.fetch_epoch = offset, leader_epoch
         state.reset_to = None
 
     def retry_at(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:
@@ -195,8 +230,5 @@ class Positions:
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what a commit of everything handed out says."""
-        return {
-            tp: OffsetAndMetadata(state.position, "", state.leader_epoch)
-            for tp, state in self.partitions.items()
-            if state.located
-        }
+        places = {tp: state.place for tp, state in self.partitions.items()}
+        return {tp: OffsetAndMetadata(offset, "", epoch) for tp, (offset, epoch) in places.items() if offset >= 0}

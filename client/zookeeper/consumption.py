@@ -92,9 +92,9 @@ class Consumption:
             progress = self._progress(name, self._stored.get(name))
             stream.assign(progress)
             self.claimed[name] = Claimed(progress, stream)
-            self.positions.partitions[name] = PartitionPosition(
-                position=progress.handed_out, fetch_offset=progress.handed_out, version=progress.claim
-            )
+            state = PartitionPosition(fetch_offset=progress.handed_out, version=progress.claim)
+            state.move_to(progress.handed_out)
+            self.positions.partitions[name] = state
         self.wake()
 
     def _progress(self, name: TopicPartition, stored: int | None) -> Progress:
@@ -161,8 +161,8 @@ class Consumption:
     def locate(self, name: TopicPartition, offset: int) -> None:
         """A partition without an offset to go on from starts here."""
         state = self.positions.partitions[name]
-        state.position = state.fetch_offset = offset
-        state.reset_to = None
+        state.move_to(offset)
+        state.fetch_offset, state.reset_to = offset, None
         one = self.claimed[name]
         one.stream.locate(one.progress, offset)
         self.wake()

@@ -133,7 +133,8 @@ class FetchLoop:
     def _reset(self, name: TopicPartition) -> None:
         """Locate it anew, by auto.offset.reset."""
         state = self._consumption.positions.partitions[name]  # its version stays: it is the claim's
-        state.position = state.fetch_offset = state.fetch_epoch = -1
+        state.move_to(-1)
+        state.fetch_offset = state.fetch_epoch = -1
 
     def _truncate(self, name: TopicPartition, offset: int, leader_epoch: int) -> None:
         """Go on where the leader's log parts from what was read."""

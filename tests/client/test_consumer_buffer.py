@@ -293,3 +293,32 @@ def test_what_iterating_has_decoded_ahead_is_the_partitions_as_long_as_that_is_r
     assert following() == b"5"
     bench.positions.assign([T1])
     assert following() is None
+
+
+def test_the_position_while_iterating_is_behind_the_record_and_at_the_end_behind_what_is_handed_to_nobody() -> None:
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a") + batch(7, b"b") + marker(8, COMMIT_KEY, 5))
+    state, places = bench.positions.partitions[T0], []
+    while bench.buffer.next_record() is not None:
+        places.append(state.place)
+    assert places == [(1, -1), (9, -1)], "in the gap that compaction has left, and behind the marker"
+
+
+@pytest.mark.parametrize("how", ["truncated", "sought", "assigned to others"])
+def test_what_is_decoded_ahead_is_handed_to_nobody_when_the_position_moves(how: str) -> None:
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a", b"b", b"c", b"d"))
+    state = bench.positions.partitions[T0]
+    assert [bench.buffer.next_record() is not None for _ in range(3)] == [True, True, True]
+    if how == "truncated":
+        bench.positions.truncate(T0, 2, 6)
+    elif how == "sought":
+        bench.positions.jump(T0, 2)
+    else:
+        bench.positions.assign([T1])
+    after = state.place
+    assert after == {"truncated": (2, 6), "sought": (2, -1), "assigned to others": (3, -1)}[how]
+    assert bench.buffer.next_record() is None and bench.values() == []
+    assert state.place == after

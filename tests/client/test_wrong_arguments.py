@@ -103,7 +103,7 @@ def test_a_consumer_that_is_not_started_says_so() -> None:
         calls: list[tuple[str, tuple[Any, ...]]] = [
             ("getmany", ()), ("getone", ()), ("__anext__", ()), ("position", (PLACE,)), ("seek", (PLACE, 0)),
             ("seek_to_end", ()), ("assignment", ()), ("pause", (PLACE,)), ("paused", ()), ("highwater", (PLACE,)),
-            ("metrics", ()), ("commit", ()), ("subscribe", (["t"],)),
+            ("metrics", ()), ("commit", ()), ("subscribe", (["t"],)), ("wakeup", ()),
         ]  # fmt: skip
         for name, given in calls:
             consumer = Consumer("t", bootstrap_servers=cluster.bootstrap, group_id="g")
