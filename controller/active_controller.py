@@ -30,6 +30,18 @@ from odradek.world.durations import Durations
 from odradek.world.time_slices import TimeSlice
 from odradek.zk_schema.znodes.topics import NO_LEADER
 
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+state_change = logging.getLogger("state.change.logger")
+"""Logger of changes of partitions' leaders and ISRs, one line for each, in the words of `odradek why`:
+
+    1700000000123 controller orders-3 leader 1 → 2, ISR {1,2,3} → {2,3}, leader epoch 4 → 5, partition epoch 9,
+        controller epoch 7: the leader is shutting down and has handed over first (ControlledShutdown)
+
+Time is in milliseconds since 1970, taken after ZooKeeper accepted the change and before any broker hears of it.
+"""
+
 
 class ControllerCounters:
     """Counts of what this broker's controller has done, all times that it was active (Kafka's ControllerStats)."""
@@ -47,19 +59,6 @@ class ControllerCounters:
     def handled(self, event: str, seconds: float) -> None:
         """Count an event."""
         self.events.setdefault(event, Durations()).add(seconds)
-
-
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
-state_change = logging.getLogger("state.change.logger")
-"""Logger of changes of partitions' leaders and ISRs, one line for each, in the words of `odradek why`:
-
-    1700000000123 controller orders-3 leader 1 → 2, ISR {1,2,3} → {2,3}, leader epoch 4 → 5, partition epoch 9,
-        controller epoch 7: the leader is shutting down and has handed over first (ControlledShutdown)
-
-Time is in milliseconds since 1970, taken after ZooKeeper accepted the change and before any broker hears of it.
-"""
 
 
 class ActiveController:

@@ -6,7 +6,6 @@ functions, at the end of this file: from the current state and the live brokers 
 nobody may lead (Kafka's Election.scala).
 """
 
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
@@ -17,8 +16,6 @@ from odradek.controller.first_states import create_first_states
 from odradek.controller.request_batch import RequestBatch
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import ConnectionLost, NodeExists
-
-log = logging.getLogger(__name__)
 
 SLICE = 200
 """Partitions that are handled in one go, which takes some milliseconds, before other tasks have their turn."""

@@ -14,6 +14,8 @@ from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.registration import BrokerIdInUse, Registrar
 from odradek.zk_schema.store import Connected, Expired, Store, StoreEvent, Suspended, WatchFired
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class Identity:
@@ -32,9 +34,6 @@ class Identity:
         While the session is over even those to our last registration are stale: others may lead since.
         """
         return self.broker_epoch + 1 if self.session_over else self.broker_epoch
-
-
-log = logging.getLogger(__name__)
 
 
 class BrokerSession:

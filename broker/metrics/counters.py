@@ -35,7 +35,7 @@ class Traffic:
     def __init__(self) -> None:
         self.topics: dict[str, TopicCounters] = {}
         """Topics that this broker has a partition of."""
-        self.replication_bytes_in = self.replication_bytes_out = 0
+        self.replication_bytes_out = 0
         self.isr_shrinks = self.isr_expansions = self.failed_isr_updates = 0
         """Changes that this broker's leaders asked for and the controller wrote, or refused."""
         self._former = TopicCounters()

@@ -24,6 +24,8 @@ from odradek.world.clock import Clock
 from odradek.world.files import FileRange
 from odradek.world.time_slices import SLICE_MS
 
+logger = logging.getLogger(__name__)
+
 READ_BYTES = 4 << 20
 """Size of one read in the background, which may be appended in several turns."""
 PIECE_BYTES = 64 << 10
@@ -241,9 +243,6 @@ def whole_batches(data: memoryview, limit: int) -> int:
             break
         size = after
     return size
-
-
-logger = logging.getLogger(__name__)
 
 
 class DirectoryMoves:

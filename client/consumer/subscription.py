@@ -17,6 +17,8 @@ from odradek.client.metadata import ClusterView
 from odradek.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from odradek.protocol.topic_names import INTERNAL_TOPICS
 
+logger = logging.getLogger(__name__)
+
 
 class Kind(Enum):
     """The forms it has; the value says how a consumer comes to it."""
@@ -102,7 +104,6 @@ class RebalanceListener:
         return self.on_partitions_revoked(lost)
 
 
-logger = logging.getLogger(__name__)
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
 

@@ -9,7 +9,7 @@ epoch, and the answer they gave.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, TransactionAborted
@@ -27,10 +27,13 @@ from odradek.client.producer.transaction_requests import (
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.client.waiting import NEVER, WakeUp
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
-from odradek.protocol.fields import Message
 from odradek.protocol.messages.end_txn import EndTxnResponse
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.world.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+NO_PRODUCER: Producer = (-1, -1)
 
 
 class PendingCall:
@@ -107,12 +110,6 @@ class PendingCall:
         """The producer is broken: whoever waits gets `error`."""
         self._failure = error
         self.cancel()
-
-
-logger = logging.getLogger(__name__)
-
-Response = TypeVar("Response", bound=Message)
-NO_PRODUCER: Producer = (-1, -1)
 
 
 class TransactionDriver:

@@ -4,7 +4,6 @@ Nothing here remembers anything between two calls: Spark may run each in another
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -33,7 +32,6 @@ from odradek.client.spark.sink_session import PATIENCE, RecordWriter, SinkSessio
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.end_txn import EndTxnResponse
 
-logger = logging.getLogger(__name__)
 GIVE_UP_SECONDS = 5.0
 """Longest time that a failed task tries to abort what it wrote; the next attempt does it otherwise."""
 LOST = frozenset(

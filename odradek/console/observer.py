@@ -1,7 +1,6 @@
 """Observer: looks at the cluster again and again, and knows what the page is to be told."""
 
 import json
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,8 +10,6 @@ from odradek.console.journals import Journals
 from odradek.console.snapshot import NO_BROKER, BrokerProcess, Model, Snapshot, cluster_model
 from odradek.protocol.errors import KafkaError
 from odradek.world.clock import Clock, sleep
-
-log = logging.getLogger(__name__)
 
 PAUSE_MS: Final = 500.0
 COST_SHARE, PAUSE_MS_MAX = 10.0, 3_000.0

@@ -21,6 +21,8 @@ from odradek.broker.log.log import Log
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.topic_names import PartitionKey
 
+logger = logging.getLogger(__name__)
+
 
 class LiveLogs:
     """The logs of all directories that work, and their topic ids.
@@ -106,8 +108,6 @@ class LiveLogs:
             del self._logs[key]
             self._topic_ids.pop(key, None)
 
-
-logger = logging.getLogger(__name__)
 
 Failed = Callable[[str, OSError, list[PartitionKey]], object]
 """Path of a directory, what failed, the partitions whose current log went with it."""
