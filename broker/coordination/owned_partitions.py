@@ -110,22 +110,15 @@ class OwnedPartitions(Generic[U]):
         if partition not in self._owned and partition not in self._loading:
             self._begin_to_load(partition)
 
-    def resigned(self, partition: int, epoch: int | None) -> bool:
-        """Give the partition up; False when it is led here in a newer epoch than this one.
+    def resigned(self, partition: int) -> None:
+        """Give the partition up, and forget its epoch: a topic that is deleted and created again begins with the first.
 
-        None: whatever the epoch, which is forgotten: a topic that is deleted and created again begins with the first.
         (Kafka's coordinator would not load that before its epoch is the old one, or the broker is restarted.) What
         comes late, of an older epoch of the same topic, the replica refuses.
         """
-        if epoch is None:
-            self._epochs.pop(partition, None)
-        elif epoch < self._epochs.get(partition, epoch):
-            return False
-        else:
-            self._epochs[partition] = epoch
+        self._epochs.pop(partition, None)
         self._owned.discard(partition)
         self._loading.pop(partition, None)
-        return True
 
     def _begin_to_load(self, partition: int) -> None:
         loading = self._loading[partition] = self._load(partition)
@@ -173,8 +166,8 @@ class TopicCoordinator(Protocol):
 
     def on_elected(self, partition: int, epoch: int) -> None: ...
 
-    def on_resigned(self, partition: int, epoch: int | None) -> None:
-        """Take note that this broker does not lead the partition in that epoch; None: whatever the epoch."""
+    def on_resigned(self, partition: int) -> None:
+        """Take note that this broker does not lead the partition, or not any more."""
 
     def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         """Take note that the cluster does not have these partitions any more; they may be of any topic."""
@@ -192,7 +185,7 @@ class CoordinatorElections(LeadershipListener):
 
     def on_resigned(self, topic: str, index: int) -> None:
         if topic in self.coordinators:
-            self.coordinators[topic].on_resigned(index, None)
+            self.coordinators[topic].on_resigned(index)
 
     def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         for coordinator in self.coordinators.values():

@@ -87,13 +87,13 @@ class GroupCoordinator:
         """Load the groups of a partition that this broker has come to lead, in slices of time."""
         self._partitions.elected(partition, epoch)
 
-    def on_resigned(self, partition: int, epoch: int | None) -> None:
+    def on_resigned(self, partition: int) -> None:
         """Forget the groups of a partition that another broker leads, or none; refer those who wait to that one."""
-        if self._partitions.resigned(partition, epoch):
-            for group in [group for group in self._groups.values() if group.partition == partition]:
-                self._unload(group)
-            for key in [key for key in self._transactions if key[0] == partition]:
-                del self._transactions[key]
+        self._partitions.resigned(partition)
+        for group in [group for group in self._groups.values() if group.partition == partition]:
+            self._unload(group)
+        for key in [key for key in self._transactions if key[0] == partition]:
+            del self._transactions[key]
 
     def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         """Forget what groups had committed for partitions that have been deleted, in slices of time."""

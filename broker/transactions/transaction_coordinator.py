@@ -106,11 +106,11 @@ class TransactionCoordinator:
         """Load the ids of a partition that this broker has come to lead, and finish what was decided there."""
         self._partitions.elected(partition, epoch)
 
-    def on_resigned(self, partition: int, epoch: int | None) -> None:
+    def on_resigned(self, partition: int) -> None:
         """Forget the transactions of a partition that another broker leads, or none."""
-        if self._partitions.resigned(partition, epoch):
-            for transactional_id in self._ids.pop(partition, ()):
-                self._unload(transactional_id)
+        self._partitions.resigned(partition)
+        for transactional_id in self._ids.pop(partition, ()):
+            self._unload(transactional_id)
 
     def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         """Do nothing: a marker for a partition that is gone counts as written."""

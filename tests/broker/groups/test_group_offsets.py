@@ -370,7 +370,7 @@ def test_what_is_deleted_while_it_is_being_committed_stays_deleted(world):
 def test_a_marker_after_a_resignation_is_for_the_next_coordinator(world):
     commit_in_transaction(world, 1)
     partition = world.coordinator.partition_for("g")
-    world.coordinator.on_resigned(partition, 1)
+    world.coordinator.on_resigned(partition)
     assert not world.coordinator.serves_partition(partition)
     world.coordinator.on_elected(partition, 2)
     world.clock.advance()

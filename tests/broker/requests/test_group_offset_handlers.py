@@ -73,7 +73,7 @@ def test_fetch_of_everything(version):
 def test_fetch_where_the_coordinator_is_not(version):
     async def test(broker):
         for partition in range(PARTITIONS):
-            broker.groups.on_resigned(partition, None)
+            broker.groups.on_resigned(partition)
         if version >= 8:
             asked = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
             request: dict[str, Any] = {"groups": [OffsetFetchRequestGroup(group_id="g", topics=asked)]}

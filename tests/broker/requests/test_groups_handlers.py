@@ -299,7 +299,7 @@ def test_connection_that_closes_while_a_join_waits_harms_nobody():
 def test_old_producers_are_not_told_that_a_coordinator_is_loading(version):
     async def test(broker):
         for partition in range(PARTITIONS):
-            broker.groups.on_resigned(partition, 1)
+            broker.groups.on_resigned(partition)
             broker.groups.on_elected(partition, 2)
         offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
         topic = TxnOffsetCommitRequestTopic(name="t", partitions=[offset])

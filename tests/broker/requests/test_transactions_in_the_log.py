@@ -171,7 +171,7 @@ def test_a_marker_in_the_offsets_topic_makes_its_offsets_visible(commit: bool) -
         replicas = leader.services.replicas
         partition = replicas.led("__consumer_offsets", 0)
         replicas.append(partition, batch, -1, Origin.COORDINATOR)
-        groups.on_resigned(0, None)
+        groups.on_resigned(0)
         assert await leader.end(commit=commit, topic="__consumer_offsets") is ErrorCode.NOT_LEADER_OR_FOLLOWER
         groups.on_elected(0, partition.leader_epoch)
         while not groups.serves_partition(0):

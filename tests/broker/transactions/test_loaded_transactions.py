@@ -21,7 +21,7 @@ async def loaded_decision(world: World, commit: bool) -> tuple[World, ProducerId
     world.add(producer, T0, T1)
     world.log.held = True
     assert world.end(producer, commit=commit) == []
-    world.coordinator.on_resigned(world.coordinator.partition_for("id"), None)
+    world.coordinator.on_resigned(world.coordinator.partition_for("id"))
     world.log.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     later = World(world.clock, world.log)
     await later.elect(EPOCH + 1)
@@ -93,7 +93,7 @@ def test_a_loaded_decision_is_left_to_the_next_coordinator(closes: bool, answers
         if closes:
             later.coordinator.stop()
         else:
-            later.coordinator.on_resigned(later.coordinator.partition_for("id"), None)
+            later.coordinator.on_resigned(later.coordinator.partition_for("id"))
         world.log.settle(answers[-1])
         await later.pass_time(RETRY_BACKOFF_MS * 2)
         assert (later.pending_markers, world.log.waiting) == ([], [])

@@ -241,7 +241,7 @@ def test_another_broker_goes_on_where_this_one_was() -> None:
         world.add(producer, T0, T1)
         world.end(producer)
         [old] = world.pending_markers
-        world.coordinator.on_resigned(world.coordinator.partition_for("id"), None)
+        world.coordinator.on_resigned(world.coordinator.partition_for("id"))
         assert old.over
         assert world.end(producer) == [ErrorCode.NOT_COORDINATOR]
         for partition in (T0, T1):
@@ -263,7 +263,7 @@ def test_decisions_of_a_batch_whose_checksum_is_wrong_are_not_believed() -> None
         _, producer = world.begin()
         world.add(producer, T0)
         partition = world.coordinator.partition_for("id")
-        world.coordinator.on_resigned(partition, None)
+        world.coordinator.on_resigned(partition)
         whole = world.log.batches[partition][-1]
         world.log.batches[partition][-1] = whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:]
         await world.elect(EPOCH + 1)
@@ -278,7 +278,7 @@ def test_decisions_of_a_batch_whose_checksum_is_wrong_are_not_believed() -> None
 def test_while_it_loads_clients_wait() -> None:
     async def scenario(world: World) -> None:
         partition = world.coordinator.partition_for("id")
-        world.coordinator.on_resigned(partition, None)
+        world.coordinator.on_resigned(partition)
         world.coordinator.on_elected(partition, EPOCH + 1)
         assert world.begin()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert world.coordinator.list_transactions()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -311,7 +311,7 @@ def test_an_answer_of_the_log_that_comes_after_the_partition_has_moved_changes_n
         world.log.held = True
         added = world.add(producer)
         partition = world.coordinator.partition_for("id")
-        world.coordinator.on_resigned(partition, None)
+        world.coordinator.on_resigned(partition)
         world.log.settle()
         assert added == [ErrorCode.NOT_COORDINATOR]
 
@@ -370,7 +370,7 @@ def test_a_resignation_looks_at_the_ids_of_its_partition_alone(monkeypatch: pyte
         assert 0 < len(left) < len(names)
         with monkeypatch.context() as patch:
             patch.setattr(coordinator, "partition_for", None)  # to hash them all would hold up the loop
-            coordinator.on_resigned(1, None)
+            coordinator.on_resigned(1)
         assert {name for name, _ in coordinator.list_transactions()[1]} == left
         coordinator.on_elected(1, EPOCH + 1)
         await world.pass_time(1)
