@@ -46,8 +46,8 @@ class Place(NamedTuple):
     """Place that bytes were asked for: when they arrive for another one, they are of no use."""
 
     offset: int
-    source_truncations: int
-    target_truncations: int
+    source_changes: int
+    target_changes: int
 
 
 class Arrived(NamedTuple):

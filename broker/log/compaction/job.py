@@ -35,12 +35,14 @@ class Job:
         self._done = done
         self._clock = clock
         self._began_ms = clock.monotonic_ms()
-        self._truncations = log.history_changes
+        self._history_changes = log.history_changes
         self._segments = {one.base_offset: one for one in log.segments}
         self._aborted = False
         self._finished: Finished | None = None
         self._syncing = 0
         self._ended = False
+        """The child is no more."""
+        self._reported = False
 
     def abort(self, reason: str) -> None:
         """End the child; nothing more is swapped in. Harmless twice."""
@@ -79,7 +81,7 @@ class Job:
         log = self.log
         if log.closed:
             return "the log is gone"
-        if log.history_changes != self._truncations:
+        if log.history_changes != self._history_changes:
             return "the log was truncated"
         number = log.segment_number(old[0].base_offset)
         if number < 0 or log.segments[number : number + len(old)] != old:
@@ -116,11 +118,12 @@ class Job:
         self._finish()
 
     def _finish(self) -> None:
-        if not self._ended or (self._syncing and not self.log.closed):
+        """Report once that the child has ended and what was swapped in is on the disk; not before."""
+        if not self._ended or self._reported or (self._syncing and not self.log.closed):
             return
-        self._ended = False
-        finished = self._finished
-        if finished is not None and not self._aborted and self._why_not_end() is None:
+        self._reported = True
+        finished, unchanged = self._finished, self.log.history_changes == self._history_changes
+        if finished is not None and not self._aborted and unchanged:
             self.end_offset = finished.end_offset
             took_ms = self._clock.monotonic_ms() - self._began_ms
             logger.info(
@@ -128,9 +131,6 @@ class Job:
                 self.log, finished.end_offset, took_ms, self._size_before(), finished.bytes_written,
             )  # fmt: skip
         self._done(self)
-
-    def _why_not_end(self) -> str | None:
-        return "the log was truncated" if self.log.history_changes != self._truncations else None
 
     def _size_before(self) -> int:
         return sum(info.size_bytes for info in self._request.segments)
