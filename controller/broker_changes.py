@@ -66,7 +66,7 @@ async def _on_startup(active: ActiveController, brokers: list[int]) -> None:
     await replica_machine.move(active, serving, ReplicaPhase.ONLINE)
     await partition_machine.elect_where_needed(active)
     await reassignment.resume_with(active, brokers)
-    await topic_deletion.resume_topics(active, {replica.partition.topic for replica in replicas})
+    await topic_deletion.unhalt(active, {replica.partition.topic for replica in replicas})
 
 
 async def _on_failure(active: ActiveController, brokers: list[int]) -> None:

@@ -74,7 +74,7 @@ async def log_directories_changed(active: ActiveController) -> None:
     await replica_machine.move(active, serving, ReplicaPhase.ONLINE)
     for partition, broker in to_delete:
         state.offline_directories[broker].discard(partition)
-    await topic_deletion.resume_topics(active, {replica.partition.topic for replica in to_delete})
+    await topic_deletion.unhalt(active, {replica.partition.topic for replica in to_delete})
     await active.store.delete_all(names)
 
 

@@ -230,7 +230,7 @@ async def _complete(active: ActiveController, partition: TopicPartition, assignm
         active, [Replica(partition, broker) for broker in assignment.adding], ReplicaPhase.ONLINE
     )
     final = Assignment(assignment.target)
-    state.assign(partition, final)
+    state.assign(partition, final)  # the election and the requests to brokers are about this one
     leader = state.leader_and_isr[partition].leader
     if leader in final.replicas and state.is_online(leader, partition):
         await _tell_under_new_epoch(active, partition, final)
@@ -241,12 +241,11 @@ async def _complete(active: ActiveController, partition: TopicPartition, assignm
             return
     await _stop(active, partition, assignment.removing)
     await _store_assignment(active, partition, final)
-    state.assign(partition, final)
     state.reassigning.discard(partition)
     await _forget_in_znode(active, [partition])
     await active.send_metadata([partition])
     log.info("%s is on brokers %s now", partition, list(final.replicas))
-    await topic_deletion.resume_topics(active, [partition.topic])
+    await topic_deletion.unhalt(active, [partition.topic])
 
 
 async def _stop(active: ActiveController, partition: TopicPartition, brokers: Sequence[int]) -> None:

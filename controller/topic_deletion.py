@@ -62,8 +62,8 @@ def _reassigning(active: ActiveController, topic: str) -> bool:
     return any(partition.topic == topic for partition in active.state.reassigning)
 
 
-async def resume_topics(active: ActiveController, topics: Iterable[str]) -> None:
-    """Go on with topics of which some waited for what has happened now."""
+async def unhalt(active: ActiveController, topics: Iterable[str]) -> None:
+    """Let topics go on of which some waited ("halted") for what has happened now."""
     waiting = set(topics) & active.state.topics_to_delete
     if waiting:
         active.state.deletion_halted -= waiting
