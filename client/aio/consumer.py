@@ -131,7 +131,7 @@ class Consumer(ConsumerBase):
     def take_one_now(self) -> ConsumerRecord | None:
         """Return one fetched record without waiting, or None, under the conditions of `take_now`."""
         buffer = self._buffer
-        while self._group is None or self._group.may_take(self._now_ms):
+        while self._group is None or self._group.may_take():
             record = buffer.next_record()
             if record is None or buffer.room:
                 buffer.room = False
@@ -147,7 +147,7 @@ class Consumer(ConsumerBase):
     def may_take(self) -> bool:
         """Note that the application has polled; tell whether it can take records at once, as no rebalance, error or
         wake-up has to be handled first."""
-        return not self._shared.disturbed and (self._group is None or self._group.may_take(self._now_ms))
+        return not self._shared.disturbed and (self._group is None or self._group.may_take())
 
     async def until_ready(self, timeout_ms: float) -> bool:
         """Take part in the group's rebalance, then wait for records; return False when there are none by `timeout_ms`.
@@ -171,7 +171,7 @@ class Consumer(ConsumerBase):
     async def _take_part(self, end_ms: float) -> None:
         """Show that the application lives, do its part of a rebalance, raise what went wrong meanwhile."""
         if self._group is not None:
-            self._group.polled(self._now_ms)
+            self._group.polled()
         self._shared.check_open()
         failure = self._shared.take_failure()
         if failure is not None:

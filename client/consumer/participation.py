@@ -49,6 +49,7 @@ class Participation:
         self._call_back = call_back
         self._engine = engine
         self._settings = engine.settings
+        self._clock = engine.cluster.clock
         self._group = engine.group = GroupDriver(engine.cluster, self.membership, engine.shared.notify)
         self._interceptors = interceptors
         self._commits = Commits(self._group, self._committed)
@@ -61,7 +62,7 @@ class Participation:
         self._in_listener = False
         """A listener is being called: inside of it nothing can be polled."""
         self._on_loop = on_loop
-        self._turns = Tasks(engine.cluster.clock, lambda said: None)
+        self._turns = Tasks(self._clock, lambda said: None)
         self._turn: asyncio.Task[None] | None = None
         """The turn that is being carried out on the loop, also when the poll that has begun it was cancelled."""
 
@@ -85,10 +86,10 @@ class Participation:
 
     # -- polling -------------------------------------------------------------------------------------------------------
 
-    def may_take(self, now_ms: float) -> bool:
+    def may_take(self) -> bool:
         """Note that the application has polled; tell whether it may take records at once, or the group has something
         for it to do first. Any thread."""
-        membership = self.membership
+        membership, now_ms = self.membership, self._clock.monotonic_ms()
         return not (
             membership.polled(now_ms)
             or membership.turn is not None
@@ -104,8 +105,9 @@ class Participation:
             return False
         return self._next_commit_ms is None or now_ms >= self._next_commit_ms
 
-    def polled(self, now_ms: float) -> None:
+    def polled(self) -> None:
         """The application is alive; what earlier polls have handed out is done with, and committed when it is time."""
+        now_ms = self._clock.monotonic_ms()
         self.membership.polled(now_ms)
         self._group.wake()
         if self._turn is not None or not self._commit_is_due(now_ms):
@@ -172,7 +174,7 @@ class Participation:
             work = partial(self._commit_what_is_given_up, self._settings.default_api_timeout_ms)
             self._commit_before = (turn, self._engine.spawn("commit before a rebalance", work))
         task = self._commit_before[1]
-        left_ms = end_ms - self._engine.cluster.clock.monotonic_ms()
+        left_ms = end_ms - self._clock.monotonic_ms()
         await asyncio.wait({task}, timeout=max(0.0, left_ms) / 1000 if left_ms != float("inf") else None)
         if task.done():
             self._commit_before = None
