@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from odradek.client.calls import COORDINATOR_CONNECTION, Deadline, ask_until, within
 from odradek.client.cluster import Cluster
-from odradek.client.consumer.group_protocol import Identity
+from odradek.client.consumer.group_protocol import Identity, leave_request
 from odradek.client.consumer.member_states import (
     Count,
     FindCoordinator,
@@ -112,7 +112,8 @@ class GroupDriver:
                 self.sensors.joins.record()
                 self.sensors.join_time.record(self._now_ms - began_ms)
                 self._note_answer(error_code(joined.error_code))
-                membership.joined(joined, self._now_ms)
+                if not membership.joined(joined, self._now_ms):
+                    await self._leave_unheard(joined)
             case Count(topics):
                 membership.counted(await self._partition_counts(topics))
             case Sync(request):
@@ -134,6 +135,13 @@ class GroupDriver:
                 logger.warning("group %s: left the group: %s", settings.group_id, reason)
                 await self.leave(request)
                 membership.left()
+
+    async def _leave_unheard(self, joined: JoinGroupResponse) -> None:
+        """Give back the place that was asked for before the membership ended: the coordinator would keep it until the
+        session is over, and each rebalance of the others would wait for it."""
+        if error_code(joined.error_code) in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            identity = Identity(joined.member_id)
+            await self.leave(leave_request(self.membership.settings, identity, "the consumer left while it joined"))
 
     async def _find_coordinator(self) -> None:
         try:
@@ -191,12 +199,18 @@ class GroupDriver:
         """
         if request is None or self._coordinator is None:
             return
-        limit_ms = min(LEAVE_TIMEOUT_MS, max(LEAVE_LEAST_MS, timeout_ms))
         told = self.cluster.request(self._coordinator, request, LeaveGroupResponse, purpose=LEAVE_CONNECTION)
         try:
-            await within(self.cluster, "leave", told, limit_ms, lambda: ClientTimeout("no answer in time"))
+            await within(
+                self.cluster, "leave", told, leave_limit_ms(timeout_ms), lambda: ClientTimeout("no answer in time")
+            )
         except (BrokerUnreachable, ClientTimeout) as error:
             logger.info("group %s: LeaveGroup was not answered: %s", self.membership.settings.group_id, error)
+
+
+def leave_limit_ms(left_ms: float) -> float:
+    """Return how long leaving a group may take, when so much time is left for all."""
+    return min(LEAVE_TIMEOUT_MS, max(LEAVE_LEAST_MS, left_ms))
 
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]

@@ -107,6 +107,11 @@ class Membership:
         return bool(self.owned) and self.identity.generation_id == NO_GENERATION
 
     @property
+    def asks_for_its_id(self) -> bool:
+        """Tell whether the coordinator is being asked for a member id, which it will then expect to join with it."""
+        return self._busy and self.state == State.JOINING and self.identity == NOBODY
+
+    @property
     def watched_topics(self) -> frozenset[str]:
         """Topics of the whole group, whose partition counts matter to its leader."""
         return frozenset(self._counts) if self._leader else frozenset()
@@ -234,15 +239,15 @@ class Membership:
         """A commit found that it is gone, or is another one: it is looked for before the next step."""
         self.coordinator_known = False
 
-    def joined(self, answer: JoinGroupResponse, now_ms: float) -> None:
-        """Act on the answer to JoinGroup. Raises MalformedMessage."""
+    def joined(self, answer: JoinGroupResponse, now_ms: float) -> bool:
+        """Act on the answer to JoinGroup; tell whether it still counted. Raises MalformedMessage."""
         if not self._ended():
-            return
+            return False
         error = error_code(answer.error_code)
         if error == ErrorCode.MEMBER_ID_REQUIRED:
             self.identity = Identity(answer.member_id)
         if not self._follow(error, now_ms):
-            return
+            return True
         self.identity = Identity(answer.member_id, answer.generation_id)
         self._protocol = answer.protocol_name or ""
         self._heartbeat_at_ms = now_ms + self.settings.heartbeat_interval_ms
@@ -251,6 +256,7 @@ class Membership:
         self._assignments = {}
         self._subscribers = [_subscriber(one.member_id, one.group_instance_id, one.metadata) for one in answer.members]
         self._enter(State.COUNTING if self._leader else State.SYNCING)
+        return True
 
     def counted(self, counts: Mapping[str, int]) -> None:
         """Partition counts of the group's topics, those there are: the leader decides on them."""

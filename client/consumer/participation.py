@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from odradek.client.calls import Deadline
-from odradek.client.consumer.coordinator import LEAVE_TIMEOUT_MS, Commits, GroupDriver
+from odradek.client.consumer.coordinator import LEAVE_TIMEOUT_MS, Commits, GroupDriver, leave_limit_ms
 from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.group_protocol import NO_GENERATION
 from odradek.client.consumer.member_states import Adopt, Prepare, Turn, member_settings
@@ -53,7 +53,7 @@ class Participation:
         self._group = engine.group = GroupDriver(engine.cluster, self.membership, engine.shared.notify)
         self._interceptors = interceptors
         self._commits = Commits(self._group, self._committed)
-        self._driving = False
+        self._driver: asyncio.Task[None] | None = None
         self._next_commit_ms: float | None = None
         self._ended_commits: deque[tuple[CommitCallback, Offsets, Exception | None]] = deque()
         """Commits that nobody waited for, whose callbacks are to be called."""
@@ -70,9 +70,8 @@ class Participation:
         """Share something else from now on."""
         self.listener = listener or RebalanceListener()
         self._engine.subscribe(subscription)
-        if not self._driving:
-            self._driving = True
-            self._engine.spawn_essential("group", self._group.run)
+        if self._driver is None:
+            self._driver = self._engine.spawn_essential("group", self._group.run)
 
     @property
     def topics(self) -> set[str]:
@@ -309,7 +308,7 @@ class Participation:
                 await self._commit_what_is_given_up(min(self._settings.default_api_timeout_ms, timeout_ms))
             await self._commits.settle(deadline.left_ms())
             await self.call_callbacks()
-            if self._driving:
+            if self._driver is not None:
                 await self._give_all_up()
             self._take_result_of_turn()
         finally:
@@ -317,10 +316,13 @@ class Participation:
 
     async def leave(self, reason: str, timeout_ms: float = LEAVE_TIMEOUT_MS) -> None:
         """End the membership, and tell the coordinator, without a word to the application."""
-        if self._driving:
+        if self._driver is not None:
             self._cancel_turn()
             self._group.stop()
+            asks_for_its_id = self.membership.asks_for_its_id
             await self._leave(reason, timeout_ms)
+            if asks_for_its_id and self._settings.group_instance_id is None:
+                await asyncio.wait({self._driver}, timeout=leave_limit_ms(timeout_ms) / 1000)
 
     async def _give_all_up(self) -> None:
         with self._engine.shared.lock:
