@@ -335,8 +335,26 @@ class ControllerRequests:
             self._replicas.check_in_sync_replicas()
         self._delete_moved(request)
         if deleted:
+            self._stop_serving(request)
             self._coordinators.on_partitions_deleted(deleted)
             self._topics_deleted({topic for topic, _ in deleted} - self._metadata.topics.keys())
+
+    def _stop_serving(self, request: UpdateMetadataRequest) -> None:
+        """Stop leading the partitions of topics that are being deleted, though StopReplica is yet to come.
+
+        DeleteTopics is answered as soon as the metadata has forgotten the topics: whoever was told so was still able to
+        write there, and the records were acknowledged and gone. Kafka's Produce and Fetch ask the metadata first.
+        """
+        led = []
+        for topic, topic_id, state in metadata_states(request):
+            if state.leader != LEADER_DURING_DELETE or topic_id == ZERO_UUID:
+                continue
+            partition = self._replicas.partitions.get((topic, state.partition_index))
+            if partition is not None and partition.is_leader and topic_id == partition.topic_id:
+                led.append(partition)
+        self._replicas.stop_leading(led)
+        for partition in led:
+            self._coordinators.on_resigned(partition.topic, partition.index)
 
     def _delete_moved(self, request: UpdateMetadataRequest) -> None:
         """Delete replicas that have been moved to other brokers, where the controller that did it died before it could

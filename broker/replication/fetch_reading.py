@@ -241,7 +241,7 @@ def _read_one(
     or_follower = replica_id < 0 and (version >= FIRST_VERSION_FROM_FOLLOWERS or replica_id == DEBUGGING_REPLICA_ID)
     error = partition.check_leadership(wanted.leader_epoch, or_follower=or_follower)
     if error is not ErrorCode.NONE:
-        return _refusal(wanted, error, version, partition)
+        return _refusal(wanted, replicas.why_not_served(partition, wanted.leader_epoch), version, partition)
     if version < FIRST_VERSION_WITH_ZSTD and partition.log.config.compression_type == "zstd":
         return _refusal(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if parameters.wants_messages and replica_id < 0 and not partition.log.config.message_downconversion_enable:

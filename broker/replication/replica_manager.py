@@ -12,7 +12,7 @@ from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.directory_moves import DirectoryMoves
 from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSession
 from odradek.broker.replication.isr import IsrCriteria, PendingIsr
-from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.partition import NO_EPOCH, NO_LEADER, Partition
 from odradek.broker.replication.replica_selection import RackAwareReplicaSelector
 from odradek.broker.replication.throttling import Throttling
 from odradek.journal.journal import Journal
@@ -127,12 +127,19 @@ class ReplicaManager:
         known = self.exists(topic, index)
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
+    def why_not_served(self, partition: Partition, current_leader_epoch: int = NO_EPOCH) -> ErrorCode:
+        """Error for a partition that this broker has and neither leads nor lets consumers read."""
+        error = partition.check_leadership(current_leader_epoch)
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.leader == NO_LEADER:
+            return self.why_absent(partition.topic, partition.index)  # its topic may be about to be deleted
+        return error
+
     def led(self, topic: str, index: int) -> Partition:
         """Return the partition if this broker leads it. Raises KafkaError otherwise."""
         partition = self.partitions.get((topic, index))
         if partition is not None and partition.is_leader:
             return partition
-        error = self.why_absent(topic, index) if partition is None else partition.check_leadership()
+        error = self.why_absent(topic, index) if partition is None else self.why_not_served(partition)
         raise KafkaError(error, f"{topic}-{index} is not led by broker {self.broker_id}")
 
     # ---- writing
@@ -316,11 +323,13 @@ class ReplicaManager:
     # ---- this broker's own health
 
     def stop_leading_all(self) -> list[Partition]:
-        """Lead nothing until a controller says so again: our session with ZooKeeper is over. Returns what we led.
-
-        Who waits for one of them is woken in slices of time.
-        """
+        """Lead nothing until a controller says so again: our session with ZooKeeper is over. Returns what we led."""
         led = [partition for partition in self.partitions.values() if partition.is_leader]
+        self.stop_leading(led)
+        return led
+
+    def stop_leading(self, led: Sequence[Partition]) -> None:
+        """Stop leading these at once; who waits for one of them is woken in slices of time."""
         for partition in led:
             partition.stop_leading()
 
@@ -330,7 +339,6 @@ class ReplicaManager:
                 yield
 
         run_in_slices(self.clock, wake(), lambda: True, at_once=True)
-        return led
 
     def directory_failed(self, keys: Iterable[PartitionKey]) -> list[Partition]:
         """Take these partitions offline: their log directory cannot be used any more. Returns those that are here.

@@ -128,6 +128,7 @@ def manager_of(
         purgatory or Purgatory(TimingWheel(clock)),
         first.criteria,
         throttling or Throttling(clock),
+        exists=lambda topic, index: (topic, index) in manager.partitions,
     )
     for partition in partitions:
         manager.partitions[partition.topic, partition.index] = partition

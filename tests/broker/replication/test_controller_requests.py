@@ -16,7 +16,7 @@ from odradek.broker.replication.partition import Partition
 from odradek.broker.requests import leader_and_isr, stop_replica
 from odradek.broker.server import StartFailure
 from odradek.broker.services import Services
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -147,6 +147,31 @@ def test_a_replica_that_was_moved_away_unheard_is_deleted_when_the_next_controll
         if not is_there and states["leader_epoch"]:
             error = services.controller_requests.apply("t", partition.topic_id, late)
             assert error is ErrorCode.STALE_CONTROLLER_EPOCH, "nor does an older word make it anew"
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("topic_id", [None, OF_ANOTHER_TOPIC])
+def test_a_topic_that_the_metadata_has_forgotten_takes_no_records_before_its_replicas_are_stopped(
+    topic_id: bytes | None,
+) -> None:
+    """DeleteTopics had been answered, and a record that came after it was acknowledged and gone."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        partition = services.replicas.partitions["t", 0]
+        deleted = UpdateMetadataPartitionState(leader=LEADER_DURING_DELETE, isr=[0], replicas=[0])
+        topic = UpdateMetadataTopicState(
+            topic_name="t", topic_id=topic_id or partition.topic_id, partition_states=[deleted]
+        )
+        services.controller_requests.update_metadata(
+            UpdateMetadataRequest(type=TYPE_INCREMENTAL, controller_epoch=2, topic_states=[topic])
+        )
+        assert services.logs.get("t", 0) is not None, "its files remain until StopReplica comes"
+        assert partition.is_leader is (topic_id is not None)
+        if topic_id is None:
+            with pytest.raises(KafkaError) as refused:
+                services.replicas.led("t", 0)
+            assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     with_broker(scenario)
 
