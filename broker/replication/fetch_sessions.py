@@ -319,7 +319,7 @@ class FetchSessionCache:
     def _create(
         self, wanted: list[CachedPartition], request: FetchRequest, version: int, now_ms: float
     ) -> FetchSession | None:
-        if not wanted or not self._make_room(now_ms):
+        if not self._make_room(now_ms):
             return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
@@ -368,6 +368,10 @@ class FetchSessionCache:
                     known.update(asked)
                     session.dirty.setdefault(known)
         self._forget(session, request)
+        if not session.partitions:
+            # As Kafka's: the answer, which is given at once, has no session any more.
+            self._sessions.pop(session.id).end()
+            return OpenedFetch(ErrorCode.NONE)
         if session.by_topic_id:
             for wanted in session.dirty:
                 if not wanted.topic:  # unknown when it was added; it may have been created since

@@ -132,6 +132,22 @@ def test_a_closed_session_is_gone(cache: FetchSessionCache) -> None:
     assert opened.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+def test_a_session_may_begin_without_partitions(cache: FetchSessionCache) -> None:
+    """It got none, so that the partitions of the next request were refused."""
+    session = cache.open(request(), BY_ID, NAMES, 0.0).session
+    assert session is not None
+    opened = cache.open(request((A_ID, 0, 5), session=session.id, epoch=1), BY_ID, NAMES, 0.0)
+    assert opened.session is session and asked(opened) == [("a", 0, 5)]
+
+
+def test_a_session_ends_with_its_last_partition(cache: FetchSessionCache) -> None:
+    """The fetch of nothing waited, and the session took a place that others might have needed."""
+    session = opened_session(cache)
+    opened = cache.open(request(session=session, epoch=1, forgotten=((A_ID, 0), (B_ID, 1))), BY_ID, NAMES, 0.0)
+    assert (opened.error, opened.session, opened.incremental) == (ErrorCode.NONE, None, False)
+    assert not opened.partitions and len(cache) == 0
+
+
 def test_the_epoch_wraps_to_one(cache: FetchSessionCache) -> None:
     opened = cache.open(request((A_ID, 0, 5)), BY_ID, NAMES, 0.0)
     assert opened.session is not None
