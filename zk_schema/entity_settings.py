@@ -10,9 +10,9 @@ from odradek.zk_schema.store import (
     ConnectionLost,
     NodeExists,
     NoNode,
-    Stat,
     Store,
     StoreError,
+    get_if_any,
 )
 from odradek.zk_schema.znodes.configs import (
     SETTINGS_BYTES_MAX,
@@ -63,7 +63,7 @@ async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Map
     unheard: bytes | None = None
     """Content of the write whose answer was lost: where it is found, that was carried out."""
     for _ in range(ATTEMPTS_MAX):
-        found = await (_read(store, path) if unheard is None else repeated(store, lambda: _read(store, path)))
+        found = await (get_if_any(store, path) if unheard is None else repeated(store, lambda: get_if_any(store, path)))
         if found is not None and found[0] == unheard:
             return await _tell(store, entity)
         data = _encoded(entity, wanted(None if found is None else found[0]))
@@ -78,13 +78,6 @@ async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Map
             else:
                 return await _tell(store, entity)
     raise BadVersion(path)
-
-
-async def _read(store: Store, path: str) -> tuple[bytes, Stat] | None:
-    try:
-        return await store.get(path)
-    except NoNode:
-        return None
 
 
 def _encoded(entity: str, settings: Mapping[str, str]) -> bytes:
@@ -103,5 +96,5 @@ async def _tell(store: Store, entity: str) -> None:
 async def stored_settings(store: Store, entity: str) -> dict[str, str]:
     """Read what ZooKeeper has of an entity. Raises BadZnode."""
     path = entity_path(entity)
-    found = await _read(store, path)
+    found = await get_if_any(store, path)
     return {} if found is None else decode_config(path, found[0])

@@ -274,6 +274,14 @@ def children_made(stat: Stat, children: int) -> int:
     return (stat.children_version + children & 0xFFFFFFFF) >> 1
 
 
+async def get_if_any(store: Store, path: str) -> tuple[bytes, Stat] | None:
+    """Return a znode's data and stat; None where there is no such znode. Raises as `Store` does."""
+    try:
+        return await store.get(path)
+    except NoNode:
+        return None
+
+
 async def children_if_any(store: Store, path: str) -> list[str]:
     """Return the children's names in their order; none where there is no such znode. Raises as `Store` does."""
     try:

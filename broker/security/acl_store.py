@@ -13,7 +13,7 @@ from odradek.broker.security.acls import Acl
 from odradek.world.clock import Clock, sleep
 from odradek.zk_schema.change_nodes import ChangeNodes, tell
 from odradek.zk_schema.lost_answers import create_if_missing, repeated
-from odradek.zk_schema.store import BadVersion, ConnectionLost, NodeExists, NoNode, Store
+from odradek.zk_schema.store import BadVersion, ConnectionLost, NodeExists, NoNode, Store, get_if_any
 from odradek.zk_schema.znodes.acls import (
     ACL_CHANGES_PATH,
     EXTENDED_ACL_CHANGES_PATH,
@@ -77,10 +77,10 @@ class AclStore:
 
     async def read(self, pattern: ResourcePattern) -> Found:
         """Read one list. Raises BadZnode."""
-        try:
-            data, stat = await self.zookeeper.get(pattern.path)
-        except NoNode:
+        found = await get_if_any(self.zookeeper, pattern.path)
+        if found is None:
             return Found(frozenset(), None)
+        data, stat = found
         try:
             return Found(frozenset(map(Acl.of, decode_acls(pattern.path, data))), stat.version)
         except BadZnode:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from odradek.zk_schema.store import NoNode, Stat, Store, children_if_any
+from odradek.zk_schema.store import Stat, Store, children_if_any, get_if_any
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_ids, broker_path
 from odradek.zk_schema.znodes.controller import (
@@ -85,13 +85,7 @@ async def look_at_topics(store: Store, names: Collection[str], seen: SeenInZooKe
 
 
 async def _read(store: Store, paths: Iterable[str]) -> list[tuple[bytes, Stat] | None]:
-    async def one(path: str) -> tuple[bytes, Stat] | None:
-        try:
-            return await store.get(path)
-        except NoNode:
-            return None
-
     wanted, found = list(paths), []
     for start in range(0, len(wanted), READS_AT_ONCE):
-        found += await asyncio.gather(*(one(path) for path in wanted[start : start + READS_AT_ONCE]))
+        found += await asyncio.gather(*(get_if_any(store, path) for path in wanted[start : start + READS_AT_ONCE]))
     return found
