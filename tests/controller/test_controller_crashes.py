@@ -1,4 +1,5 @@
-"""The controller dies after each of its ZooKeeper transactions in turn; the next one finishes what was begun."""
+"""The controller dies after each of its ZooKeeper transactions in turn, or ZooKeeper fails it at each of its calls; it,
+or the next one, finishes what was begun."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -124,6 +125,57 @@ def test_crash_after_each_transaction(play: Play, step: Step) -> None:
     for transactions in range(transactions_seen[0] + 1):
         run_with(transactions)
     assert max(transactions_seen) > 0
+
+
+def cut_off(cluster: Any, store: Any) -> None:
+    cluster.zookeeper.partition(store)
+    cluster.clock.call_later(50, lambda: cluster.zookeeper.heal(store))
+
+
+FAULTS: dict[str, Callable[[Any, Any], object]] = {
+    "the session ends": lambda cluster, store: cluster.zookeeper.expire_session(store.session_id),
+    "the answer is lost": lambda cluster, store: store.lose_next_answer(),
+    "it is cut off": cut_off,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("step", [create, delete, kill_a_leader])
+def test_zookeeper_fails_at_each_call(play: Play, step: Step, fault: str) -> None:
+    def calls_with(number: int) -> int:
+        """Have the fault strike at that call of the controller; return how many there were."""
+        calls = 0
+
+        async def scenario(cluster: Any) -> None:
+            await cluster.begin(0, 1, 2, 3, controllers=[0])
+            await cluster.add_controller(3)
+            await cluster.create_topic("t", [1, 2, 3], [2, 1])
+            store = cluster.brokers[0].store
+            call = store._call
+
+            async def struck(*question: Any, **more: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == number:
+                    FAULTS[fault](cluster, store)
+                return await call(*question, **more)
+
+            store._call = struck
+            await step(cluster)
+            store._call = call
+            await cluster.settle(4000)
+            if cluster.holder() == 3:  # whoever has lost the election has no channel
+                assert cluster.channels[0].queued_by_broker() == {}
+            cluster.kill(0)
+            await cluster.settle(4000)
+            assert cluster.holder() == 3
+            cluster.check_agreement()
+
+        play(scenario)
+        return calls
+
+    for number in range(1, calls_with(0) + 1):
+        calls_with(number)
 
 
 @pytest.mark.parametrize("seed", range(12))
