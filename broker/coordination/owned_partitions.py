@@ -7,7 +7,7 @@ the disk and makes no sense is passed over alone, as reading it again would not 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -86,9 +86,9 @@ class OwnedPartitions(Generic[U]):
         self._loading: dict[int, Iterator[None]] = {}
 
     @property
-    def is_loading(self) -> bool:
-        """True while any partition is being read."""
-        return bool(self._loading)
+    def loading(self) -> Collection[int]:
+        """Partitions that are being read."""
+        return self._loading.keys()
 
     def check(self, partition: int) -> ErrorCode:
         """Return NONE when requests for what lives in the partition can be served, else the error for them."""

@@ -65,6 +65,8 @@ class GroupCoordinator:
         self._transactions: dict[tuple[int, int], set[CoordinatedGroup]] = {}
         """Groups with commits in a transaction that is open, or has a marker that may not be replicated, by partition
         and producer id."""
+        self._deleted_meanwhile: dict[int, set[PartitionKey]] = {}
+        """Partitions that were deleted while groups were being loaded, by the partition that those are loaded from."""
         self._active = False
         self._periodic = PeriodicActions(clock)
 
@@ -85,6 +87,8 @@ class GroupCoordinator:
 
     def on_elected(self, partition: int, epoch: int) -> None:
         """Load the groups of a partition that this broker has come to lead, in slices of time."""
+        if partition not in self._partitions.loading:
+            self._deleted_meanwhile.pop(partition, None)
         self._partitions.elected(partition, epoch)
 
     def on_resigned(self, partition: int) -> None:
@@ -96,7 +100,13 @@ class GroupCoordinator:
             del self._transactions[key]
 
     def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
-        """Forget what groups had committed for partitions that have been deleted, in slices of time."""
+        """Forget what groups had committed for partitions that have been deleted, in slices of time.
+
+        Of groups that are still being loaded too, when they are there: who reads a topic that is made anew under an old
+        name would go on from an offset of the old one. (Kafka's coordinator forgets nothing of those.)
+        """
+        for loading in self._partitions.loading:
+            self._deleted_meanwhile.setdefault(loading, set()).update(partitions)
 
         def steps() -> Iterator[None]:
             for group in list(self._groups.values()):
@@ -296,7 +306,7 @@ class GroupCoordinator:
         """Answer ListGroups: this broker's groups of these states and types (upper or lower case; none named: all)."""
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._partitions.is_loading else ErrorCode.NONE
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._partitions.loading else ErrorCode.NONE
         if types and CLASSIC not in {name.lower() for name in types}:
             return error, []
         wanted = {name.lower() for name in states}
@@ -351,6 +361,10 @@ class GroupCoordinator:
             self._note_transaction(group, producer_id)
         group.state_machine.loaded(self._clock.now_ms())
         group.run_effects()
+        deleted = self._deleted_meanwhile.get(partition)
+        if deleted:
+            group.forget(group.offsets.remove(deleted))
+            self._drop_if_dead(group)
 
     def _unload(self, group: CoordinatedGroup) -> None:
         del self._groups[group.metadata.group_id]

@@ -223,7 +223,7 @@ class TransactionCoordinator:
         """
         if not self._active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        if self._partitions.is_loading:
+        if self._partitions.loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
         return ErrorCode.NONE, [(name, one.state) for name, one in self._transactions.items()]
 

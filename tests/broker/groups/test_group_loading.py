@@ -112,6 +112,26 @@ def test_an_older_epoch_than_that_which_is_led_is_ignored(world):
     assert world.coordinator._partitions.epoch(partition) == 7
 
 
+def test_what_is_deleted_while_a_group_is_loaded_is_forgotten(world):
+    """A topic that was made anew then was read from an offset of the old one on."""
+    world.commit({T0: 5, T1: 1})
+    world.log.read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)  # it is read again later
+    move(world)
+    world.clock.advance()
+    world.coordinator.on_partitions_deleted([T0])
+    world.clock.advance()
+    world.log.read_error = None
+    world.clock.advance(LOAD_RETRY_MS)
+    assert world.offsets() == {T1: 1}
+    move(world)
+    world.clock.advance()
+    assert world.offsets() == {T1: 1}
+    world.commit({T0: 2})
+    move(world)
+    world.clock.advance()
+    assert world.offsets() == {T0: 2, T1: 1}
+
+
 def test_resignation_while_loading_stops_it(world):
     world.commit({T0: 5})
     move(world)
