@@ -18,7 +18,7 @@ from odradek.client.spark.process import here
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError
 from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from odradek.protocol.messages.offset_commit import OffsetCommitResponse
-from odradek.world.tasks import OnDeath, Tasks
+from odradek.world.tasks import Tasks
 
 Result = TypeVar("Result")
 PATIENCE = "default.api.timeout.ms"
@@ -40,29 +40,14 @@ class Session:
         self.cluster = world.cluster(settings)
         self._tasks = Tasks(self.cluster.clock, lambda said: None)
 
-    def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, Result]]) -> "asyncio.Future[Result]":
+    def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, Result]]) -> "asyncio.Task[Result]":
         """Start a coroutine beside what runs; whoever wants its result, or its error, awaits what is returned."""
-        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        return self._tasks.result_of(f"spark: {name}", work)
 
-        async def carry() -> None:
-            try:
-                found = await work()
-            except Exception as error:  # noqa: BLE001 - raised where the result is awaited
-                if not result.done():
-                    result.set_exception(error)
-            else:
-                if not result.done():
-                    result.set_result(found)
-
-        task = self._tasks.spawn(f"spark: {name}", carry, OnDeath.REPORT)
-        result.add_done_callback(lambda ended: task.cancel() if ended.cancelled() else None)
-        task.add_done_callback(lambda _: result.cancel())
-        return result
-
-    def give_up(self, result: "asyncio.Future[Any]") -> None:
+    def give_up(self, begun: "asyncio.Task[Any]") -> None:
         """Give up what was begun: nobody wants it any more."""
-        if not result.cancel() and not result.cancelled():
-            result.exception()
+        if not begun.cancel() and not begun.cancelled():
+            begun.exception()
 
     async def close(self) -> None:
         """Close all connections."""
