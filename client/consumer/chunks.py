@@ -330,12 +330,17 @@ class Ahead:
         self._start, self._end = start, end
 
     def next(self) -> ConsumerRecord | None:
-        """Return the next record, if there is one; the place is behind it then."""
+        """Return the next record, if there is one; the place is behind it then.
+
+        Here the interpreter looks neither for another thread nor for signals, as it would after a call of `pop`: the
+        loop would drop a record, to fetch it again, which is handed out all the same.
+        """
         left = self._left
         if not left:
             return None
-        record = left.pop()
-        self._last = record
+        record = left[-1]
+        self._last = record  # first: wherever the rest is dropped, the place is behind this one
+        del left[-1]
         return record
 
     def take(self, limit: int) -> list[ConsumerRecord]:

@@ -1,6 +1,9 @@
 """Fetched records on their way to the application: order, limits, positions, seeks, interrupts."""
 
+import dis
 import os
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -322,3 +325,64 @@ def test_what_is_decoded_ahead_is_handed_to_nobody_when_the_position_moves(how: 
     assert after == {"truncated": (2, 6), "sought": (2, -1), "assigned to others": (3, -1)}[how]
     assert bench.buffer.next_record() is None and bench.values() == []
     assert state.place == after
+
+
+class GoneBackAt:
+    """Has the loop go back to the position where the application's thread lets others run for the n-th time."""
+
+    def __init__(self, bench: Bench, number: int) -> None:
+        self.left = number
+        self._bench = bench
+        self._last: dict[FrameType, str] = {}
+
+    def records(self) -> list[bytes | None]:
+        """Return the values of all that is handed out."""
+        found: list[bytes | None] = []
+        sys.settrace(self._enter)
+        try:
+            while (record := self._bench.buffer.next_record()) is not None:
+                found.append(record.value)
+        finally:
+            sys.settrace(None)
+        return found
+
+    def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if "/consumer/" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace = self._step
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        self._count()
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "opcode":
+            last = self._last.get(frame, "")
+            self._last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if last.startswith(("CALL", "JUMP_BACKWARD")):
+                self._count()
+        return self._step
+
+    def _count(self) -> None:
+        if self._bench.shared.lock.locked():
+            return
+        self.left -= 1
+        if self.left == 0:
+            sys.settrace(None)
+            self._bench.positions.go_back(T0)
+
+
+@interpreted
+def test_a_record_is_handed_out_once_wherever_the_loop_goes_back_to_the_position() -> None:
+    number, all_of_it = 1, batch(0, b"a", b"b", b"c")
+    while True:
+        bench = Bench()
+        bench.start(T0)
+        bench.arrive(T0, all_of_it)
+        meanwhile = GoneBackAt(bench, number)
+        found = meanwhile.records()
+        if meanwhile.left > 0:
+            break
+        bench.arrive(T0, all_of_it, at=bench.positions.partitions[T0].position)
+        assert found + bench.values() == [b"a", b"b", b"c"], number
+        number += 1
+    assert number > 50
