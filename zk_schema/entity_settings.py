@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from odradek.zk_schema.change_nodes import tell
-from odradek.zk_schema.lost_answers import repeated
+from odradek.zk_schema.lost_answers import in_any_session
 from odradek.zk_schema.store import (
     BadVersion,
     ConnectionLost,
@@ -63,7 +63,10 @@ async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Map
     unheard: bytes | None = None
     """Content of the write whose answer was lost: where it is found, that was carried out."""
     for _ in range(ATTEMPTS_MAX):
-        found = await (get_if_any(store, path) if unheard is None else repeated(store, lambda: get_if_any(store, path)))
+        if unheard is None:
+            found = await get_if_any(store, path)
+        else:
+            found = await in_any_session(store, lambda: get_if_any(store, path))
         if found is not None and found[0] == unheard:
             return await _tell(store, entity)
         data = _encoded(entity, wanted(None if found is None else found[0]))

@@ -115,3 +115,33 @@ def test_a_write_whose_answer_was_lost_is_not_made_again_of_what_it_has_made() -
         assert len(await store.children("/config/changes")) == 2
 
     run_virtual(main)
+
+
+def test_settings_whose_write_is_looked_up_are_told_of_though_the_session_ends_meanwhile() -> None:
+    """They stood in ZooKeeper, nobody heard of them, and the answer was an error."""
+
+    async def main(clock: VirtualClock) -> None:
+        zookeeper = MemoryZooKeeper(clock)
+        store = zookeeper.connect()
+        await store.start(1000)
+        await setting(store, "segment.bytes", "1000")
+        zookeeper.draw_latency_ms = lambda: 1.0
+        get, reads = store.get, 0
+
+        async def cut_off(path: str, **how: Any) -> Any:
+            nonlocal reads
+            reads += 1
+            if reads == 2:
+                clock.call_later(0.5, lambda: zookeeper.partition(store))
+                clock.call_later(60_000, lambda: zookeeper.heal(store))
+            found = await get(path, **how)
+            if reads == 1:
+                store.lose_next_answer()
+            return found
+
+        store.get = cut_off  # type: ignore[method-assign]
+        await change_entity(store, ENTITY, {"n": "1"})
+        assert await stored_settings(store, ENTITY) == {"n": "1"}
+        assert len(await store.children("/config/changes")) == 2
+
+    run_virtual(main)
