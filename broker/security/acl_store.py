@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from odradek.broker.security.acls import Acl
 from odradek.world.clock import Clock, sleep
 from odradek.zk_schema.change_nodes import ChangeNodes, tell
-from odradek.zk_schema.lost_answers import create_if_missing, repeated
-from odradek.zk_schema.store import BadVersion, ConnectionLost, NodeExists, NoNode, Store, get_if_any
+from odradek.zk_schema.lost_answers import create_if_missing, in_any_session
+from odradek.zk_schema.store import BadVersion, ConnectionLost, NodeExists, NoNode, SessionExpired, Store, get_if_any
 from odradek.zk_schema.znodes.acls import (
     ACL_CHANGES_PATH,
     EXTENDED_ACL_CHANGES_PATH,
@@ -113,7 +113,7 @@ class AclStore:
         """
         unsure = False
         for _ in range(UPDATE_ATTEMPTS_MAX):
-            before = await repeated(self.zookeeper, lambda: self.read(pattern))
+            before = await in_any_session(self.zookeeper, lambda: self.read(pattern))
             after = frozenset(change(before.acls))
             if after == before.acls:
                 if unsure:  # a write whose answer was lost has been carried out
@@ -121,7 +121,7 @@ class AclStore:
                 return after
             try:
                 await self._write(pattern, after, before.version)
-            except ConnectionLost:
+            except (ConnectionLost, SessionExpired):
                 unsure = True
             except (BadVersion, NodeExists, NoNode):
                 await sleep(self._clock, UPDATE_RETRY_MS)

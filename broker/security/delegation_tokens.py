@@ -24,7 +24,7 @@ from odradek.security.scram import LEAST_ITERATIONS, SALT_BYTES, ScramCredential
 from odradek.world.clock import Clock, sleep
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.change_nodes import ChangeFollower, ChangeNodes, read_each, tell
-from odradek.zk_schema.lost_answers import create_if_missing, in_any_session, repeated
+from odradek.zk_schema.lost_answers import create_if_missing, in_any_session
 from odradek.zk_schema.store import (
     BadVersion,
     ConnectionLost,
@@ -143,7 +143,7 @@ class DelegationTokens:
     ) -> DelegationToken:
         """Make a token that lives for so long at most; 0 and less: as long as the broker allows.
 
-        Raises KafkaError DELEGATION_TOKEN_AUTH_DISABLED, and SessionExpired.
+        Raises KafkaError DELEGATION_TOKEN_AUTH_DISABLED.
         """
         self._require_key()
         longest_ms = self.settings.max_lifetime_ms
@@ -159,7 +159,8 @@ class DelegationTokens:
             expiry_timestamp_ms=now_ms + min(lifetime_ms, self.settings.expiry_time_ms),
         )
         async with self._in_turn:
-            await create_if_missing(self._store, token_path(token.token_id), token.encode())
+            create = partial(create_if_missing, self._store, token_path(token.token_id), token.encode())
+            await in_any_session(self._store, create)
             await self._changed(token.token_id, token)
         log.info("delegation token %s is created for %s", token.token_id, owner)
         return token
@@ -167,14 +168,14 @@ class DelegationTokens:
     async def renew(self, principal: str, secret: bytes, period_ms: int) -> int:
         """Let a token live on for so long, less than 0: as long as the broker says; when it expires now.
 
-        Raises KafkaError, and SessionExpired.
+        Raises KafkaError.
         """
         return await self._move_expiry(principal, secret, self.settings.expiry_time_ms if period_ms < 0 else period_ms)
 
     async def expire(self, principal: str, secret: bytes, period_ms: int) -> int:
         """Let a token expire after so long, less than 0: remove it; when it expires now.
 
-        Raises KafkaError, and SessionExpired.
+        Raises KafkaError.
         """
         if period_ms >= 0:
             return await self._move_expiry(principal, secret, period_ms)
@@ -194,7 +195,7 @@ class DelegationTokens:
                 token = replace(token, expiry_timestamp_ms=expires_ms)
                 try:
                     await self._store.set(token_path(token.token_id), token.encode(), version)
-                except (BadVersion, NoNode, ConnectionLost):
+                except (BadVersion, NoNode, ConnectionLost, SessionExpired):
                     continue  # somebody else was quicker, or it was we: the znode tells
                 await self._changed(token.token_id, token)
                 log.info("delegation token %s of %s expires at %d", token.token_id, token.owner, expires_ms)
@@ -205,7 +206,7 @@ class DelegationTokens:
         """Read a token, and its version, that the principal owns or may renew."""
         self._require_key()
         token_id = self._ids.get(bytes(secret), "")
-        found = await repeated(self._store, lambda: self._read(token_id)) if token_id else None
+        found = await in_any_session(self._store, lambda: self._read(token_id)) if token_id else None
         if found is None:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
         if principal not in (found[0].owner, *found[0].renewers):
@@ -226,7 +227,7 @@ class DelegationTokens:
             except NoNode:
                 return
 
-        await repeated(self._store, delete)
+        await in_any_session(self._store, delete)  # else others take a token that nobody finds any more
         await self._changed(token_id, None)
 
     async def _changed(self, token_id: str, token: DelegationToken | None) -> None:
@@ -281,9 +282,5 @@ class DelegationTokens:
                 continue
             for token in [one for one in self._tokens.values() if self._is_over(one)]:
                 log.info("delegation token %s of %s has expired", token.token_id, token.owner)
-                try:
-                    async with self._in_turn:
-                        await self._remove(token.token_id)
-                except SessionExpired as error:
-                    log.warning("expired delegation tokens are not removed now: %s", error)
-                    break
+                async with self._in_turn:
+                    await self._remove(token.token_id)

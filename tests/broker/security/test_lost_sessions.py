@@ -1,0 +1,97 @@
+"""Access lists and tokens that are changed while the broker's session with ZooKeeper ends."""
+
+import asyncio
+import random
+from typing import Any
+
+from odradek.broker.security.acl_rules import AclRules
+from odradek.broker.security.acls import Acl, AclBinding, AclFilter, AclOperation, AclPermission
+from odradek.broker.security.authorizer import AclAuthorizer
+from odradek.broker.security.delegation_tokens import DelegationTokens, TokenSettings
+from odradek.testing.memory_store import MemoryStore
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.tasks import Tasks
+from odradek.zk_schema.store import get_if_any
+from odradek.zk_schema.znodes.acls import ResourcePattern, ResourceType
+from odradek.zk_schema.znodes.tokens import token_path
+
+SESSION_MS, AWAY_MS = 1_000, 60_000.0
+BINDING = AclBinding(
+    ResourcePattern(ResourceType.TOPIC, "t"), Acl("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
+)
+
+
+async def connected(zookeeper: MemoryZooKeeper) -> MemoryStore:
+    store = zookeeper.connect()
+    await store.start(SESSION_MS)
+    return store
+
+
+def cut_off(clock: VirtualClock, zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+    zookeeper.partition(store)
+    clock.call_later(AWAY_MS, lambda: zookeeper.heal(store))
+
+
+def test_an_access_list_whose_write_is_looked_up_is_told_of_though_the_session_ends_meanwhile() -> None:
+    async def main(clock: VirtualClock) -> None:
+        zookeeper = MemoryZooKeeper(clock)
+        stores = [await connected(zookeeper) for _ in range(2)]
+        tasks = Tasks(clock, lambda reason: None)
+        one, two = (AclAuthorizer(store, clock, tasks, AclRules()) for store in stores)
+        for authorizer in (one, two):
+            await authorizer.start()
+        store, zookeeper.draw_latency_ms = stores[0], lambda: 1.0
+        get, reads = store.get, 0
+
+        async def answer_or_not(path: str, **how: Any) -> Any:
+            nonlocal reads
+            reads += path == BINDING.pattern.path
+            if reads == 2:
+                clock.call_later(0.5, lambda: cut_off(clock, zookeeper, store))
+                store.get = get  # type: ignore[method-assign]
+            try:
+                return await get(path, **how)
+            finally:
+                if (path, reads) == (BINDING.pattern.path, 1):
+                    store.lose_next_answer()
+
+        store.get = answer_or_not  # type: ignore[method-assign]
+        assert await one.create([BINDING]) == [None]
+        await asyncio.sleep(1)
+        assert [len(each.bindings(AclFilter())) for each in (one, two)] == [1, 1]
+        tasks.close()
+
+    run_virtual(main)
+
+
+def test_a_token_whose_removal_is_answered_by_no_session_lets_nobody_in() -> None:
+    """It was gone from ZooKeeper, the answer was an error, and all other brokers still took it."""
+
+    async def main(clock: VirtualClock) -> None:
+        zookeeper = MemoryZooKeeper(clock)
+        stores = [await connected(zookeeper) for _ in range(2)]
+        tasks = Tasks(clock, lambda reason: None)
+        settings = TokenSettings("the key of all brokers")
+        one, two = (DelegationTokens(store, clock, tasks, random.Random(7), settings) for store in stores)
+        for tokens in (one, two):
+            await tokens.start(lambda: False)
+        token = await one.create("User:alice", "User:alice", (), -1)
+        await asyncio.sleep(1)
+        zookeeper.draw_latency_ms = lambda: 1.0
+        secret = one.hmac(token.token_id)
+        delete = stores[0].delete
+
+        async def cut_off_behind(path: str, *how: Any) -> None:
+            stores[0].delete = delete  # type: ignore[method-assign]
+            clock.call_later(1.5, lambda: cut_off(clock, zookeeper, stores[0]))
+            await delete(path, *how)
+
+        stores[0].delete = cut_off_behind  # type: ignore[method-assign, assignment]
+        await one.expire("User:alice", secret, -1)
+        await asyncio.sleep(1)
+        assert await get_if_any(stores[1], token_path(token.token_id)) is None
+        assert two.find("SCRAM-SHA-256", token.token_id) is None
+        tasks.close()
+
+    run_virtual(main)
