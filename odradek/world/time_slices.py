@@ -3,13 +3,17 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from odradek.world.clock import Clock
 
 T = TypeVar("T")
 
 SLICE_MS = 5.0
-"""Time that long work may hold the loop before others get their turn."""
+"""Time for which long work may hold the loop before others get their turn."""
+_waiting: "WeakKeyDictionary[Clock, int]" = WeakKeyDictionary()
+"""Number of long works that wait for their next slice. Each of them gets it in the same turn of the loop, so they share
+its time: with a whole slice for each, six of them hold the loop for 30 ms."""
 
 
 class TimeSlice:
@@ -17,7 +21,11 @@ class TimeSlice:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._end_ms = clock.monotonic_ms() + SLICE_MS
+        self._begin()
+
+    def _begin(self) -> None:
+        share_ms = SLICE_MS / (1 + _waiting.get(self._clock, 0))
+        self._end_ms = self._clock.monotonic_ms() + share_ms
 
     @property
     def is_over(self) -> bool:
@@ -50,9 +58,17 @@ class TimeSlice:
         """
         if not self.is_over:
             return False
-        await asyncio.sleep(0)
-        self._end_ms = self._clock.monotonic_ms() + SLICE_MS
+        _count_waiting(self._clock, 1)
+        try:
+            await asyncio.sleep(0)
+        finally:
+            _count_waiting(self._clock, -1)
+        self._begin()
         return True
+
+
+def _count_waiting(clock: Clock, difference: int) -> None:
+    _waiting[clock] = _waiting.get(clock, 0) + difference
 
 
 def in_slices(clock: Clock, steps: Generator[None, None, T]) -> T | Coroutine[Any, Any, T]:
@@ -83,7 +99,12 @@ def run_in_slices(
         if not still_wanted():
             return
         if not TimeSlice(clock).advance(steps):
-            clock.call_soon(one_slice)
+            _count_waiting(clock, 1)
+            clock.call_soon(next_slice)
+
+    def next_slice() -> None:
+        _count_waiting(clock, -1)
+        one_slice()
 
     if at_once:
         one_slice()

@@ -53,3 +53,38 @@ def test_a_pause_is_made_only_when_the_slice_is_over() -> None:
         assert not turn.is_over
 
     run_virtual(main)
+
+
+def test_works_that_wait_together_share_a_slice() -> None:
+    clock = ManualClock()
+    turns: list[str] = []
+
+    def steps(name: str) -> Iterator[None]:
+        for _ in range(12):
+            clock.stall(SLICE_MS / 4)
+            turns.append(name)
+            yield
+
+    for name in ("a", "b"):
+        run_in_slices(clock, steps(name), lambda: True)
+    clock.advance(10 * SLICE_MS)
+    assert "".join(turns) == "aaaa" + 4 * "bbaa" + "bbbb", "the first was alone when it began, the last at its end"
+
+
+def test_a_work_that_was_cancelled_while_it_waited_takes_no_share() -> None:
+    async def main(clock: VirtualClock) -> None:
+        async def work() -> None:
+            turn = TimeSlice(clock)
+            clock._virtual_loop.now_s += SLICE_MS / 1000.0
+            await turn.pause_if_over()
+
+        waiting = asyncio.ensure_future(work())
+        await asyncio.sleep(0)
+        shared = TimeSlice(clock)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        alone = TimeSlice(clock)
+        clock._virtual_loop.now_s += SLICE_MS / 2000.0
+        assert shared.is_over and not alone.is_over
+
+    run_virtual(main)
