@@ -332,8 +332,7 @@ class Ahead:
     def next(self) -> ConsumerRecord | None:
         """Return the next record, if there is one; the place is behind it then.
 
-        Here the interpreter looks neither for another thread nor for signals, as it would after a call of `pop`: the
-        loop would drop a record, to fetch it again, which is handed out all the same.
+        It calls nothing: at a call another thread may run, and drop a record to fetch it again that is handed out here.
         """
         left = self._left
         if not left:

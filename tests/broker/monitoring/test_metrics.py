@@ -29,7 +29,7 @@ from odradek.protocol.messages.produce import (
 )
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.scraping import METRICS_PORT, Scrape, get, scrape
-from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.virtual_clock import ManualClock, VirtualClock, run_virtual
 from odradek.testing.way_through import (
     FETCH_VERSION,
     PRODUCE_VERSION,
@@ -327,7 +327,8 @@ def test_thousands_of_partitions_do_not_keep_the_loop() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         looks = itertools.count()
-        clock: Any = SimpleNamespace(monotonic_ms=lambda: float(next(looks)))
+        clock: Any = ManualClock()
+        clock.monotonic_ms = lambda: float(next(looks))
         partitions = [_partition(number) for number in range(5_000)]
         broker: Any = SimpleNamespace(led=lambda: iter(partitions))
         rows = [metric for metric in REPLICATION if metric.names[Style.JMX_EXPORTER].startswith("kafka_cluster_")]
