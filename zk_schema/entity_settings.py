@@ -10,6 +10,7 @@ from odradek.zk_schema.store import (
     ConnectionLost,
     NodeExists,
     NoNode,
+    SessionExpired,
     Store,
     StoreError,
     get_if_any,
@@ -76,7 +77,7 @@ async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Map
                     await store.create(path, data, parents=True)
                 else:
                     await store.set(path, data, found[1].version)
-            except ConnectionLost:
+            except (ConnectionLost, SessionExpired):
                 unheard = data
             else:
                 return await _tell(store, entity)

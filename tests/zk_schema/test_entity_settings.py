@@ -9,7 +9,7 @@ from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.entity_settings import ATTEMPTS_MAX, alter_entity, change_entity, stored_settings
-from odradek.zk_schema.store import BadVersion, Operation, SetData
+from odradek.zk_schema.store import BadVersion, Operation, SessionExpired, SetData
 from odradek.zk_schema.znodes.configs import encode_config, entity_path
 
 ENTITY = "topics/t"
@@ -140,6 +140,28 @@ def test_settings_whose_write_is_looked_up_are_told_of_though_the_session_ends_m
             return found
 
         store.get = cut_off  # type: ignore[method-assign]
+        await change_entity(store, ENTITY, {"n": "1"})
+        assert await stored_settings(store, ENTITY) == {"n": "1"}
+        assert len(await store.children("/config/changes")) == 2
+
+    run_virtual(main)
+
+
+def test_settings_whose_write_ends_with_the_session_are_told_of() -> None:
+    """They stood in ZooKeeper, nobody heard of them, and the answer was an error."""
+
+    async def main(clock: VirtualClock) -> None:
+        store = MemoryZooKeeper(clock).connect()
+        await store.start(1000)
+        await setting(store, "segment.bytes", "1000")
+        write = store.set
+
+        async def written_unheard(path: str, *given: Any, **how: Any) -> Any:
+            store.set = write  # type: ignore[method-assign]
+            await write(path, *given, **how)
+            raise SessionExpired(path)
+
+        store.set = written_unheard  # type: ignore[assignment, method-assign]
         await change_entity(store, ENTITY, {"n": "1"})
         assert await stored_settings(store, ENTITY) == {"n": "1"}
         assert len(await store.children("/config/changes")) == 2
