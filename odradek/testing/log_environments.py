@@ -41,11 +41,18 @@ def make_environment(files: Files | None = None, clock: Clock | None = None) -> 
 
 
 def open_test_log(
-    environment: LogEnvironment, config: LogConfig | None = None, *, recovery_point: int = 0, clean: bool = False
+    environment: LogEnvironment,
+    config: LogConfig | None = None,
+    *,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    clean: bool = False,
 ) -> Log:
     """Open the log of `topic-0` in /data."""
-    config = config or LogConfig()
-    return open_log(environment, DIRECTORY, "topic", 0, config, recovery_point=recovery_point, clean=clean)
+    return open_log(
+        environment, DIRECTORY, "topic", 0, config or LogConfig(),
+        recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean,
+    )  # fmt: skip
 
 
 def close_log(log: Log) -> None:

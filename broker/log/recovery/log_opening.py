@@ -19,7 +19,12 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.producer_recovery import first_damaged_index, rebuild_producers
 from odradek.broker.log.producer_snapshots import Snapshots
-from odradek.broker.log.recovery.validation import learn_epochs, recover_segments, remove_segment_files
+from odradek.broker.log.recovery.validation import (
+    learn_earlier_epochs,
+    learn_epochs,
+    recover_segments,
+    remove_segment_files,
+)
 from odradek.broker.log.segment import CLEANED, DELETED, LOG, OFFSET_INDEX, SUFFIXES, SWAP, TIME_INDEX, Segment
 from odradek.broker.log.time_index_check import check_last_time_entry
 from odradek.broker.settings.topic_settings import LogConfig
@@ -61,6 +66,8 @@ def open_log(
         recovery_point = min(recovery_point, segments[-1].base_offset)
     if epochs_in_file is None:
         learn_epochs(segments[:doubtful], epochs)
+    elif segments:
+        epochs = learn_earlier_epochs(segments, epochs, max(log_start_offset, segments[0].base_offset))
     if doubtful is not None:
         gaps_before = MAX_INT64 if config.compacts else gaps_before
         recover_segments(environment, segments, doubtful, epochs, gaps_before=gaps_before)

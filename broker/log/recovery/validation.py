@@ -112,3 +112,32 @@ def learn_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
         except CorruptBatch as bad:
             logger.error("%s is damaged %s", segment.path(LOG), bad)
         segment.release()
+
+
+def learn_earlier_epochs(segments: Sequence[Segment], epochs: LeaderEpochs, start_offset: int) -> LeaderEpochs:
+    """Learn the leader epochs from `start_offset` on, where the first known one begins later. Raises OSError.
+
+    So it is where DeleteRecords or the leader's log start had moved that of the log, and the broker stopped before its
+    checkpoint: what it had hidden is there again. Without its epoch a follower cut to the first known offset would know
+    none at all.
+    """
+    known = epochs.entries()
+    if not known or known[0][1] <= start_offset:
+        return epochs
+    end_offset = known[0][1]
+    hidden = [one for one in segments if one.base_offset < end_offset]
+    while len(hidden) > 1 and hidden[1].base_offset <= start_offset:
+        del hidden[0]
+    earlier = LeaderEpochs()
+    if hidden and not _are_messages_before(hidden[-1], end_offset):
+        learn_epochs(hidden, earlier)
+    return LeaderEpochs([*(entry for entry in earlier.entries() if entry[1] < end_offset), *known])
+
+
+def _are_messages_before(segment: Segment, offset: int) -> bool:
+    """Tell whether a message of format 0 or 1, which has no epoch, comes before `offset`."""
+    try:
+        before = next(segment.batches_from(offset - 1), None)
+    except CorruptBatch:
+        return False
+    return before is None or before.leader_epoch < 0

@@ -87,20 +87,17 @@ class DerivedState:
             if header.producer_id >= 0:
                 told.setdefault(header.producer_id, Told()).take(header, data, position)
         now_ms = broker.clock.now_ms()
-        epochs = _wrong_epochs(log, [header for _, header in headers], expires=self._history.expires)
+        epochs = _wrong_epochs(log, [header for _, header in headers])
         wrong = [*epochs, *_wrong_producers(log, told, now_ms)]
         return wrong[0] if wrong else None
 
 
-def _wrong_epochs(log: Log, headers: list[BatchHeader], *, expires: bool) -> Iterator[str]:
+def _wrong_epochs(log: Log, headers: list[BatchHeader]) -> Iterator[str]:
     """Tell of batches that are of another epoch than is known, and of epochs that begin where no batch is.
 
-    Where old records expire, a broker that dies may come back with a log that begins where it had begun before, and
-    has forgotten the epochs of what is there again, as Kafka's does. And an epoch may begin with the batch in which the
-    log begins: a new follower copies that whole (KAFKA-6975).
+    An epoch may begin with the batch in which the log begins: a new follower copies that whole (KAFKA-6975).
     """
-    entries = log.epochs.entries()
-    start = max(log.log_start_offset, entries[0][1] if entries and expires else 0)
+    entries, start = log.epochs.entries(), log.log_start_offset
     begins = {header.base_offset for header in headers} | {start, log.log_end_offset}
     for header in headers:
         if header.base_offset < start:

@@ -188,6 +188,45 @@ def test_lost_epochs_are_read_from_the_batches(data: bytes | None) -> None:
     assert files.read(path) == b"0\n4\n0 0\n1 3\n2 6\n3 9\n"
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "epochs"),
+    [(0, [(0, 0), (1, 3), (2, 6), (3, 9)]), (4, [(1, 4), (2, 6), (3, 9)]), (7, [(2, 7), (3, 9)])],
+)
+def test_epochs_before_a_log_start_that_was_forgotten(checkpoint: int, epochs: list[tuple[int, int]]) -> None:
+    """DeleteRecords moved the log start to 7, and the broker stopped before its checkpoint: what was hidden is back.
+
+    Then a leader's history cuts the log at 7, and the rest must not be without an epoch.
+    """
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files), CONFIG, clean=True)
+    for number in range(10):
+        log.append_as_leader(make_batch([b"x" * 50]), number // 3)
+    log.advance_log_start_offset(7)
+    log.flush()
+    files.kill()
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=10, log_start_offset=checkpoint)
+    assert log.epochs.entries() == epochs
+    if checkpoint < 7:
+        log.truncate_to(7)
+        assert log.epochs.entries() == epochs[:-1]
+    log.flush()
+    files.kill()
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=7, log_start_offset=checkpoint)
+    assert log.epochs.entries() == (epochs if checkpoint == 7 else epochs[:-1])
+
+
+@pytest.mark.parametrize("has_older_epoch", [False, True])
+def test_epochs_before_messages_that_have_none_are_not_sought(has_older_epoch: bool) -> None:
+    files = SimulatedFiles()
+    files.make_directory(DIRECTORY)
+    first = bytes(make_batch([b"x"])) if has_older_epoch else old_message(0, 1, 5000)
+    data = first + old_message(1, 1, 5000) + bytes(make_batch([b"x"], base_offset=2, epoch=4))
+    files.set_content(f"{DIRECTORY}/{0:020d}.log", data)
+    files.set_content(f"{DIRECTORY}/leader-epoch-checkpoint", b"0\n1\n4 2\n")
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=3, clean=True)
+    assert log.epochs.entries() == [(4, 2)]
+
+
 def test_of_two_epochs_that_begin_at_one_offset_the_later_one_is_kept() -> None:
     """Kafka 0.11 to 2.0 wrote them. Nothing is read from the batches, which would say another thing here."""
     files = SimulatedFiles()
