@@ -30,6 +30,7 @@ from odradek.zk_schema.store import (
     Stat,
     Store,
     StoreError,
+    TooLarge,
 )
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH, delete_topic_path
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_ids, broker_path
@@ -147,7 +148,7 @@ class ControllerStore:
         """Compare-and-set a topic's znode: `change` makes what it is to be of what it is, or None to leave it.
 
         Called again when somebody else was quicker (CreatePartitions, say), so it must say all that it wants. Returns
-        what ZooKeeper has now; None when the topic is gone, cannot be read, or `change` left it.
+        what ZooKeeper has now; None when the topic is gone, cannot be read, or `change` left it. Raises TooLarge.
         """
         path = topic_path(topic)
         while True:
@@ -305,8 +306,8 @@ class ControllerStore:
     ) -> list[OperationResult | StoreError]:
         try:
             return list((await self.write([*given, *operations]))[len(given) :])
-        except ConnectionLost as lost:
-            return [lost] * len(operations)
+        except (ConnectionLost, TooLarge) as error:
+            return [error] * len(operations)
         except MultiFailed as failed:
             if len(operations) == 1 or failed.index < len(given):
                 return [failed.cause] * len(operations)

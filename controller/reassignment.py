@@ -15,7 +15,7 @@ from odradek.controller.events import ReassignmentAsked
 from odradek.controller.partition_machine import Strategy
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_names import TopicPartition
-from odradek.zk_schema.store import Delete, Operation, SetData, StoreError
+from odradek.zk_schema.store import Delete, Operation, SetData, StoreError, TooLarge
 from odradek.zk_schema.znodes.admin import REASSIGN_PARTITIONS_PATH, decode_reassignment, encode_reassignment
 from odradek.zk_schema.znodes.json_data import BadZnode
 
@@ -286,7 +286,8 @@ async def _tell_under_new_epoch(active: ActiveController, partition: TopicPartit
 
 
 async def _store_assignment(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> bool:
-    """Write one partition's replicas, whatever else was written into the topic's znode; False when it is not there."""
+    """Write one partition's replicas, whatever else was written into the topic's znode; False when it is not there, or
+    there is no room for them."""
     topic_id = active.state.topic_ids.get(partition.topic)
 
     def change(found: Topic) -> Topic | None:
@@ -294,10 +295,14 @@ async def _store_assignment(active: ActiveController, partition: TopicPartition,
             return None
         return found._replace(partitions={**found.partitions, partition.partition: assignment})
 
-    if await active.store.change_assignment(partition.topic, change) is None:
-        active.log_failure(partition, "reassignment", "it is not in ZooKeeper any more")
+    try:
+        written = await active.store.change_assignment(partition.topic, change)
+    except TooLarge as large:
+        active.log_failure(partition, "reassignment", str(large))
         return False
-    return True
+    if written is None:
+        active.log_failure(partition, "reassignment", "it is not in ZooKeeper any more")
+    return written is not None
 
 
 async def _forget_in_znode(active: ActiveController, partitions: Iterable[TopicPartition]) -> None:

@@ -29,10 +29,11 @@ from odradek.zk_schema.store import (
     SetData,
     Stat,
     Store,
+    TooLarge,
     parent,
 )
 from odradek.zk_schema.znodes.admin import delete_topic_path
-from odradek.zk_schema.znodes.configs import SETTINGS_BYTES_MAX, encode_config, topic_config_path
+from odradek.zk_schema.znodes.configs import encode_config, topic_config_path
 from odradek.zk_schema.znodes.json_data import BadZnode, uuid_text
 from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, TopicAssignment, topic_path
 
@@ -91,12 +92,17 @@ class Created(NamedTuple):
 
 
 @contextmanager
-def zookeeper_away() -> Iterator[None]:
-    """Raise NOT_CONTROLLER if the session or connection ends: the client looks for the controller and asks again."""
+def zookeeper_refusals() -> Iterator[None]:
+    """Raise NOT_CONTROLLER if the session or connection ends: the client looks for the controller and asks again.
+
+    POLICY_VIOLATION, with which KRaft refuses too many partitions, for a topic that is too large for ZooKeeper.
+    """
     try:
         yield
     except (ConnectionLost, SessionExpired) as away:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, str(away)) from away
+    except TooLarge as large:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, str(large)) from large
 
 
 def name_fault(topic: str) -> str | None:
@@ -150,12 +156,12 @@ async def create_topic(
     and answers with the zero id; `charge` is told of the partitions before they are written, and may refuse them.
 
     Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_PARTITIONS,
-    INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
+    INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION.
     """
     check_name(new.name)
     if new.name == CLUSTER_METADATA:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {new.name} is prohibited.")
-    with zookeeper_away():
+    with zookeeper_refusals():
         await _check_is_new(store, new.name)
     settings = _settings(new)
     assignment = _assignment(new, racks, defaults, randomness)
@@ -166,13 +172,8 @@ async def create_topic(
         data = TopicAssignment(
             {partition: PartitionReplicas(tuple(replicas)) for partition, replicas in assignment.items()}, topic_id
         )
-        written = encode_config(settings)
-        if len(written) > SETTINGS_BYTES_MAX:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"The settings take {len(written)} bytes, at most {SETTINGS_BYTES_MAX}."
-            )
-        with zookeeper_away():
-            await _write_topic(store, new.name, written, data)
+        with zookeeper_refusals():
+            await _write_topic(store, new.name, encode_config(settings), data)
     return Created(topic_id, len(assignment), len(assignment[0]))
 
 
@@ -295,7 +296,7 @@ def check_may_exist(topic: str) -> None:
 async def mark_for_deletion(store: Store, topic: str) -> None:
     """Mark a topic for the controller to delete; twice is harmless. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
     check_may_exist(topic)
-    with zookeeper_away():
+    with zookeeper_refusals():
         if await repeated(store, lambda: store.exists(topic_path(topic))) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         await create_if_missing(store, delete_topic_path(topic))
@@ -316,10 +317,10 @@ async def add_partitions(
     `charge` is told of those before they are written, and may refuse them.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (being deleted), INVALID_PARTITIONS,
-    REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
+    REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, POLICY_VIOLATION.
     """
     check_may_exist(topic)
-    with zookeeper_away():
+    with zookeeper_refusals():
         if await repeated(store, lambda: store.exists(delete_topic_path(topic))) is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         added = await _extend(store, topic, count, assignments, racks, validate_only, charge)

@@ -12,11 +12,9 @@ from odradek.zk_schema.store import (
     NoNode,
     SessionExpired,
     Store,
-    StoreError,
     get_if_any,
 )
 from odradek.zk_schema.znodes.configs import (
-    SETTINGS_BYTES_MAX,
     decode_config,
     encode_config,
     entity_path,
@@ -29,16 +27,10 @@ from odradek.zk_schema.znodes.notifications import (
 ATTEMPTS_MAX = 10
 
 
-class SettingsTooLarge(StoreError):  # noqa: N818 - named as the others of its kind
-    """Refusal of a write that is too large for ZooKeeper."""
-
-    reason = f"settings of more than {SETTINGS_BYTES_MAX} bytes"
-
-
 async def change_entity(store: Store, entity: str, settings: Mapping[str, str]) -> None:
     """Write an entity's settings, then the change that tells the brokers: Kafka's order (AdminZkClient).
 
-    Raises SettingsTooLarge, nothing written, and StoreError as `alter_entity`.
+    Raises TooLarge, nothing written, and StoreError as `alter_entity`.
     """
     await _write(store, entity, lambda found: settings)
 
@@ -47,7 +39,7 @@ async def alter_entity(store: Store, entity: str, altered: Callable[[dict[str, s
     """Write what `altered` makes of an entity's settings: of those that there are then, if somebody else has written
     since they were read, or what was read was old. Apache Kafka loses the other's change.
 
-    `altered` may be called several times. Raises what it raises, BadZnode, SettingsTooLarge, and StoreError: BadVersion
+    `altered` may be called several times. Raises what it raises, BadZnode, TooLarge, and StoreError: BadVersion
     when others write all the time.
     """
     path = entity_path(entity)
@@ -70,7 +62,7 @@ async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Map
             found = await in_any_session(store, lambda: get_if_any(store, path))
         if found is not None and found[0] == unheard:
             return await _tell(store, entity)
-        data = _encoded(entity, wanted(None if found is None else found[0]))
+        data = encode_config(wanted(None if found is None else found[0]))
         with suppress(BadVersion, NoNode, NodeExists):
             try:
                 if found is None:
@@ -82,14 +74,6 @@ async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Map
             else:
                 return await _tell(store, entity)
     raise BadVersion(path)
-
-
-def _encoded(entity: str, settings: Mapping[str, str]) -> bytes:
-    """Encode settings. Raises SettingsTooLarge."""
-    data = encode_config(settings)
-    if len(data) > SETTINGS_BYTES_MAX:
-        raise SettingsTooLarge(entity_path(entity))
-    return data
 
 
 async def _tell(store: Store, entity: str) -> None:

@@ -30,6 +30,9 @@ from odradek.world.durations import Durations
 
 ANY_VERSION = -1
 """Expected version that fits every znode."""
+WRITE_BYTES_MAX = 1_000_000
+"""Most that one write may take, paths and data. ZooKeeper cuts off whoever sends more than its jute.maxbuffer
+(1,048,575): the whole session of the broker, and again when that tries once more."""
 
 
 class StoreError(Exception):
@@ -79,6 +82,12 @@ class NotAuthorized(StoreError):
     """ZooKeeper's access list for the znode forbids it."""
 
     reason = "not authorized"
+
+
+class TooLarge(StoreError):
+    """Refusal of a write that ZooKeeper would not read to its end: it is not sent."""
+
+    reason = f"more than the {WRITE_BYTES_MAX} bytes that ZooKeeper takes at once"
 
 
 class ZooKeeperLoginRefused(StoreError):
@@ -199,10 +208,21 @@ OperationResult = str | Stat | None
 """The path for a Create, the new Stat for a SetData, None for the others."""
 
 
+def check_size(*operations: Operation) -> None:
+    """Check whether ZooKeeper takes so much in one transaction. Raises TooLarge, of the operation that has the most."""
+    if sum(map(_size, operations)) > WRITE_BYTES_MAX:
+        raise TooLarge(max(operations, key=_size).path)
+
+
+def _size(operation: Operation) -> int:
+    data = operation.data if isinstance(operation, Create | SetData) else b""
+    return len(operation.path) + len(data)
+
+
 class Store(Protocol):
     """A client of one ZooKeeper. Paths are absolute and know nothing of a chroot. Loop-thread only.
 
-    Every call may raise ConnectionLost, SessionExpired and NotAuthorized besides what it names.
+    Every call may raise ConnectionLost, SessionExpired and NotAuthorized besides what it names, every write TooLarge.
     """
 
     latency: Durations

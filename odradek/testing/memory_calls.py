@@ -17,6 +17,7 @@ from odradek.zk_schema.store import (
     Stat,
     Store,
     StoreError,
+    check_size,
     create_parents,
 )
 
@@ -136,10 +137,13 @@ class MemoryCalls(Store):
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         if not operations:
             return []
+        check_size(*operations)
         kept, session_id = list(operations), self.session_id
         return await self._call(kept[0].path, lambda: self._server.commit(kept, session_id), writes=True)
 
     async def _one(self, operation: Operation) -> OperationResult:
+        check_size(operation)
+
         def ask() -> OperationResult:
             try:
                 return self._server.commit([operation], session_id)[0]

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_names import TopicPartition
+from odradek.zk_schema import store
 from odradek.zk_schema.store import SetData
 from odradek.zk_schema.znodes.admin import REASSIGN_PARTITIONS_PATH, encode_reassignment
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path
@@ -63,6 +66,23 @@ def test_a_move_is_resumed_by_the_next_controller_and_can_be_cancelled(play: Pla
         for target in ([], [1, 1], [-1], [9]):
             outcome = (await cluster.active.alter_reassignments({T0: target}))[T0]
             assert outcome[0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_move_that_zookeeper_has_no_room_for_is_refused(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller wrote it again and again, and was cut off from ZooKeeper each time."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "WRITE_BYTES_MAX", len(cluster.zookeeper.data(topic_path("t"))))
+            refused = await cluster.active.alter_reassignments({T0: [3, 2]})
+            assert refused[T0][0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert assignment(cluster) == PartitionReplicas((1, 2))
+        assert (await cluster.active.alter_reassignments({T0: [3, 2]}))[T0][0] is ErrorCode.NONE
         cluster.check_agreement()
 
     play(scenario)

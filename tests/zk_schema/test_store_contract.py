@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.zk_schema.store import (
+    WRITE_BYTES_MAX,
     BadVersion,
     Check,
     Create,
@@ -20,6 +21,7 @@ from odradek.zk_schema.store import (
     SetData,
     Stat,
     StoreError,
+    TooLarge,
     WatchFired,
     WatchKind,
     children_made,
@@ -44,6 +46,27 @@ def test_a_znode_is_made_read_changed_and_deleted(run: Run) -> None:
         assert (await store.get("/a"))[0] == b""
         await store.delete("/a", 2)
         assert await store.exists("/a") is None
+
+    run(scenario)
+
+
+def test_a_write_that_is_too_large_costs_nobody_the_connection(run: Run) -> None:
+    """ZooKeeper cuts off whoever sends it, and again when that is repeated."""
+
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        session_id = store.session_id
+        most = bytes(WRITE_BYTES_MAX - len("/a"))
+        await store.create("/a", most)
+        await store.set("/a", most)
+        assert str(await refused(store.create("/b", bytes(WRITE_BYTES_MAX)))).startswith(
+            "/b: more than the 1000000 bytes"
+        )
+        halves = [Create("/b", bytes(400_000)), SetData("/a", bytes(600_000))]
+        for write in (store.set("/a", most + b"."), store.multi(halves)):
+            assert isinstance(error := await refused(write), TooLarge) and error.path == "/a"
+        assert store.connected and store.session_id == session_id
+        assert ((await store.get("/a"))[1].version, await store.exists("/b")) == (1, None)
 
     run(scenario)
 

@@ -32,6 +32,7 @@ from odradek.zk_schema.store import (
     SetData,
     Stat,
     Unsupported,
+    check_size,
     create_parents,
 )
 
@@ -135,6 +136,7 @@ class KazooStore(KazooSession):
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False, parents: bool = False
     ) -> str:
+        check_size(Create(path, data))
         full, acl = self._full(path), acl_of(self._link, path)
         # Kafka's znodes without content have null, which to its broker is not the same as no bytes: as the controller
         # it gives out no producer ids where /latest_producer_id_block has those.
@@ -149,6 +151,7 @@ class KazooStore(KazooSession):
         return str(made)[len(self._chroot) :]
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        check_size(SetData(path, data))
         return stat_of(await self._ask(path, partial(self._client.set_async, self._full(path), data, version)))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
@@ -157,6 +160,7 @@ class KazooStore(KazooSession):
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         if not operations:
             return []
+        check_size(*operations)
         transaction = self._client.transaction()
         for operation in operations:
             path = self._full(operation.path)

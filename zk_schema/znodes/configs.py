@@ -50,11 +50,6 @@ def desanitize(name: str) -> str:
     return unquote(name)
 
 
-SETTINGS_BYTES_MAX = 1_000_000
-"""Most that settings may take as a znode. ZooKeeper cuts off whoever sends more than its jute.maxbuffer (1,048,575):
-the whole session of the broker, and again when that tries once more."""
-
-
 def encode_config(settings: Mapping[str, str]) -> bytes:
     """Version 1: {"version":1,"config":{"retention.ms":"1000"}}; values are text."""
     return dump({"version": 1, "config": dict(settings)})

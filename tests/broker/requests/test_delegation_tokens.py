@@ -167,6 +167,17 @@ def test_a_token_speaks_for_its_owner_on_every_broker_until_it_is_removed() -> N
     play(scenario, brokers=2)
 
 
+def test_a_token_that_is_too_large_for_zookeeper_is_refused() -> None:
+    """It was written again and again, for which the broker was cut off from ZooKeeper, and nobody got a token."""
+
+    async def scenario(cluster: Cluster) -> None:
+        refused = await cluster.ask("alice", create(*(f"{n:05}{'x' * 30_000}" for n in range(40))))
+        assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await cluster.ask("alice", create("bob"))).error_code == 0
+
+    play(scenario)
+
+
 def test_who_changes_a_token_must_own_it_or_be_a_renewer() -> None:
     async def scenario(cluster: Cluster) -> None:
         token = await cluster.ask("alice", create("bob"))

@@ -26,6 +26,7 @@ from odradek.protocol.messages.create_topics import (
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.virtual_clock import VirtualClock
+from odradek.zk_schema import store
 from odradek.zk_schema.znodes.configs import decode_config, topic_config_path
 from odradek.zk_schema.znodes.topics import topic_path
 from tests.broker.requests.controlled_cluster import ask, counted, creation, play, rest, start
@@ -124,6 +125,25 @@ def test_given_replicas() -> None:
         state = broker.metadata.partition("good", 0)
         assert state is not None
         assert (state.leader, state.replicas) == (2, [2, 1])
+
+    play(scenario)
+
+
+def test_what_is_too_large_for_zookeeper_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller's connection was cut off, and again at each of its attempts, which had no end."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        broker = await start(clock)
+        monkeypatch.setattr(store, "WRITE_BYTES_MAX", 3000)
+        replicas = [CreatableReplicaAssignment(partition_index=0, broker_ids=list(range(1000)))]
+        large = CreatableTopic(name="large", assignments=replicas, num_partitions=-1, replication_factor=-1)
+        answer = await ask(create_topics, broker, creation(large, counted("small", 1)))
+        assert [topic.error_code for topic in answer.topics] == [ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
+        assert (answer.topics[0].error_message or "").startswith("/brokers/topics/large: more than the ")
+        for count, error in ((10, ErrorCode.NONE), (400, ErrorCode.POLICY_VIOLATION)):
+            further = CreatePartitionsTopic(name="small", count=count, assignments=None)
+            request = CreatePartitionsRequest(topics=[further], timeout_ms=300)
+            assert (await ask(create_partitions, broker, request)).results[0].error_code == error
 
     play(scenario)
 

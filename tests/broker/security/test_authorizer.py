@@ -109,6 +109,20 @@ def test_what_others_have_written_at_the_same_time_stays() -> None:
     run_virtual(main)
 
 
+def test_a_list_that_is_too_large_for_zookeeper_is_refused() -> None:
+    async def main(clock: VirtualClock) -> None:
+        brokers = Brokers(clock)
+        one = await brokers.start()
+        many = [Acl(f"User:{n:05}{'x' * 30_000}", "*", AclOperation.READ, AclPermission.ALLOW) for n in range(40)]
+        assert await one.create([AclBinding(T, acl) for acl in many[:20]]) == [None] * 20
+        errors = await one.create([AclBinding(T, acl) for acl in many[20:]])
+        assert [error and error.code for error in errors] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 20
+        assert len(one.bindings(AclFilter())) == 20
+        brokers.tasks.close()
+
+    run_virtual(main)
+
+
 def test_a_line_that_several_filters_take_in_is_told_with_the_first() -> None:
     async def main(clock: VirtualClock) -> None:
         brokers = Brokers(clock)
