@@ -227,7 +227,6 @@ class ActiveController:
         """Say that ZooKeeper has `after` now; an unclean election is counted, and logged as a warning."""
         unclean = before is not None and after.is_unclean_after(before)
         if unclean:
-            self.state.unclean_elections += 1
             self.counters.unclean_elections += 1
         if before is not None and before.leader_epoch == after.leader_epoch:
             self.counters.isr_changes += 1

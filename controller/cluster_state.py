@@ -170,11 +170,8 @@ class ClusterState:
     """Replicas that a broker has answered for with KAFKA_STORAGE_ERROR."""
     reassigning: set[TopicPartition] = field(default_factory=set)
     topics_to_delete: set[str] = field(default_factory=set)
-    deletion_begun: set[str] = field(default_factory=set)
-    """Topics whose brokers have been told; a StopReplica answer counts for these only."""
     deletion_halted: set[str] = field(default_factory=set)
-    """Topics whose deletion waits for a replica to come back or a reassignment to end."""
-    unclean_elections: int = 0
+    """Topics among these that wait for a replica to come back, or for a reassignment to end."""
 
     # Brokers.
 
@@ -215,7 +212,7 @@ class ClusterState:
             broken.difference_update([partition for partition in broken if partition.topic == topic])
         self.assignments.pop(topic, None)
         self.topic_names.pop(self.topic_ids.pop(topic, b""), None)
-        for topics in (self.topics, self.topics_to_delete, self.deletion_begun, self.deletion_halted):
+        for topics in (self.topics, self.topics_to_delete, self.deletion_halted):
             topics.discard(topic)
 
     # Partitions and replicas.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from odradek.controller import partition_machine, replica_machine, topic_deletion
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import Assignment, LeaderAndIsr, Replica, ReplicaPhase, Topic
+from odradek.controller.cluster_state import Assignment, LeaderAndIsr, PartitionPhase, Replica, ReplicaPhase, Topic
 from odradek.controller.controller_store import lost_race, slices
 from odradek.controller.events import ReassignmentAsked
 from odradek.controller.partition_machine import Strategy
@@ -176,12 +176,12 @@ def _caught_up(active: ActiveController, partition: TopicPartition, assignment: 
 
 
 async def _advance(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> bool:
-    """Take a reassignment as far as it can go now; False when the partition is gone, or going.
+    """Take a reassignment as far as it can go now; False when the partition is gone, or its deletion has begun.
 
-    Brokers that have deleted it already would make it anew, to be told nothing of it any more.
+    Brokers that have deleted their replicas already would create them again, and nobody would have them deleted.
     """
     state = active.state
-    if partition not in state.leader_and_isr or partition.topic in state.deletion_begun:
+    if partition not in state.leader_and_isr or state.phase(partition) is PartitionPhase.NON_EXISTENT:
         return False
     if partition.topic in state.topics_to_delete:
         state.deletion_halted.add(partition.topic)

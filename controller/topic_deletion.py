@@ -131,11 +131,11 @@ async def _begin(active: ActiveController, topic: str) -> None:
     """Begin, or begin again with the replicas that are left."""
     state = active.state
     partitions = list(state.partitions_of(topic))
-    if topic not in state.deletion_begun:
+    existing = [partition for partition in partitions if state.phase(partition) is not PartitionPhase.NON_EXISTENT]
+    if existing:
         log.info("deleting topic %s", topic)
-        partition_machine.move(active, partitions, PartitionPhase.OFFLINE)
-        partition_machine.move(active, partitions, PartitionPhase.NON_EXISTENT)
-        state.deletion_begun.add(topic)
+        partition_machine.move(active, existing, PartitionPhase.OFFLINE)
+        partition_machine.move(active, existing, PartitionPhase.NON_EXISTENT)
     # Brokers stop serving it before its replicas go.
     await active.send_metadata(partitions)
     left = [r for r in state.replicas_of(topic) if state.replica_phase(r) is not ReplicaPhase.DELETION_SUCCESSFUL]

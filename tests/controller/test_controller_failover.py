@@ -211,7 +211,7 @@ def test_unclean_election_where_the_topic_allows_it(play: Play, caplog: Any) -> 
         state = cluster.state("t")
         assert (state.leader, state.isr, state.leader_recovery_state) == (2, (2,), 1)
         assert cluster.state("safe").leader == -1
-        assert cluster.active.state.unclean_elections == 1
+        assert cluster.active.counters.unclean_elections == 1
         assert any("t-0" in r.message and "UNCLEAN" in r.message for r in caplog.records if r.levelname == "WARNING")
         cluster.check_agreement()
 

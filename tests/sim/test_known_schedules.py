@@ -80,9 +80,7 @@ def play(unclean: bool) -> tuple[list[bytes], list[bytes], int, bool]:
             cluster.network.heal()
             survivor = stage.follower.server.services.replicas.partitions[T0]
             led = survivor.is_leader
-            state = stage.controller.server.services.controller.state
-            assert state is not None
-            counted = state.unclean_elections
+            counted = stage.controller.server.services.controller.counters.unclean_elections
             await stage.leader.start()
             await asyncio.sleep(10)
             there = stage.values_of(stage.leader)
