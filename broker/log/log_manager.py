@@ -80,14 +80,18 @@ class LogManager:
         self._opened = self._closed = False
         self._logs = LiveLogs()
         environment = self._environment = LogEnvironment(
-            files, clock, background, random_source, producer_expiration_ms=settings.producer_id_expiration_ms
+            files,
+            clock,
+            background,
+            random_source,
+            failed=lambda path, cause: self._directories.fail(path, cause),
+            truncated=lambda path: self.checkpoints.write_soon(path),
+            lower_checkpoints=lambda path, claims: self.checkpoints.lower(path, claims),
+            producer_expiration_ms=settings.producer_id_expiration_ms,
         )
         entries = [LogDirectory(environment, path) for path in directories]
         self._directories = LogDirectories(entries, self._logs, self._abandon, directory_failed)
         self.checkpoints = Checkpoints(clock, self._directories, self._logs)
-        environment.failed = self._directories.fail
-        environment.truncated = self.checkpoints.write_soon
-        environment.lower_checkpoints = self.checkpoints.lower
         self._future_logs = FutureLogs(environment, self._directories, self._logs, config_of, self._abandon)
         self._loading = Loading(environment, self._directories, self._logs, self._future_logs, children)
         self._maintenance = LogMaintenance(environment, settings, self._logs, self.checkpoints, self._replicated_to)
