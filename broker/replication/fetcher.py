@@ -10,10 +10,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from odradek.broker.log.batches import checked_batches
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.throttling import Throttle
-from odradek.broker.replication.truncation import drop_open_transactions, may_lack_markers, truncation_offset
+from odradek.broker.replication.truncation import FollowerTruncation, truncate_doubtful
 from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -26,7 +25,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from odradek.protocol.primitives import ZERO_UUID, Records
+from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.topic_names import PartitionKey
 
 log = logging.getLogger(__name__)
@@ -105,9 +104,8 @@ class FetcherCore:
         journal: Journal | None = None,
     ) -> None:
         """Take this broker's id, its settings, and its limit on what it copies."""
-        self._journal = journal
         self.local_id, self.leader_id, self.settings = local_id, leader_id, settings
-        self._throttle = throttle
+        self._throttle, self._truncation = throttle, FollowerTruncation(leader_id, journal)
         self.broker_epoch = -1
         self.requests = self.bytes_in = 0
         """Fetches answered, and bytes copied by them, since this fetcher began."""
@@ -300,13 +298,13 @@ class FetcherCore:
         if error == ErrorCode.NONE:
             try:
                 if data.diverging_epoch is not None:
-                    self._truncate(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                    self._truncation.to_common_history(partition, data.diverging_epoch)
                     return
                 records = data.records or b""
                 if now_ms - state.copied_ms > max(partition.log.config.delete_retention_ms, DOUBTFUL_PAUSE_MS_LEAST):
                     state.doubtful_until = partition.log.log_end_offset
-                if self._copies_again(state, records, data.high_watermark):
-                    state.copied_ms = now_ms
+                if truncate_doubtful(partition, state.doubtful_until, records, data.high_watermark):
+                    state.copied_ms, state.doubtful_until = now_ms, 0
                     return
                 if partition.append_as_follower(records, data.high_watermark, data.log_start_offset):
                     advanced.append(partition)
@@ -326,74 +324,14 @@ class FetcherCore:
         else:
             state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
-    @staticmethod
-    def _copies_again(state: PartitionFetchState, records: Records, leader_high_watermark: int) -> bool:
-        """Truncate our log to where no transaction is open, once, when markers may be gone from what the leader sends;
-        tell whether that was done, and nothing is to be appended.
-
-        Below the leader's high watermark alone: only that is compacted, and no leader counts on our log there yet.
-        """
-        partition, own = state.partition, state.partition.log
-        begun, end = own.producers.first_ongoing_offset, own.log_end_offset
-        if begun is None or begun >= state.doubtful_until or end >= leader_high_watermark:
-            return False
-        if not may_lack_markers(checked_batches(memoryview(records), partition.leader_epoch), end):
-            return False
-        try:
-            drop_open_transactions(own)
-        finally:  # it may have cut more than once before it failed
-            partition.high_watermark = min(partition.high_watermark, own.log_end_offset)
-        state.doubtful_until = 0
-        log.warning(
-            "%s: the leader may have compacted away, behind %d, the marker of what began at %d: copying from %d again",
-            partition, end, begun, own.log_end_offset,
-        )  # fmt: skip
-        return True
-
     def _failed(self, state: PartitionFetchState, error: KafkaError, now_ms: float) -> None:
         log.error("%s cannot follow its leader for now: %s", state.partition, error)
         state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
-    def _truncate(self, partition: Partition, leader_epoch: int, leader_end_offset: int) -> None:
-        offset = truncation_offset(
-            leader_epoch,
-            leader_end_offset,
-            own_end_offset_for=partition.log.end_offset_for_epoch,
-            log_end_offset=partition.log.log_end_offset,
-            high_watermark=partition.high_watermark,
-        )
-        log.info(
-            "%s: our log diverges from the leader's at epoch %d offset %d: truncating from %d to %d",
-            partition, leader_epoch, leader_end_offset, partition.log.log_end_offset, offset,
-        )  # fmt: skip
-        self._cut(partition, offset)
-
-    def _cut(self, partition: Partition, offset: int) -> None:
-        """Truncate; the journal knows how much of it was below our high watermark, and so was perhaps acknowledged."""
-        end, acknowledged = partition.log.log_end_offset, partition.high_watermark
-        partition.truncate_to(offset)
-        if self._journal is not None and offset < end:
-            self._journal.note(
-                "truncation", f"{partition.topic}-{partition.index}", leader=self.leader_id,
-                leader_epoch=partition.leader_epoch, log_end_offset=end, to=offset,
-                below_high_watermark=max(0, acknowledged - offset),
-            )  # fmt: skip
-
     def leader_offsets(self, state: PartitionFetchState, log_start: int, log_end: int, now_ms: float) -> None:
-        """Take in the leader's range [log_start, log_end], out of which our end was (Kafka: handleOffsetOutOfRange).
-
-        If our end is above the leader's, an unclean election took place and our surplus goes. If it is below the
-        leader's start, the leader has deleted what we lack, and we begin again at its start.
-        """
+        """Take in the leader's range [log_start, log_end], out of which our end was."""
         state.needs_leader_offsets = False
-        partition = state.partition
-        own_end = partition.log.log_end_offset
         try:
-            if own_end > log_end:
-                log.warning("%s: ends at %d, the leader at %d: truncating", partition, own_end, log_end)
-                self._cut(partition, log_end)
-            elif own_end < log_start:
-                log.info("%s: the leader's log starts at %d: starting over there", partition, log_start)
-                partition.start_over_at(log_start)
+            self._truncation.into_range(state.partition, log_start, log_end)
         except KafkaError as bad:
             self._failed(state, bad, now_ms)
