@@ -5,8 +5,9 @@
 - batches.py: headers of batches; segment.py with index.py, transaction_index.py: the files of a log
 - log_environment.py: the outside as logs know it, and the old segments that are kept open
 - rewriting.py: what a batch must be in some topics, and what becomes of it
-- producer_state.py, producer_sequences.py, verifications.py, producer_snapshots.py, producer_recovery.py,
-  leader_epochs.py: what a log knows beside its records; checkpoint_format.py: the text of its small files
+- producer_state.py, producer_entry.py, producer_sequences.py, verifications.py, producer_snapshots.py,
+  producer_recovery.py, leader_epochs.py: what a log knows beside its records; checkpoint_format.py: the text of its
+  small files
 - retention.py, offset_lookup.py, time_index_check.py: letting go, and offsets by time
 - recovery/: opening a log, and repairing it after an unclean stop
 - compaction/: by key, in a child process

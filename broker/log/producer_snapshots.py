@@ -11,8 +11,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 
 from odradek.broker.log.errors import NO_ROOM, CorruptFile
+from odradek.broker.log.producer_entry import ProducerEntry, RememberedBatch
 from odradek.broker.log.producer_sequences import sequence_after
-from odradek.broker.log.producer_state import ProducerEntry, ProducerState, RememberedBatch
+from odradek.broker.log.producer_state import ProducerState
 from odradek.protocol.checksum import crc32c
 from odradek.world.files import Files
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.broker.log.producer_state import ProducerEntry, ProducerState, RememberedBatch
+from odradek.broker.log.producer_entry import ProducerEntry, RememberedBatch
+from odradek.broker.log.producer_state import ProducerState
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import encode_batch
 from odradek.testing.log_environments import make_batch

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from odradek.broker.log.batches import iterate_headers
 from odradek.broker.log.compaction.messages import LastOfProducer, Request, SegmentInfo
 from odradek.broker.log.log import Log
-from odradek.broker.log.producer_state import ProducerEntry
+from odradek.broker.log.producer_entry import ProducerEntry
 from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX, Segment
 from odradek.broker.settings.topic_settings import NO_LIMIT_MS
 from odradek.world.files import Files

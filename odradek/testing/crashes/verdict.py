@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from odradek.broker.log.batches import checksum_of, iterate_headers
 from odradek.broker.log.log import Log
-from odradek.broker.log.producer_state import ProducerEntry
+from odradek.broker.log.producer_entry import ProducerEntry
 from odradek.protocol.records import decode_records
 from odradek.testing.crashes.history import Entry, History, Replay, entry_of, replay
 from odradek.testing.crashes.machine import Violation

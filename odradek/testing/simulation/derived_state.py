@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
-from odradek.broker.log.producer_state import BATCHES_REMEMBERED, ProducerEntry
+from odradek.broker.log.producer_entry import BATCHES_REMEMBERED, ProducerEntry
 from odradek.protocol.control_records import decode_end_txn_marker
 from odradek.protocol.record_batch import BatchHeader, batches
 from odradek.protocol.records import decode_records

@@ -4,7 +4,7 @@ has to send them to; and a stranger who writes into transactions of others."""
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from odradek.broker.log.producer_state import ProducerEntry
+from odradek.broker.log.producer_entry import ProducerEntry
 from odradek.broker.replication.partition import Partition
 from odradek.broker.transactions.transaction_state import PREPARED
 from odradek.protocol.errors import ErrorCode

@@ -9,9 +9,9 @@ import pytest
 
 from odradek.broker.log.batches import decode_end_of_transaction
 from odradek.broker.log.dump.internal_topics import decoder_for
+from odradek.broker.log.producer_entry import RememberedBatch
 from odradek.broker.log.producer_sequences import LARGEST_SEQUENCE
 from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
-from odradek.broker.log.producer_state import RememberedBatch
 from odradek.broker.log.transaction_index import decode_aborted, encode_aborted
 from odradek.protocol.codec import decode_versioned, encode_versioned
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
