@@ -5,6 +5,8 @@ Source: org.apache.kafka.storage.internals.log.ProducerStateEntry of 3.9.
 
 from typing import NamedTuple
 
+from odradek.protocol.errors import ErrorCode, KafkaError
+
 BATCHES_REMEMBERED = 5
 NO_EPOCH = -1
 NO_OFFSET = -1
@@ -49,8 +51,9 @@ class ProducerEntry:
     def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
         """Tell whether the producer has written nothing for that long, by the timestamps of its batches.
 
-        Who writes old timestamps, as when a topic is filled from an archive, always would have: so time counts from the
-        first question after a batch. Kafka forgets such a producer while it writes, and takes repeated batches again.
+        A producer that writes old timestamps, as when a topic is filled from an archive, would always have expired: for
+        it the time counts from the first question after a batch. Kafka forgets such a producer while it is writing, and
+        then appends repeated batches once more.
         """
         newest = self.batches[-1].last_offset if self.batches else NO_OFFSET
         expired = now_ms - self.last_timestamp_ms >= expiration_ms
@@ -69,12 +72,36 @@ class ProducerEntry:
             self.batches.clear()
             self.epoch = epoch
 
+    def check_epoch(self, epoch: int) -> None:
+        """Check that no newer epoch has fenced this one. Raises KafkaError INVALID_PRODUCER_EPOCH."""
+        if epoch < self.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {self.producer_id}: epoch {epoch} is older than {self.epoch}",
+            )
+
     def batch_of(self, first_sequence: int, last_sequence: int) -> RememberedBatch | None:
         """Return the remembered batch of these sequences, None when there is none."""
         for batch in self.batches:
             if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                 return batch
         return None
+
+    def check_repeated(self, repeated: RememberedBatch, *, transactional: bool) -> None:
+        """Refuse a transaction's batch with the sequences of one that the open transaction does not hold.
+
+        Producers await the answer to a batch before they end its transaction. But librdkafka, when it aborts, may give
+        up a batch that is in the log already, and give its sequences to records of the next transaction in the same
+        epoch. To Kafka these are duplicates: it acknowledges them with the offsets of aborted records, and they are
+        lost. INVALID_TXN_STATE makes librdkafka abort the transaction and take a new epoch; after
+        OUT_OF_ORDER_SEQUENCE_NUMBER it would give up for good. Raises KafkaError INVALID_TXN_STATE.
+        """
+        if transactional and not repeated.first_offset >= self.transaction_first_offset >= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {self.producer_id} epoch {self.epoch}: sequence {repeated.first_sequence} is that of"
+                f" offset {repeated.first_offset}, in a transaction that has ended",
+            )
 
     def remember(self, batch: RememberedBatch) -> None:
         """Remember the newest batch, and forget the oldest of more than five."""

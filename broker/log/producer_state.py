@@ -96,7 +96,7 @@ class ProducerState:
         if client and producer is not None and epoch == producer.epoch:
             repeated = producer.batch_of(first_sequence, last_sequence)
             if repeated is not None:
-                self._check_repeated(producer, repeated, transactional=transactional)
+                producer.check_repeated(repeated, transactional=transactional)
                 return repeated
         if transactional and client and guard is not UNGUARDED and not self._is_open(producer_id):
             self.verifications.check(producer_id, epoch, first_sequence, guard)
@@ -104,7 +104,7 @@ class ProducerState:
             if client:
                 self._refusals.check(producer_id, epoch, first_sequence)
             return None
-        self.check_epoch(producer, epoch)
+        producer.check_epoch(epoch)
         if client:
             self._check_sequence(producer, epoch, first_sequence)
         if producer.transaction_first_offset >= 0 and not transactional:
@@ -135,32 +135,6 @@ class ProducerState:
     def _is_open(self, producer_id: int) -> bool:
         producer = self.producers.get(producer_id)
         return producer is not None and producer.transaction_first_offset >= 0
-
-    @staticmethod
-    def check_epoch(producer: ProducerEntry, epoch: int) -> None:
-        """Check that no newer epoch has fenced this one. Raises KafkaError INVALID_PRODUCER_EPOCH."""
-        if epoch < producer.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer.producer_id}: epoch {epoch} is older than {producer.epoch}",
-            )
-
-    @staticmethod
-    def _check_repeated(producer: ProducerEntry, repeated: RememberedBatch, *, transactional: bool) -> None:
-        """Refuse a transaction's batch with the sequences of one that the open transaction does not hold.
-
-        Producers await the answer to a batch before they end its transaction. But librdkafka, aborting, may give up
-        one that is in the log already, and in the same epoch gives its sequences to records of the next transaction:
-        as duplicates, which they are to Kafka, they would be acknowledged at offsets of aborted records, and be lost.
-        Of the errors that refuse them this one has it abort the transaction and take a new epoch; after
-        OUT_OF_ORDER_SEQUENCE_NUMBER it gives up for good. Raises KafkaError INVALID_TXN_STATE.
-        """
-        if transactional and not repeated.first_offset >= producer.transaction_first_offset >= 0:
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {producer.producer_id} epoch {producer.epoch}: sequence {repeated.first_sequence} is that of"
-                f" offset {repeated.first_offset}, in a transaction that has ended",
-            )
 
     def note_refusal(self, batch: Buffer | None, code: ErrorCode) -> None:
         """Note that a client's batch was refused with an error after which it is sent again: see `Refusals`."""
@@ -245,7 +219,7 @@ class ProducerState:
         producer = self.producers.get(producer_id)
         if producer is None:
             return
-        self.check_epoch(producer, epoch)
+        producer.check_epoch(epoch)
         if coordinator_epoch < producer.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
