@@ -1,7 +1,7 @@
 """Replication: partitions as leaders and as followers, in-sync replicas, high watermarks, fetching from leaders.
 
-partition                a replica of a partition: roles, in-sync replicas, high watermark, progress of the followers
-isr                      the in-sync replicas as a controller tells them, their criteria, a change that is pending
+partition                a replica of a partition: roles, in-sync replicas, high watermark
+isr                      the in-sync replicas as a controller tells them, progress of the followers, a change that waits
 replica_manager          all partitions of this broker, appends, followers' fetches, requests that wait for replicas
 fetch_reading            several partitions read within the limits of one Fetch
 replica_selection        the replica nearest to a consumer (KIP-392)

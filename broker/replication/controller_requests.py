@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from odradek.broker.cluster.metadata_cache import MetadataCache, metadata_states
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
-from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.isr import NO_BROKER_EPOCH, PartitionView
 from odradek.broker.replication.partition import NO_LEADER, Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.journal.sentences import braces
@@ -30,7 +30,6 @@ from odradek.world.clock import Clock
 
 state_change = logging.getLogger("state.change.logger")
 
-NO_BROKER_EPOCH = -1
 DELETED_REMEMBERED_MAX = 10_000
 
 

@@ -13,59 +13,20 @@ from odradek.broker.log.local_log import LogSlice
 from odradek.broker.log.log import Log
 from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.metrics.counters import TopicCounters
-from odradek.broker.replication.isr import FollowerSession, IsrCriteria, PartitionView, PendingIsr, broker_set
+from odradek.broker.replication.isr import (
+    NO_BROKER_EPOCH,
+    FollowerProgress,
+    IsrCriteria,
+    PartitionView,
+    PendingIsr,
+    broker_set,
+)
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.world.files import Buffer
 
 NO_LEADER = -1
 NO_EPOCH = -1
-
-
-class FollowerProgress:
-    """Progress of a follower, as its leader sees it from the follower's own fetches.
-
-    A fetch at offset N says that the follower holds everything below N (Kafka: Replica.scala, updateFetchState).
-    """
-
-    __slots__ = (
-        "broker_epoch", "broker_id", "last_caught_up_ms", "last_fetch_leader_end", "last_fetch_ms",
-        "log_end", "log_start", "refused_ms", "session",
-    )  # fmt: skip
-
-    def __init__(self, broker_id: int, last_caught_up_ms: float = -math.inf) -> None:
-        """Take -inf for a follower that has not been seen at the leader's end."""
-        self.broker_id, self.last_caught_up_ms = broker_id, last_caught_up_ms
-        self.broker_epoch = NO_EPOCH
-        """Epoch of the registration under which the broker fetched last. AlterPartition carries it, so that a broker
-        that has restarted does not enter the ISR by what it had fetched before."""
-        self.log_end, self.log_start, self.last_fetch_leader_end = -1, -1, 0
-        self.last_fetch_ms = self.refused_ms = -math.inf
-        self.session: FollowerSession | None = None
-        """Session of the follower; its empty fetches at the leader's end are noted in its `last_used_ms` alone."""
-
-    def fetched(self, offset: int, log_start: int, broker_epoch: int, now_ms: float, leader_log_end: int) -> None:
-        """Note a fetch at `offset` while the leader's log ended at `leader_log_end`.
-
-        The follower is caught up now if it asks from the end; it was when it last asked if it has since received all
-        that was there then, so that a follower behind a steady writer counts as in sync.
-        """
-        if offset >= leader_log_end:
-            self.last_caught_up_ms = now_ms
-        elif offset >= self.last_fetch_leader_end:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
-        self.log_end, self.log_start, self.broker_epoch = offset, log_start, broker_epoch
-        self.last_fetch_leader_end, self.last_fetch_ms = leader_log_end, now_ms
-
-    def overtaken(self, leader_log_end: int) -> None:
-        """Note that the leader appends at `leader_log_end` now: a follower there was caught up at its last fetch."""
-        if self.session is not None and self.log_end == leader_log_end:
-            self.last_fetch_ms = max(self.last_fetch_ms, self.session.last_used_ms)
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
-
-    def is_caught_up(self, leader_log_end: int, now_ms: float, lag_time_ms_max: int) -> bool:
-        """Tell whether the follower is at the leader's end, or was within the last `lag_time_ms_max`."""
-        return self.log_end == leader_log_end or now_ms - self.last_caught_up_ms <= lag_time_ms_max
 
 
 class Partition:
@@ -372,7 +333,8 @@ class Partition:
     def _propose(self, isr: Iterable[int]) -> PendingIsr:
         followers = self.followers
         members = tuple(
-            (broker, followers[broker].broker_epoch if broker in followers else NO_EPOCH) for broker in sorted(isr)
+            (broker, followers[broker].broker_epoch if broker in followers else NO_BROKER_EPOCH)
+            for broker in sorted(isr)
         )
         self.pending_isr = PendingIsr(
             self.topic, self.topic_id, self.index, self.leader_epoch, self.partition_epoch, members

@@ -4,7 +4,8 @@ What a leader counts of its followers is of its own epoch, and is there. What a 
 in the log of the leader of that epoch, and so is all before it: a leader answers only whose history is its own so far.
 """
 
-from odradek.broker.replication.partition import NO_EPOCH, FollowerProgress, Partition
+from odradek.broker.replication.isr import FollowerProgress
+from odradek.broker.replication.partition import NO_EPOCH, Partition
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.history import History
 

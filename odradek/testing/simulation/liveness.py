@@ -6,7 +6,8 @@ Whoever does harms no record: nothing is acknowledged any more, a client has wai
 from collections import deque
 from collections.abc import Iterator
 
-from odradek.broker.replication.partition import FollowerProgress, Partition
+from odradek.broker.replication.isr import FollowerProgress
+from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import ADMINISTRATOR

@@ -1,6 +1,6 @@
 """When a follower counts as caught up (Kafka: ReplicaTest.scala has the same situations)."""
 
-from odradek.broker.replication.partition import FollowerProgress
+from odradek.broker.replication.isr import FollowerProgress
 
 LAG_MS = 1000
 

@@ -9,7 +9,8 @@ import pytest
 
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.replication.conversion import CONVERTED_BYTES_MAX
-from odradek.broker.replication.partition import FollowerProgress, Partition
+from odradek.broker.replication.isr import FollowerProgress
+from odradek.broker.replication.partition import Partition
 from odradek.protocol.compression import GZIP, ZSTD
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode
