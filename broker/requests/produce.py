@@ -25,6 +25,7 @@ from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Settled, Silent, Wait
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
+from odradek.broker.requests.authorization.item_refusals import of_produced_topic
 from odradek.broker.requests.slow_records import (
     FIRST_PRODUCE_VERSION_WITH_BATCHES,
     SlowRecords,
@@ -373,11 +374,4 @@ def _point_to_leaders(broker: Services, response: ProduceResponse, context: Requ
 
 def _refused(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
     """Answer with the same error for each partition asked."""
-    response = ProduceResponse()
-    for topic in request.topic_data:
-        answers = [
-            PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
-            for data in topic.partition_data
-        ]
-        response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
-    return response
+    return ProduceResponse(responses=[of_produced_topic(topic, error) for topic in request.topic_data])

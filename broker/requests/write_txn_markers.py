@@ -17,6 +17,7 @@ from typing import NamedTuple
 from odradek.broker.log.batches import Origin
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Wait
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
+from odradek.broker.requests.authorization.refusals import of_write_txn_markers
 from odradek.broker.services import Services
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -47,22 +48,8 @@ class Written(NamedTuple):
 
 def handle(broker: Services, request: WriteTxnMarkersRequest, context: RequestContext) -> Outcome:
     if broker.marker_senders.is_late(context.client_id, context.connection):
-        return Reply(_refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        return Reply(of_write_txn_markers(request, ErrorCode.NOT_LEADER_OR_FOLLOWER))
     return in_slices(broker.clock, _append(broker, request))
-
-
-def _refused(request: WriteTxnMarkersRequest, error: ErrorCode) -> WriteTxnMarkersResponse:
-    """Make the answer that nothing of a request is written."""
-    results: dict[int, WritableTxnMarkerResult] = {}
-    for marker in request.markers:
-        result = results.setdefault(marker.producer_id, WritableTxnMarkerResult(producer_id=marker.producer_id))
-        for topic in marker.topics:
-            answers = [
-                WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
-                for index in topic.partition_indexes
-            ]
-            result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
-    return WriteTxnMarkersResponse(markers=list(results.values()))
 
 
 def _append(broker: Services, request: WriteTxnMarkersRequest) -> Steps[Reply | Wait]:

@@ -85,25 +85,21 @@ def of_stop_replica(
 def of_write_txn_markers(
     request: write_txn_markers.WriteTxnMarkersRequest, error: ErrorCode, version: int = 0
 ) -> write_txn_markers.WriteTxnMarkersResponse:
-    """Return the error for each partition of each marker."""
-
-    def topic(marked: write_txn_markers.WritableTxnMarkerTopic) -> write_txn_markers.WritableTxnMarkerTopicResult:
-        return write_txn_markers.WritableTxnMarkerTopicResult(
-            name=marked.name,
-            partitions=[
-                write_txn_markers.WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
-                for index in marked.partition_indexes
-            ],
-        )
-
-    return write_txn_markers.WriteTxnMarkersResponse(
-        markers=[
-            write_txn_markers.WritableTxnMarkerResult(
-                producer_id=marker.producer_id, topics=[topic(one) for one in marker.topics]
+    """Return the error for each partition of each marker; all markers of one producer have one result."""
+    results: dict[int, write_txn_markers.WritableTxnMarkerResult] = {}
+    for marker in request.markers:
+        empty = write_txn_markers.WritableTxnMarkerResult(producer_id=marker.producer_id)
+        results.setdefault(marker.producer_id, empty).topics += [
+            write_txn_markers.WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    write_txn_markers.WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+                    for index in topic.partition_indexes
+                ],
             )
-            for marker in request.markers
+            for topic in marker.topics
         ]
-    )
+    return write_txn_markers.WriteTxnMarkersResponse(markers=list(results.values()))
 
 
 def of_offset_commit(
