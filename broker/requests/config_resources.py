@@ -57,11 +57,6 @@ OF_A_LISTENER: Final = frozenset(
 ONCE: Final = "Each resource must appear at most once."
 
 
-def refuse(code: ErrorCode, message: str) -> KafkaError:
-    """Make a refusal, to be raised."""
-    return KafkaError(code, message)
-
-
 async def change_each(
     resources: Sequence[Resource], change: Change[Resource], answer: Callable[..., Answer]
 ) -> list[Answer]:
@@ -72,7 +67,7 @@ async def change_each(
         code, message = ErrorCode.NONE, None
         try:
             if times[one.resource_type, one.resource_name] > 1:
-                raise refuse(ErrorCode.INVALID_REQUEST, ONCE)
+                raise KafkaError(ErrorCode.INVALID_REQUEST, ONCE)
             await change(one)
         except KafkaError as error:
             code, message = error.code, error.message
@@ -92,10 +87,10 @@ async def change_each(
 def check_keys(names: Sequence[str], nulls: Iterable[str]) -> None:
     """Check a change's names. Raises KafkaError INVALID_REQUEST for one that comes twice and for missing values."""
     if len(set(names)) != len(names):
-        raise refuse(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     missing = ", ".join(nulls)
     if missing:
-        raise refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {missing}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {missing}")
 
 
 def check_resource(broker: Services, kind: int, name: str) -> None:
@@ -105,12 +100,12 @@ def check_resource(broker: Services, kind: int, name: str) -> None:
     elif kind == ResourceType.TOPIC:
         _check_topic_name(broker, name)
     elif kind == ResourceType.CLIENT_METRICS:
-        raise refuse(
+        raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS",
         )
     else:
-        raise refuse(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 
 
 def _check_broker_name(broker: Services, name: str) -> None:
@@ -118,15 +113,15 @@ def _check_broker_name(broker: Services, name: str) -> None:
     if name == "" or name == str(own):
         return
     if not name.lstrip("-").isdecimal():
-        raise refuse(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
-    raise refuse(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own}, but received {name}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own}, but received {name}")
 
 
 def _check_topic_name(broker: Services, name: str) -> None:
     if not name:
-        raise refuse(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if name not in broker.metadata.topics:
-        raise refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
 def entity(kind: int, name: str) -> str:
@@ -164,7 +159,7 @@ def to_be_stored(broker: Services, kind: int, name: str, settings: Mapping[str, 
     except (BadValue, BadSecuritySetting) as error:
         resource = f"ConfigResource(type={ResourceType(kind).name}, name='{name}')"
         code = ErrorCode.INVALID_CONFIG if kind == ResourceType.TOPIC else ErrorCode.INVALID_REQUEST
-        raise refuse(code, f"Invalid config value for resource {resource}: {error}") from None
+        raise KafkaError(code, f"Invalid config value for resource {resource}: {error}") from None
     return settings
 
 
@@ -174,7 +169,7 @@ def _with_passwords_closed(broker: Services, name: str, settings: Mapping[str, s
         return StoredPasswords.of(broker.config.layers).closed(settings)
     except ValueError as error:
         resource = f"ConfigResource(type=BROKER, name='{name}')"
-        raise refuse(ErrorCode.INVALID_CONFIG, f"Invalid config value for resource {resource}: {error}") from None
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid config value for resource {resource}: {error}") from None
 
 
 def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, str]) -> None:
@@ -241,4 +236,4 @@ def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
 def _refuse_some(reason: str, names: Iterable[str]) -> None:
     found = ", ".join(sorted(names))
     if found:
-        raise refuse(ErrorCode.INVALID_REQUEST, f"{reason}: Set({found})")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: Set({found})")

@@ -13,7 +13,7 @@ from typing import Final
 from odradek.broker.config import BrokerConfig
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests import loggers
-from odradek.broker.requests.config_resources import ResourceType, refuse, settings_of
+from odradek.broker.requests.config_resources import ResourceType, settings_of
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS, known_setting
 from odradek.broker.settings.definition import BadValue, Setting, ValueType
@@ -105,7 +105,7 @@ async def _entries(broker: Services, kind: int, name: str) -> list[DescribeConfi
     if kind == ResourceType.TOPIC:
         check_name(name)
         if name not in broker.metadata.topics:
-            raise refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return topic_entries(broker.config, await settings_of(broker, kind, name))
     if kind == ResourceType.BROKER:
         return _broker_entries(broker, name)
@@ -116,8 +116,8 @@ async def _entries(broker: Services, kind: int, name: str) -> list[DescribeConfi
             for logger, level in loggers.levels().items()
         ]
     if not name:
-        raise refuse(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-    raise refuse(ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters")
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
@@ -142,10 +142,10 @@ def _broker_entries(broker: Services, name: str) -> list[DescribeConfigsResource
             _broker_entry(layers, one, only=Source.DYNAMIC_DEFAULT_BROKER) for one in sorted(layers.dynamic_default)
         ]
     if not (name.isascii() and name.isdecimal()) or len(name) > len(str(2**31)):
-        raise refuse(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     own = broker.identity.broker_id
     if int(name) != own:
-        raise refuse(
+        raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own} or empty string, but received {name}"
         )
     shown = {one.name for one in BROKER_SETTINGS.values() if not one.internal}

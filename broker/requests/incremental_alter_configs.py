@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44), versions 0 and 1: sets and deletes single settings, adds to and takes from lists.
 
 Rules and errors are those of AlterConfigs. A broker's loggers may be changed too, until it stops: they are Python's,
-levels have Kafka's names. Of two requests at once for one resource both count; Kafka may lose one's change. Settings of
-groups and client metrics are for KRaft, as in Kafka.
+levels have Kafka's names. Two requests for one resource at the same time both count; Kafka may lose the change of one.
+Settings of groups and client metrics are for KRaft, as in Kafka.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,12 @@ from odradek.broker.requests.config_resources import (
     check_resource,
     entity,
     opened,
-    refuse,
     to_be_stored,
 )
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS
 from odradek.broker.settings.definition import Setting, ValueType
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -61,7 +60,7 @@ async def _change(broker: Services, validate_only: bool, resource: AlterConfigsR
     check_keys([one.name for one in changes], nulls)
     for one in changes:
         if one.config_operation not in Operation.__members__.values():
-            raise refuse(ErrorCode.INVALID_REQUEST, f"Unknown operations type {one.config_operation}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {one.config_operation}")
     if kind == ResourceType.BROKER_LOGGER:
         _change_loggers(broker, validate_only, name, changes)
         return
@@ -103,10 +102,10 @@ def apply_changes(
 def _list_default(known: Mapping[str, Setting], name: str, operation: Operation) -> str:
     setting = known.get(name)
     if setting is None:
-        raise refuse(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
     if setting.type is not ValueType.LIST:
         word = operation.name.lower()
-        raise refuse(ErrorCode.INVALID_CONFIG, f"Config value {word} is not allowed for config key: {name}")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Config value {word} is not allowed for config key: {name}")
     return setting.default or ""
 
 
@@ -119,7 +118,7 @@ def _change_loggers(broker: Services, validate_only: bool, name: str, changes: S
     for change in changes:
         operation = Operation(change.config_operation)
         if operation in (Operation.APPEND, Operation.SUBTRACT):
-            raise refuse(
+            raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"{operation.name} operation is not allowed for the BROKER_LOGGER resource"
             )
         loggers.check(change.name, None if operation == Operation.DELETE else change.value)
