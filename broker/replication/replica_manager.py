@@ -142,6 +142,25 @@ class ReplicaManager:
         error = self.why_absent(topic, index) if partition is None else self.why_not_served(partition)
         raise KafkaError(error, f"{topic}-{index} is not led by broker {self.broker_id}")
 
+    def led_in_epoch(
+        self, topic: str, index: int, current_leader_epoch: int, *, or_follower: bool = False
+    ) -> Partition:
+        """Return the partition if this broker leads it, for a client that names this leader epoch (-1: none).
+
+        `or_follower`: a follower that knows its leader will do. Raises KafkaError otherwise (Kafka:
+        Partition.localLogWithEpochOrThrow).
+        """
+        partition = self.partitions.get((topic, index))
+        if partition is None:
+            error = self.why_absent(topic, index)
+        else:
+            error = partition.check_leadership(current_leader_epoch, or_follower=or_follower)
+            if error is ErrorCode.NONE:
+                return partition
+        raise KafkaError(
+            error, f"broker {self.broker_id} does not lead {topic}-{index} in epoch {current_leader_epoch}"
+        )
+
     # ---- writing
 
     def append(

@@ -74,18 +74,11 @@ def _partition(
     if asked.timestamp < 0 and version < FIRST_VERSION_OF.get(asked.timestamp, 99):
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION  # whatever there is of the partition, as in ReplicaManager
         return answer
-    partition = broker.replicas.partition(topic, asked.partition_index)
     or_follower = request.replica_id == DEBUGGING_REPLICA_ID
-    error = (
-        partition
-        if isinstance(partition, ErrorCode)
-        else partition.check_leadership(asked.current_leader_epoch, or_follower=or_follower)
-    )
-    if error is not ErrorCode.NONE:
-        answer.error_code = error
-        return answer
-    assert isinstance(partition, Partition)
     try:
+        partition = broker.replicas.led_in_epoch(
+            topic, asked.partition_index, asked.current_leader_epoch, or_follower=or_follower
+        )
         if version == 0:
             answer.old_style_offsets = _old_style(partition, asked, request.replica_id)
         else:

@@ -5,9 +5,8 @@ is answered with -1, -1.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.replication.partition import Partition
 from odradek.broker.services import Services
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -31,11 +30,9 @@ def handle(broker: Services, request: OffsetForLeaderEpochRequest, context: Requ
 
 
 def _partition(broker: Services, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=asked.partition)
-    partition = broker.replicas.partition(topic, asked.partition)
-    error = partition if isinstance(partition, ErrorCode) else partition.check_leadership(asked.current_leader_epoch)
-    answer.error_code = error
-    if error is ErrorCode.NONE:
-        assert isinstance(partition, Partition)
-        answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
-    return answer
+    try:
+        partition = broker.replicas.led_in_epoch(topic, asked.partition, asked.current_leader_epoch)
+    except KafkaError as refused:
+        return EpochEndOffset(partition=asked.partition, error_code=refused.code)
+    epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
