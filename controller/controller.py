@@ -329,7 +329,7 @@ class Controller:
             log.info("no election for now: %s", lost)  # Connected brings us back here
             return
         except BadZnode as bad:
-            log.error("no election: %s", bad)
+            log.error("no election, /controller_epoch cannot be used: %s", bad)
             await self._delete_own_znode()  # nobody is to take this broker for the controller
             self._stand_again_later()
             return
@@ -381,7 +381,7 @@ class Controller:
         try:
             await controller_election.delete_if_ours(self._store)
         except StoreError as error:
-            log.error("/controller is not deleted: %s", error)
+            log.error("/controller could not be deleted: %s", error)
 
     def _learn_controller(self, broker_id: int) -> None:
         if broker_id != self.controller_id:

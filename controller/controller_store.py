@@ -107,7 +107,7 @@ class ControllerStore:
             try:
                 brokers[broker_id] = Broker(epoch, BrokerRegistration.decode(broker_id, znode[0]))
             except BadZnode as bad:
-                log.error("broker %d cannot be read: %s", broker_id, bad)
+                log.error("the registration of broker %d cannot be read: %s", broker_id, bad)
                 if broker_id in known and known[broker_id].epoch == epoch:
                     brokers[broker_id] = known[broker_id]
         return brokers
@@ -173,7 +173,7 @@ class ControllerStore:
             try:
                 settings = {} if znode is None else decode_config(path, znode[0])
             except BadZnode as bad:
-                log.error("no unclean election of %s: %s", topic, bad)
+                log.error("no unclean election for topic %s, its settings cannot be read: %s", topic, bad)
                 continue
             if settings.get("unclean.leader.election.enable", str(default)).lower() == "true":
                 allowed.add(topic)
@@ -377,7 +377,7 @@ def _leader_and_isr(
         try:
             state = decoded[data] = PartitionState.decode(partition.topic, partition.partition, data)
         except BadZnode as bad:
-            log.error("no state of %s: %s", partition, bad)
+            log.error("the state of %s cannot be read: %s", partition, bad)
             return None
     return LeaderAndIsr(
         state.leader,

@@ -41,7 +41,7 @@ async def isr_changes(active: ActiveController) -> None:
         try:
             changed.update(TopicPartition(*partition) for partition in decode_isr_change(data))
         except BadZnode as bad:
-            log.error("an ISR change: %s", bad)
+            log.error("a notification of changed ISRs cannot be read: %s", bad)
     known = sorted(changed & active.state.leader_and_isr.keys())
     for partition, leader_and_isr in (await active.store.leader_and_isr(known)).items():
         if leader_and_isr is not None:
@@ -66,7 +66,7 @@ async def log_directories_changed(active: ActiveController) -> None:
         try:
             brokers.add(decode_log_dir_event(data))
         except BadZnode as bad:
-            log.error("a failed log directory: %s", bad)
+            log.error("a notification of a log directory cannot be read: %s", bad)
     state = active.state
     replicas = state.replicas_on(brokers)
     serving = [replica for replica in replicas if not state.being_deleted(replica.partition)]
@@ -100,7 +100,7 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
             elif answer.error_code == ErrorCode.NONE:
                 fine.add(partition)
             else:
-                log.warning("broker %d refused %s: %d", event.broker, partition, answer.error_code)
+                log.warning("broker %d refuses LeaderAndIsr for %s: %d", event.broker, partition, answer.error_code)
     known = active.state.offline_directories.get(event.broker, set())
     newly_broken = broken - known
     if broken or known & fine:
@@ -108,7 +108,8 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
     if known & fine:
         await partition_machine.elect_where_needed(active)
     if newly_broken:
-        log.warning("broker %d cannot reach %s", event.broker, ", ".join(map(str, sorted(newly_broken))))
+        lost = ", ".join(map(str, sorted(newly_broken)))
+        log.warning("broker %d cannot open its logs of %s: a disk has failed or is full", event.broker, lost)
         await replicas_lost(active, [Replica(partition, event.broker) for partition in sorted(newly_broken)])
 
 

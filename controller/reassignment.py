@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 SLICE = 1000
 """Partitions that are looked at before others have their turn."""
 LEFT_OVERS_MAX = 1_000_000
-"""Brokers times partitions up to which a new controller tells each broker of all partitions that it should not have: to
-300 brokers with 100,000 partitions those were 30 million entries. Beyond, brokers find them when they come back."""
+"""Brokers times partitions up to which a new controller tells each broker of all partitions that it should not have: of
+300 brokers and 100,000 partitions these are 30 million entries. Above it, brokers find them when they come back."""
 
 Outcome = tuple[ErrorCode, str | None]
 DONE: Outcome = (ErrorCode.NONE, None)
@@ -111,7 +111,7 @@ async def obey_znode(active: ActiveController) -> None:
     try:
         asked = {TopicPartition(*p): target for p, target in decode_reassignment(znode[0]).items()}
     except BadZnode as bad:
-        log.error("reassignment: %s", bad)
+        log.error("/admin/reassign_partitions cannot be read and is deleted: %s", bad)
         await store.write_until_done(Delete(REASSIGN_PARTITIONS_PATH, znode[1].version))
         active.soon(ReassignmentAsked())
         return

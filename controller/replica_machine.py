@@ -132,8 +132,8 @@ async def take_offline(
 ) -> None:
     """Tell replicas to stop, take them out of the ISRs, and tell the others.
 
-    Of topics to be deleted nobody needs the ISR any more: it stays as it is. An election that has just been held, in
-    one of the partitions `elected`, has taken them out already, and has been told.
+    The ISR of a topic that is to be deleted stays as it is: nobody needs it any more. Where an election has just been
+    held, in one of the partitions `elected`, it has taken the replicas out already, and the brokers were told.
     """
     state, batch = active.state, active.batch()
     by_broker: dict[int, list[TopicPartition]] = {}

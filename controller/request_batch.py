@@ -66,7 +66,7 @@ class RequestBatch:
     def leader_and_isr(
         self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool = False, metadata: bool = True
     ) -> None:
-        """Tell replicas their leader, and so everybody the `metadata`, unless they have it. Once new stays new."""
+        """Tell replicas their leader, and everybody the `metadata` unless they have it. One that is new stays so."""
         for broker in brokers:
             wanted = self._leader_and_isr[broker]
             wanted[partition] = is_new or wanted.get(partition, False)
@@ -74,7 +74,7 @@ class RequestBatch:
             self.update_metadata([partition])
 
     def stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Stop replicas, followers or leaders, and with `delete` remove their files. Once delete stays delete."""
+        """Stop replicas, followers or leaders, and with `delete` remove their files; later calls do not undo that."""
         for broker in brokers:
             wanted = self._stop_replica[broker]
             wanted[partition] = delete or wanted.get(partition, False)

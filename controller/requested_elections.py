@@ -79,7 +79,7 @@ async def obey_znode(active: ActiveController) -> None:
         try:
             asked = [TopicPartition(*partition) for partition in sorted(decode_preferred_replica_election(znode[0]))]
         except BadZnode as bad:
-            log.error("preferred replica election: %s", bad)
+            log.error("/admin/preferred_replica_election cannot be read and is deleted: %s", bad)
         else:
             await elect(active, asked, PREFERRED)
         await store.write_until_done(Delete(PREFERRED_REPLICA_ELECTION_PATH, znode[1].version))

@@ -48,13 +48,13 @@ LENGTH = struct.Struct(">i")
 OFFSET_AND_LENGTH = struct.Struct(">qi")
 """First fields of every batch and message."""
 NEGATIVE = 0x80
-"""The first byte of a producer id that is not one."""
+"""Least first byte of a negative number, which stands for no producer id."""
 HEADERS_CHUNK_BYTES = 64 * 1024
 VALIDATE_CHUNK_BYTES = 1024 * 1024
 
 
 class Batch(NamedTuple):
-    """A header and where it stands. Of a v0/v1 message `base_offset` is the last offset (the first is not known)."""
+    """A header and where it stands. `base_offset` of a v0/v1 message is its last offset: the first is not known."""
 
     position: int
     size_bytes: int
@@ -97,7 +97,7 @@ class Appended(NamedTuple):
     first_offset: int
     last_offset: int
     log_append_time_ms: int
-    """Wall clock of the append with LogAppendTime, -1 with CreateTime; of a duplicate the time of the first one."""
+    """Wall clock of the append with LogAppendTime, -1 with CreateTime; for a duplicate the time of the first one."""
     log_start_offset: int
     duplicate: bool = False
 
@@ -309,8 +309,8 @@ def checked_batches(view: memoryview, leader_epoch: int = LARGEST_EPOCH) -> list
     """Return the whole batches of what the leader of an epoch has sent, checked.
 
     Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD for a transaction's marker that makes no sense.
-    Ends at one of a later epoch: the leader has been deposed, and the range of its file that its answer names was cut
-    and written anew before it was sent (Kafka 4: UnifiedLog.hasHigherPartitionLeaderEpoch).
+    The list ends before a batch of a later epoch: then the leader has been deposed, and the range of its file that its
+    answer names was truncated and overwritten before it was sent (Kafka 4: UnifiedLog.hasHigherPartitionLeaderEpoch).
     """
     batches: list[Batch] = []
     at, end, last_offset = 0, len(view), -1

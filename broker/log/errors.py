@@ -5,17 +5,18 @@ import errno
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
-"""Clients may have taken them all: no disk is to be given up for that, as Kafka gives up every one it has."""
+"""Errors when no file descriptor is left: clients may hold them all. No log directory is given up for that; Kafka gives
+up every one."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, *OUT_OF_DESCRIPTORS)
-"""No room, on the disk or for another open file, is no damage: what needed it is refused or put off, and the directory
-goes on."""
+"""Errors when the disk is full, or no other file can be opened. Nothing is damaged: what needed the room is refused or
+put off, and the directory goes on."""
 
 
 class StorageFailure(KafkaError):  # noqa: N818 - the word the whole broker uses
-    """A read or write failed: the log directory is offline from now on, and every log in it with it. But for a
-    read or flush that had no descriptor left for its file: that may be tried again.
+    """A read or write failed: the log directory is offline from now on, with every log in it. Only a read or flush that
+    lacked a file descriptor leaves it online, and may be tried again.
 
-    For the client whose request ran into it, it is KAFKA_STORAGE_ERROR, as it is for all that come after.
+    The client whose request met the failure is answered KAFKA_STORAGE_ERROR, and so are all that come after.
     """
 
     def __init__(self, directory: str, cause: OSError) -> None:

@@ -124,7 +124,7 @@ class EpochFile:
         return self._waiting is not None
 
     def write(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Replace the file. On a full disk that waits for the next change or flush. Raises OSError."""
+        """Replace the file; when the disk is full, at the next change or flush instead. Raises OSError."""
         self._replace(encode_epochs(entries))
 
     def try_again(self) -> None:

@@ -160,7 +160,7 @@ class LocalLog:
     # reading
 
     def unreadable(self, cause: OSError) -> StorageFailure:
-        """Return the exception for a read or sync that failed, the directory given up but for want of a descriptor."""
+        """Return the exception for a failed read or sync. Unless a descriptor was lacking, give the directory up."""
         if cause.errno not in OUT_OF_DESCRIPTORS:
             return self.give_up_directory(cause)
         self.environment.refuse_for_room(self.directory, cause)
@@ -313,8 +313,10 @@ class LocalLog:
             self.flush_in_background(lambda: [then() for then in waiting if then is not None])
 
     def _files_to_sync(self, *, closing: bool = False) -> Flush:
-        """`closing`: with all that a clean start relies on. While there is no room for the epochs or for aborted
-        transactions the recovery point stays: a start learns them from the batches after it. Raises OSError."""
+        """Collect what a flush has to sync; `closing`: all that a start after a clean shutdown relies on.
+
+        While the disk has no room for leader epochs or aborted transactions the recovery point does not move: a start
+        learns them from the batches after it. Raises OSError."""
         epoch_file = self.epoch_file
         epoch_file.try_again()
         paths: list[str] = []

@@ -322,7 +322,7 @@ class Log(LocalLog):
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note that the leader epoch `epoch` begins at `start_offset`. Raises StorageFailure.
 
-        At the log end it is written with its first record: a start takes no notice of one that has none."""
+        At the log end the epoch is written with its first record: a start ignores an epoch without records."""
         if self.epochs.assign(epoch, start_offset):
             if start_offset == self.log_end_offset:
                 self._unwritten_epoch, self._is_prepared = True, False

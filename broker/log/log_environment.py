@@ -37,9 +37,8 @@ class Claims(NamedTuple):
 
 
 class OpenSegments:
-    """Inactive segments that were read lately; the one unused for longest is released when there are too many.
-
-    Or when their indexes are too large: what a segment has loaded counts from its next use on.
+    """Inactive segments that were read lately. The one unused for longest is released when there are too many, or when
+    their indexes take too much memory; an index counts from the first use after it was loaded.
     """
 
     def __init__(self, limit: int = OPEN_OLD_SEGMENTS, limit_bytes: int = OPEN_INDEX_BYTES) -> None:
@@ -93,10 +92,10 @@ class LogEnvironment:
         lower_checkpoints: Callable[[str, Claims], object] = lambda directory, claims: None,
         producer_expiration_ms: int = 86_400_000,
     ) -> None:
-        """`failed(log directory, cause)` hears of I/O errors; `truncated(log directory)` when a log there went back.
+        """`failed(log directory, cause)` hears of I/O errors, `truncated(log directory)` of a log there that went back.
 
-        `lower_checkpoints(log directory, claims)` comes before the first append after that, and after the start; it
-        returns when the checkpoints claim no more of the log than that, and raises OSError.
+        `lower_checkpoints(log directory, claims)` is called before the first append after a truncation or a start. When
+        it returns, the checkpoints on the disk claim no more of the log than `claims`. It raises OSError.
         """
         self.files = files
         self.clock = clock

@@ -110,7 +110,7 @@ class LogManager:
     # opening
 
     def owner(self) -> MetaProperties:
-        """Lock all directories; who they belong to, as far as they say it. Raises UnusableDirectory.
+        """Lock all directories; return who they belong to, as far as they say it. Raises UnusableDirectory.
 
         For a broker that does not know its id yet; to be called before `open`.
         """
@@ -118,8 +118,8 @@ class LogManager:
 
     @property
     def in_doubt(self) -> bool:
-        """True when a log that was made here may be gone, or be an old copy: a disk was replaced, is not there or was
-        not, or the power failed before the log's name was on the disk. Known when all are open."""
+        """True when a log that was made here may be gone, or be an old copy: a disk was replaced, is or was missing, or
+        the power failed before the log's name was on the disk. Known when all are open."""
         return self._loading.in_doubt
 
     def open(self, identity: DirectoryOwner, ready: Callable[[], object], *, recovery_processes: int = 1) -> None:

@@ -127,7 +127,7 @@ HEAD_BYTES: Final = 5 + 1 + 10 + 5
 def find_record(batch: Buffer, timestamp_ms: int, start_offset: int) -> Steps[Found]:
     """Return the first record at or after a time and an offset.
 
-    `batch`: the whole of one batch, or one message of an old format. Of what a batch decompresses to only a piece is in
+    `batch`: the whole of one batch, or one message of an old format. Only a piece of what a batch decompresses to is in
     memory at a time. Raises CorruptBatch.
     """
     if batch[MAGIC_AT] == MAGIC_V2:

@@ -23,9 +23,10 @@ RECALL_BYTES = 1024 * 1024
 """Bytes of a log's end that are looked at for batches that a snapshot does not name."""
 LARGE_BATCHES_MAX = 64
 RECALL_BYTES_OF_LARGE = 16 * RECALL_BYTES
-"""Bytes that are looked at when at least half of `RECALL_BYTES` are so few batches of producers: that is as quick."""
+"""Bytes that are looked at when half of `RECALL_BYTES` or more are that many batches of producers at most, which
+is as quick."""
 RECALL_AGE_MS = 10 * 60 * 1000
-"""Into a log that was written to before that nobody repeats anything (delivery.timeout.ms is 2 minutes by default)."""
+"""Nobody repeats batches for a log that was last written longer ago (delivery.timeout.ms is 2 minutes by default)."""
 
 
 def rebuild_producers(

@@ -8,7 +8,7 @@ LARGEST_SEQUENCE: Final = 2**31 - 1
 IN_FLIGHT_MAX: Final = 5
 """Batches that an idempotent producer may have on their way to a partition."""
 REFUSALS_MAX = 100
-"""Producers of a partition of whom a refused batch is remembered; the oldest goes first."""
+"""Most producers of a partition for which a refused batch is remembered; the oldest is forgotten first."""
 
 
 def sequence_after(sequence: int, count: int) -> int:
@@ -39,11 +39,11 @@ class Refusal:
 class Refusals:
     """Batches of a partition's producers that were refused for now, as by a broker that leads a moment later.
 
-    Those that were on their way behind such a batch are refused likewise, as if the cause had lasted until they were
-    here, and their producer sends all of them again, in their order. Kafka calls them out of order. Upon that
-    librdkafka takes a new epoch and numbers anew what it has for any partition; also a batch that is in the log and
-    whose answer was lost with a leader, which the log then has twice. And the batch of a producer that is not known
-    here yet would be taken before the one that it came behind.
+    Batches that were on their way behind a refused one are refused with the same error, as if its cause still lasted
+    when they arrive; their producer then sends all of them again, in order. Kafka says that they are out of order.
+    On that librdkafka takes a new epoch and renumbers what it has for any partition, even a batch that is in the log
+    and whose answer was lost with a leader: the log then has it twice. And the batch of a producer that is not known
+    here yet would be appended before the one that it came behind.
     """
 
     __slots__ = ("_by_producer",)

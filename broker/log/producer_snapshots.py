@@ -125,18 +125,18 @@ class Snapshots:
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            logger.error("%s is left out: %s", self.path(offset), error)
+            logger.error("no space for %s, which is not written: %s", self.path(offset), error)
             return
         insort(self._offsets, offset)
 
     def load(self, start_offset: int, now_ms: int, expiration_ms: int) -> ProducerState:
-        """Load the newest good snapshot, without expired producers; bad ones are removed. Else empty from the start."""
+        """Load the newest good snapshot, without expired producers; bad ones are removed. With none, begin empty."""
         while self._offsets:
             offset = self._offsets[-1]
             try:
                 producers = decode_snapshot(self._files.read(self.path(offset)))
             except (CorruptFile, FileNotFoundError) as error:
-                logger.warning("%s is dropped: %s", self.path(offset), error)
+                logger.warning("%s cannot be read and is removed: %s", self.path(offset), error)
                 self._remove(self._offsets[-1:])
                 continue
             state = ProducerState(offset, producers)

@@ -21,7 +21,7 @@ def delete_old_segments(log: Log, high_watermark: int, at_most: int = sys.maxsiz
         return _delete_old_segments(log, high_watermark, at_most)
     except OSError as error:
         if error.errno in NO_ROOM:  # no segment could be made in the place of the last one, which stays
-            logger.error("%s: its last segment stays: %s", log, error)
+            logger.error("%s: no space for a new segment, so the last one is not deleted: %s", log, error)
             return 0
         raise log.give_up_directory(error) from error
 

@@ -30,11 +30,11 @@ from odradek.protocol.steps import STEP_RECORDS, Steps, at_once
 
 PRODUCER = "producer"
 EXPANSION_MAX = 16
-"""A batch whose records are looked at may decompress to so many times `max.message.bytes`: the records of a bomb of a
-kilobyte would otherwise take thousands of times its memory. Kafka takes it. The answer is MESSAGE_TOO_LARGE: to that
-producers send the records again in smaller batches."""
+"""A batch whose records are looked at may decompress to this many times `max.message.bytes`: otherwise the records of a
+bomb of a kilobyte would take thousands of times its memory, as they do in Kafka. The answer is MESSAGE_TOO_LARGE, on
+which producers send the records again in smaller batches."""
 BYTES_AT_ONCE = 4096
-"""A batch of no more bytes is gone through in a millisecond or two, unless it is compressed."""
+"""The records of a batch up to this size are looked at in a millisecond or two, unless it is compressed."""
 RECORD_ERRORS_MAX = 10_000
 """Bad records of one batch that an answer names one by one; a compressed batch of a megabyte can hold millions."""
 RECORD_ERRORS_TOLD = 3
@@ -85,7 +85,7 @@ def needed(config: LogConfig) -> bool:
 
 
 class Rewritten(bytearray):
-    """Batches as the rules of `config` want them, but for the time of the append."""
+    """Batches as the rules of `config` want them, except for the time of the append."""
 
     config: LogConfig
 

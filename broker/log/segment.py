@@ -182,9 +182,9 @@ class Segment:
             file.reserve(size_bytes)
 
     def append(self, data: Buffer) -> None:
-        """Write at the end. When that fails the file is cut back, and that is EIO when it fails too.
+        """Write at the end. When that fails, the file is cut back to its former size; when that fails too, raise EIO.
 
-        It is cut on the disk: a crash must not bring a whole batch of `data` back behind what was written instead."""
+        The cut is synced: a crash must not bring back a whole batch of `data` behind what was written in its place."""
         file = self._file
         if file is None:
             file = self.file
@@ -258,8 +258,8 @@ class Segment:
     def position_before(self, offset: int) -> int:
         """Return where a batch begins that is not after the one that holds `offset`: where to begin to scan.
 
-        The index has no checksum: a disk that rots, or a power failure, may leave entries that rise as they should and
-        are wrong. So what it says is held against the log; a false entry costs time and leads past no record. OSError.
+        The index has no checksum: a disk that rots, or a power failure, may leave entries that increase as they should
+        and are wrong. So each entry is compared with the log: a wrong one costs time, and no record is missed. OSError.
         """
         index = self.offset_index
         slot = index.slot_before(offset)
@@ -281,10 +281,10 @@ class Segment:
 
     @property
     def begins_with_messages(self) -> bool:
-        """True when its first batch is a message of format 0 or 1: as formats rise, none is without that.
+        """True when the first batch is a message of format 0 or 1. Formats only rise: no message follows a batch.
 
-        Kafka's may fall for a while when a cluster's brokers are upgraded one by one; what is passed over here goes
-        to readers as it is, as it does in Kafka.
+        In Kafka's logs they may fall for a while when the brokers of a cluster are upgraded one by one; messages that
+        are overlooked here are sent to readers as they are, as Kafka does.
         """
         if self._begins_with_messages is None:
             head = self.file.pread(MAGIC_AT + 1, 0) if self.size_bytes else b""
@@ -372,9 +372,9 @@ class Segment:
         self.size_bytes = size_bytes
 
     def release(self) -> None:
-        """Give up the descriptor and the indexes, but for aborted transactions that the disk had no room for.
+        """Give up the descriptor and the indexes, except aborted transactions that the disk had no room for.
 
-        Whoever still sends from the file keeps it."""
+        An answer that is still being sent from the file keeps it open."""
         self._file = None
         self._offset_index = self._time_index = None
         if self._transactions is not None:

@@ -100,7 +100,7 @@ class TransactionIndex:
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            logger.warning("no space for aborted transactions: %s", error)
+            logger.warning("%s: no space for aborted transactions: %s", self._path, error)
             return False
         except CorruptFile as bad:
             logger.error("%s: %s", self._path, bad)

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 VERSION = 3
 VERSION_BY_NAME = 1
-"""The last one that names topics: asked with while a topic has no id, as those of an upgraded cluster may have none."""
+"""The last version that names topics; used while a topic has no id, as in a cluster that is older than topic ids."""
 RETRY_BACKOFF_MS = 50.0
 CHANGES_PER_REQUEST = 1000
 """A request is made, read and answered in one piece, here and at the controller: 10 ms. Kafka's has no limit."""

@@ -211,8 +211,9 @@ class ControllerRequests:
         was_leader, former_epoch = partition.is_leader, partition.leader_epoch
         if view.leader_epoch < partition.log.epochs.latest:
             state_change.error(
-                "broker %d is to lead %s in epoch %d, and its log has records of epoch %d: ZooKeeper is older than the "
-                "logs, followers may keep other records than their leader (docs: znodes are lost, the disks are not)",
+                "broker %d is to lead %s in epoch %d, but its log has records of epoch %d: ZooKeeper's data is older"
+                " than the logs, and followers may keep other records than their leader (docs/operations.md: The znodes"
+                " are lost, the disks are not)",
                 self._replicas.broker_id, partition, view.leader_epoch, partition.log.epochs.latest,
             )  # fmt: skip
         self._fetchers.leave(partition)
@@ -305,7 +306,7 @@ class ControllerRequests:
     def session_expired(self) -> list[Partition]:
         """Lead and coordinate nothing until a controller says so again. Returns what we led.
 
-        Whoever coordinates meanwhile writes what our coordinators do not know: they read all of it when we lead again.
+        Other brokers coordinate meanwhile and write what our coordinators do not know, who read it when we lead again.
         """
         led = self._replicas.stop_leading_all()
         for partition in led:
@@ -360,8 +361,8 @@ class ControllerRequests:
         say so: its successor knows of the new replicas only. Kafka's brokers in ZooKeeper mode keep such a replica
         until they are restarted, and may lead it.
 
-        One that the ISR counts on stays until its topic is deleted, and one of a topic without an id stays: a late word
-        of an earlier topic of that name could not be told from a new one. When this broker registers anew,
+        A replica in the ISR stays until its topic is deleted. One of a topic without an id stays: a late request about
+        an earlier topic of that name could not be told from a new one. When this broker registers anew,
         cluster/stray_replicas.py does the same.
         """
         for topic, topic_id, state in metadata_states(request):

@@ -11,8 +11,8 @@ answers (from version 12) librdkafka 2.5.0 to 2.15.0 takes their keys and values
 package for it; others know batches alone. Batches all of them read.
 
 Messages lie only in segments that an older Kafka has begun. A conversion is long work: it is done in steps, and begun
-when there is enough for an answer; that ends after CONVERTED_BYTES_MAX, of which the reader notices nothing: it asks
-for the rest. One batch, though, is converted whole.
+when there is enough for an answer. It ends after CONVERTED_BYTES_MAX, but not within a batch; the reader asks for the
+rest with its next fetch.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ SKIPPED_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Unconverted:
-    """Records of a partition, read and not converted yet; as long as they are in the log."""
+    """Records of a partition, read and not converted yet. Their length is the one that they have in the log."""
 
     __slots__ = ("convert", "data")
 
@@ -66,7 +66,7 @@ def needs_batches(partition: Partition, found: LogSlice, *, as_follower: bool) -
 
 
 def as_batches(partition: Partition, found: LogSlice) -> Unconverted:
-    """Record batches with what was found. Raises StorageFailure; the conversion KafkaError: CORRUPT_MESSAGE."""
+    """Have what was found converted to record batches. Raises StorageFailure; the conversion CORRUPT_MESSAGE."""
     data = _bytes_of(partition, found)
     return Unconverted(data, lambda: _gathered(batches_in_steps(data, compressed=True), CONVERTED_BYTES_MAX))
 
@@ -74,10 +74,11 @@ def as_batches(partition: Partition, found: LogSlice) -> Unconverted:
 def as_messages(
     partition: Partition, found: LogSlice, offset: int, max_bytes: int, version: int, *, to_the_end: bool
 ) -> Unconverted:
-    """Messages of old formats with what was found from `offset` on, or behind it, where nothing of it is left.
+    """Have what was found converted to messages of an old format, from `offset` on.
 
-    So a reader gets past control batches, of which it never hears. Raises StorageFailure; the conversion that too, and
-    KafkaError: UNSUPPORTED_COMPRESSION_TYPE when what comes next is compressed with zstd, CORRUPT_MESSAGE.
+    Where nothing of it is left, what comes behind it is converted: so a reader gets past control batches, of which it
+    never hears. Raises StorageFailure. The conversion raises that too, and KafkaError: UNSUPPORTED_COMPRESSION_TYPE
+    when what comes next is compressed with zstd, CORRUPT_MESSAGE.
     """
     data = _bytes_of(partition, found)
     return Unconverted(data, lambda: _messages(partition, data, offset, max_bytes, version, to_the_end))

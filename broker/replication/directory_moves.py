@@ -33,7 +33,7 @@ PIECE_BYTES = 64 << 10
 END_BYTES_MIN, END_BYTES_MAX = 64 << 10, 1 << 20
 """Size of one turn at the end: it grows when the source has been faster."""
 UNSYNCED_BYTES_MAX = 16 << 20
-"""Limit of what is written before it is brought to the disk: the kernel never holds us up for what we have written."""
+"""Limit of what is written before it is flushed, so that the kernel never blocks us for what we have written."""
 PATIENT_FLUSHES = 3
 """Number of flushes in the background, with the source flushed further meanwhile, after which one is waited for."""
 RETRY_MS = 1000.0
@@ -43,7 +43,7 @@ THROTTLED_PAUSE_MS = 200.0
 
 
 class Place(NamedTuple):
-    """Place that bytes were asked for: when they arrive for another one, they are of no use."""
+    """Place in the target that bytes were read for; if it has changed when they arrive, they are of no use."""
 
     offset: int
     source_changes: int
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """Bytes that are yet to be appended, there; `at_end`: they went up to the end of the source."""
+    """Bytes that are to be appended at `place`; `at_end`: they went up to the end of the source."""
 
     place: Place
     data: memoryview
@@ -120,10 +120,11 @@ class LogCopy:
         target.advance_log_start_offset(source.log_start_offset)
 
     def _agree_by_epochs(self) -> None:
-        """The target may be from before a restart: as a follower does with a leader. Without epochs it begins anew.
+        """Truncate a target from before a restart as a follower does; without leader epochs it begins anew.
 
-        What ended the transactions that are open in the target may have been compacted away meanwhile, where the source
-        is compacted or was: else it would be copied again for nothing, all of it where some transaction is always open.
+        If the source is compacted, or was, the markers of the transactions that are open in the target may be gone from
+        it: then these go from the target first. Otherwise that would be copied again for nothing, and all of the log
+        where some transaction is always open.
         """
         source, target = self.source, self.target
         if source.config.compacts or source.cleaned_to:

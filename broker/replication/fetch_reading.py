@@ -178,7 +178,7 @@ def read_in_steps(
 ) -> Steps[PartitionsRead]:
     """Read the partitions of a request that has just come, as many in a step as are read `AT_ONCE`.
 
-    Whoever waits for what a follower has got is tried once for each step. Not from within an operation.
+    Operations that wait for a follower's progress are tried once for each step. Not to be called from within one.
     """
     read = None
     for first in range(0, len(partitions), AT_ONCE):

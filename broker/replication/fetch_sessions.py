@@ -31,8 +31,8 @@ from odradek.protocol.primitives import ZERO_UUID
 
 MIN_EVICTION_MS = 120_000
 LOOK_AT_ALL_MS = 30_000
-"""Time in which each partition of a session is dirty once, some at each fetch: some changes (retention moves a log's
-start) wake nobody, and to look at thousands at once holds the loop."""
+"""Time in which each partition of a session becomes dirty once, a few with each fetch: some changes (retention moves a
+log's start) wake nobody, and to look at thousands at once would hold the loop."""
 CONSUMER_LOOKS_AT_ALL_MS = 1_000
 """The same for consumers, which have few: who may read no longer hears of it."""
 
@@ -57,10 +57,10 @@ class CachedPartition:
         self.update(asked)
 
     def update(self, asked: FetchPartition) -> None:
-        """Take over what the fetcher asks for now; what it was told it still knows.
+        """Take over what the fetcher asks for now.
 
-        Unless it knows of another leader epoch: a follower drops the answer that was on its way while its leader
-        changed, and has to be told again.
+        When it names another leader epoch, what it was told counts as not told: a follower drops the answer that was on
+        its way while its leader changed.
         """
         leader_epoch = max(NO_EPOCH, asked.current_leader_epoch)  # all below 0 mean none: FetchRequest.optionalEpoch
         if leader_epoch != self.leader_epoch:
@@ -142,8 +142,8 @@ class FetchSession:
     def note_request(self, now_ms: float, replica_epoch: int) -> None:
         """Note that the next request has come.
 
-        All becomes dirty when a follower has registered anew: the leader of a partition where nothing has moved would
-        go on naming its former broker epoch, with which the controller has it in no ISR, and could remove nobody else.
+        All partitions become dirty when a follower has registered anew. Otherwise the leader, where nothing moves, goes
+        on naming the follower's former broker epoch, and the controller refuses each ISR with that.
         """
         if replica_epoch != self.replica_epoch:
             self.replica_epoch = replica_epoch
@@ -252,7 +252,7 @@ def session_key(wanted: CachedPartition, by_topic_id: bool) -> SessionKey:
 def wanted_partitions(request: FetchRequest, version: int, names: TopicNames) -> list[CachedPartition]:
     """List the partitions that a request names, in its order (which is the order of service, KIP-74).
 
-    Of one that is named twice the first place and the last wish count, as in Kafka's FetchRequest.fetchData.
+    One that is named twice has its first place and its last wish, as in Kafka's FetchRequest.fetchData.
     """
     wanted = {}
     for topic in request.topics:

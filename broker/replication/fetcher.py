@@ -32,16 +32,16 @@ log = logging.getLogger(__name__)
 
 FETCH_VERSION = 17
 FETCH_VERSION_BY_NAME = 12
-"""The last one that names topics: asked with while a topic has no id, as those of an upgraded cluster may have none."""
+"""The last version that names topics; used while a topic has no id, as in a cluster that is older than topic ids."""
 ADDED_AT_ONCE_MAX = 500
 """Partitions that one request may add to the session. Each costs some 30 µs here and at the leader, in one piece."""
 KNOWN_AT_ONCE_MAX = 1000
 """Partitions of the session that are looked at for one request, and that it may name, besides those whose logs have
-changed: of these the leader sends the same records with each answer until they are named."""
+changed. All of the latter are named: until they are, the leader sends the same records with each answer."""
 LOOK_AT_ALL_MS = 30_000
 """Time after which all partitions are looked at: the start of our own log may move without a fetch."""
 DOUBTFUL_PAUSE_MS_LEAST = 60_000
-"""A shorter pause is no reason to truncate, however short delete.retention.ms is: there would be no end of it."""
+"""A shorter pause is no reason to truncate, however short delete.retention.ms is: else there would be no end to it."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
 """The new leader may hear of its election, or of the topic and its id, a moment after us."""
 LEADER_NOT_READY = frozenset(

@@ -55,8 +55,9 @@ class IsrCriteria(NamedTuple):
     is_alive: Callable[[int], bool] = lambda broker_id: True
     """Tells whether the cluster's metadata has a broker of that id."""
     refused_pause_ms: float = 500.0
-    """So long a follower whom the controller has refused is not proposed again. Else it is with each of its fetches
-    while it is shutting down, or has registered and was not answered; 500 ms are `replica.fetch.wait.max.ms`."""
+    """Pause before a follower that the controller has refused is proposed again. Without it that would happen with each
+    of its fetches while it is shutting down, or not answered after it has registered. 500 ms are
+    `replica.fetch.wait.max.ms`."""
 
 
 class FollowerSession(Protocol):

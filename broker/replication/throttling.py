@@ -1,8 +1,9 @@
 """Limits on how fast replicas are copied, so that a reassignment leaves room for clients (KIP-73).
 
 A leader and a follower have a limit each, in bytes per second for all their partitions together. A topic's settings
-name the replicas that it holds for. Who is in sync is never held back, or it would drop out of the ISR; what it copies
-counts. Moves between directories (KIP-113) have a limit of their own. Kafka: ReplicationQuotaManager.
+name the replicas that it holds for. A replica in sync is never held back, or it would drop out of the ISR; what it
+copies counts all the same. Moves between directories (KIP-113) have a limit of their own. Kafka:
+ReplicationQuotaManager.
 """
 
 from collections import deque
@@ -21,7 +22,7 @@ KAFKAS_WINDOWS = RateWindows(11, 1000.0)
 
 
 class RateLimit:
-    """Bytes per second, over the last windows, of which the youngest is not over yet."""
+    """A limit in bytes per second, taken over the last windows; the youngest of these is not over yet."""
 
     def __init__(self, clock: Clock, windows: RateWindows) -> None:
         self._clock, self._windows = clock, windows

@@ -67,11 +67,11 @@ def dirty_part(
 
 
 def log_to_clean(log: Log, high_watermark: int, now_ms: int) -> LogToClean | None:
-    """Look at a log; None with but an active segment, or when it cannot be said yet. Raises OSError, CorruptBatch."""
+    """Look at a log; None when all of it is the active segment, or it is too early to say. OSError, CorruptBatch."""
     if len(log.segments) == 1:
         return None
     if high_watermark < min(log.end_at_open, log.log_end_offset):
-        return None  # ends of transactions that may still be cut off are not known as such after a start
+        return None  # after a start it is not known which ends of transactions may still be truncated
     first_dirty = first_dirty_offset(log.cleaned_to, log.log_start_offset, log.log_end_offset)
     dirty = log.segments[containing([one.base_offset for one in log.segments], first_dirty) : -1]
     too_young = _too_young_from(dirty, now_ms - log.config.min_compaction_lag_ms) if _lags(log) else None
@@ -83,8 +83,8 @@ def log_to_clean(log: Log, high_watermark: int, now_ms: int) -> LogToClean | Non
 
 
 def _certain_end(log: Log, first_dirty: int, high_watermark: int) -> int:
-    """Return the offset up to which nothing gives way to what a power failure may take: a newer value, or the end of a
-    transaction, that is not on the disk yet."""
+    """Return the offset up to which records may be removed. None may go because of a newer value, or of the end of a
+    transaction, that is not on the disk yet: a power failure may take that."""
     on_disk = log.recovery_point
     end = min(log.last_stable_offset(high_watermark), on_disk)
     aborted = log.aborted_transactions(first_dirty, end)

@@ -53,7 +53,8 @@ class Checkpoints:
     def write_high_watermarks(self, high_watermark_of: Callable[[PartitionKey], int | None]) -> None:
         """Write each partition's high watermark to the directory of its log, in the background; None leaves one out.
 
-        Each is asked for in its turn: what was taken back while the others were collected must not be written."""
+        Each is asked for in its turn: one that is lowered while the others are collected must not be written as it was.
+        """
         for directory in self._directories.online():
             path = directory.path
 
@@ -65,7 +66,7 @@ class Checkpoints:
             directory.checkpoints.write(HIGH_WATERMARKS, entries)
 
     def _logs_in(self, path: str) -> Iterator[tuple[PartitionKey, Log]]:
-        """Yield the logs of a directory, each as long as it is there: the loop is given back between two."""
+        """Yield the logs of a directory, without those that go meanwhile: others have the loop between two of them."""
         here = self._logs.in_directory(path)
         for key, log in list(here.items()):
             if here.get(key) is log:
@@ -104,9 +105,9 @@ class Checkpoints:
             directory.checkpoints.write(name, entries, then)
 
     def covers(self, log: Log, offset: int, then: Callable[[], object]) -> bool:
-        """Return whether a start will know that the disk has all before `offset`, at most the recovery point.
+        """Tell whether the checkpoint on the disk covers `offset`, which is not above the recovery point.
 
-        If not, that is written and `then` is called; never when it cannot be.
+        If it does not, the checkpoint is written and `then` is called; never when that fails.
         """
         files = self._directories.by_path[log.log_directory].checkpoints
         if files.certain(RECOVERY_POINTS, (log.topic, log.partition)) >= offset:
@@ -146,7 +147,7 @@ class Checkpoints:
             self._clock.call_soon(write)
 
     def write_for_made(self, path: str) -> None:
-        """Write the recovery points, as a log was made there: soon, but not again and again while many are."""
+        """Write the recovery points soon, as a log was made there; while many are made, every MADE_DISTANCE_MS."""
 
         def write() -> None:
             self._made.discard(path)

@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 
 class FutureLogs:
-    """Makes them, gives them up, puts them in their place. `abandon(log)` ends what is done to a log that goes."""
+    """Makes future logs, gives them up, and puts them in their places. `abandon(log)` ends what is done to a log that
+    goes."""
 
     def __init__(
         self,
@@ -161,7 +162,8 @@ class FutureLogs:
             self._logs.add(log, topic_id)
 
     def _is_of_use(self, log: Log, topic_id: bytes | None, current: Log | None) -> bool:
-        """Tell whether to keep a future log; without a current log, while that one's directory may yet come back."""
+        """Tell whether to keep a future log. Without a current log it is kept while a directory is offline, which may
+        have that one."""
         key = (log.topic, log.partition)
         if self._logs.future(key) is not None:
             return False

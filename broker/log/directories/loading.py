@@ -1,8 +1,7 @@
 """Loading of all logs at the start, and closing them at the end of a clean shutdown.
 
-At the start directories are locked, their owner is checked, logs loaded in parallel.
-
-One that fails goes offline as long as another one works.
+At the start the directories are locked, their owners checked, and their logs loaded in parallel. A directory that fails
+goes offline as long as another one works.
 """
 
 import contextlib
@@ -52,11 +51,11 @@ class Loading:
         self._children = children
         self._recoveries: list[ParallelRecovery] = []
         self.in_doubt = False
-        """A directory had no mark of a clean shutdown, or is offline, or was away in a life of this broker that others
-        were there in; known when all are loaded."""
+        """True when a directory had no mark of a clean shutdown, is offline, or was missing in a life of this broker in
+        which others were there. Known when all are loaded."""
 
     def owner(self) -> MetaProperties:
-        """Lock all directories; who they belong to, as far as they say it. Raises UnusableDirectory.
+        """Lock all directories; return who they belong to, as far as they say it. Raises UnusableDirectory.
 
         For a broker that does not know its id yet; to be called before `load`.
         """
@@ -156,7 +155,8 @@ class Loading:
     def _take_over(self, found: list[Loaded]) -> None:
         """Take over what was found in all directories.
 
-        An empty log gives way to one of its partition in another directory: it could not be made there, nor removed.
+        An empty log is given up when another directory has a log of its partition: it was left behind by an attempt to
+        make the log here that failed.
         """
         logs = [log for one in found for log in one.logs]
         futures = [log for one in found for log in one.futures]

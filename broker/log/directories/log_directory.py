@@ -56,7 +56,7 @@ class Loaded(NamedTuple):
 
 
 class LogDirectory:
-    """`offline` holds the reason once an I/O error has taken it away."""
+    """An entry of `log.dirs`; `offline` holds the reason once an I/O error has taken it away."""
 
     def __init__(self, environment: LogEnvironment, path: str) -> None:
         self.path = path
@@ -232,10 +232,10 @@ class LogDirectory:
 
 
 def gaps_before(recovery_points: Offsets, cleaned: Offsets, key: PartitionKey) -> int:
-    """Return the offset before which a gap between two segments is no sign of a loss: compaction has made it.
+    """Return the offset before which a gap between two segments is no sign of a loss, since compaction has made it.
 
-    Our own compaction leaves gaps only before a recovery point that is written down, where nothing is doubted; Kafka's
-    may be ahead of that. Without any recovery points all of every log is in doubt, what has gaps as well.
+    Our own compaction leaves gaps only before a recovery point that is on the disk, and nothing before that is
+    validated; Kafka's may be ahead of it. Without any recovery points all of every log is validated, gaps included.
     """
     return cleaned.get(key, 0) if recovery_points else MAX_INT64
 
@@ -246,7 +246,8 @@ def start_offsets(logs: Mapping[PartitionKey, Log]) -> Offsets:
 
 
 def set_aside(environment: LogEnvironment, log: Log) -> None:
-    """Rename the directory of a log that was abandoned, and have it removed after `file.delete.delay.ms`. OSError."""
+    """Rename the directory of a log that was abandoned, and have it removed after `file.delete.delay.ms`. Raises
+    OSError."""
     remove_later(environment, log, _rename(environment, log, DELETE_SUFFIX))
 
 
@@ -264,9 +265,9 @@ def _rename(environment: LogEnvironment, log: Log, kind: str) -> str:
 
 
 def sync_removals(environment: LogEnvironment) -> None:
-    """Bring removals to the disk before a log is made: one of its name that was elsewhere must not come back.
+    """Sync the removals of logs before a log is made: one of the same name in another directory must not come back.
 
-    Raises OSError without a descriptor for a directory."""
+    Raises OSError when no descriptor is left to open a directory."""
     for path in sorted(environment.removals):
         try:
             environment.files.sync_directory(path)

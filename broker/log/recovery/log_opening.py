@@ -54,7 +54,7 @@ def open_log(
     `recovery_point` and `log_start_offset` come from the checkpoints, 0 where they have none. `clean`: the directory
     had the marker of a clean shutdown. `validated`: it had not, but all has been repaired. `gaps_before`: up to there
     the log may have been compacted, though by its settings it is not now. `names`: what is in `directory`, where that
-    is known already. Of a log that has never held a record no file is opened.
+    is known already. No file of a log that has never held a record is opened.
     """
     names = _listed(environment, directory) if names is None else names
     names = finish_interrupted_changes(environment, directory, names)
@@ -121,7 +121,10 @@ def _find_end(
         end_offset = segments[-1].next_offset()
         if end_offset >= log_start_offset:
             return end_offset
-        logger.warning("%s: ends at %d before its start %d: dropped", directory, end_offset, log_start_offset)
+        logger.warning(
+            "%s: the log ends at %d, before its start %d in the checkpoint: it is emptied",
+            directory, end_offset, log_start_offset,
+        )  # fmt: skip
         remove_segment_files(environment, segments)
     segments[:] = [environment.new_segment(directory, log_start_offset, config, names)]
     epochs.clear()
@@ -179,8 +182,8 @@ def _load_epochs(
 ) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
     """Load the leader epochs, and what their file says; None where it is lost: torn, empty or missing beside data.
 
-    Nobody writes epochs that do not rise, or offsets that fall: bits of the file, which has no checksum, have turned
-    over. Two epochs may have one offset, as Kafka 0.11 to 2.0 wrote them; the later one counts.
+    Nobody writes epochs that do not increase, or offsets that decrease: then bits of the file, which has no checksum,
+    have flipped. Two epochs may have one offset, as Kafka 0.11 to 2.0 wrote them; the later one counts.
     """
     has_data = any(segment.size_bytes for segment in segments)
     if LEADER_EPOCHS not in names:

@@ -30,7 +30,7 @@ def recover_segments(
         segment = segments[number]
         gap = segment.base_offset - previous_offset - 1
         if 0 < gap <= LARGEST_RELATIVE_OFFSET and segment.base_offset > gaps_before:
-            logger.warning("%s: nothing between %d and it", segment.path(LOG), previous_offset)
+            logger.warning("%s: the records from %d up to it are lost", segment.path(LOG), previous_offset + 1)
             _end_with(environment, segments, number - 1, segments[number - 1].size_bytes)
             return
         previous_offset, valid_bytes = _validate(segment, epochs, max(previous_offset, segment.base_offset - 1))

@@ -276,7 +276,7 @@ def test_a_leader_whose_log_is_newer_than_zookeeper_says_so(caplog: pytest.LogCa
         for epoch, said in ((9, False), (10, False), (8, True)):
             services.replicas.partitions["old", 0].leader_epoch = -1  # as after a restart
             assert requests.apply("old", b"o" * 16, state(0, epoch)) is ErrorCode.NONE
-            assert ("ZooKeeper is older than the logs" in caplog.text) == said
+            assert ("ZooKeeper's data is older than the logs" in caplog.text) == said
 
     with_broker(scenario)
 
