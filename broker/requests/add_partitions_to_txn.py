@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from odradek.broker.network.outcomes import Reply, RequestContext
-from odradek.broker.requests.transaction_answers import known_to
+from odradek.broker.requests.coordinator_answers import known_to
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.protocol.errors import ErrorCode

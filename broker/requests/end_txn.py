@@ -4,7 +4,7 @@ then sees to it that every partition learns of it."""
 from functools import partial
 
 from odradek.broker.network.outcomes import Outcome, RequestContext
-from odradek.broker.requests.transaction_answers import answered_later, known_to
+from odradek.broker.requests.coordinator_answers import answered_later, known_to
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.protocol.errors import ErrorCode

@@ -5,8 +5,8 @@ A producer that names its former id and epoch (version 3 on) wants to begin agai
 transactional id it gets a new producer id instead, as in Kafka.
 """
 
-from odradek.broker.network.outcomes import LaterReply, Outcome, Reply, RequestContext
-from odradek.broker.requests.transaction_answers import known_to
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.requests.coordinator_answers import LaterReply, known_to
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import NO_PRODUCER, ProducerIdentity
 from odradek.protocol.errors import ErrorCode, KafkaError

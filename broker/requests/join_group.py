@@ -6,7 +6,8 @@ may be static; from 9 a restarted static leader is told to skip the assignment.
 """
 
 from odradek.broker.groups.group_effects import JoinRequest, JoinResult
-from odradek.broker.network.outcomes import LaterReply, Outcome, RequestContext
+from odradek.broker.network.outcomes import Outcome, RequestContext
+from odradek.broker.requests.coordinator_answers import LaterReply
 from odradek.broker.services import Services
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 

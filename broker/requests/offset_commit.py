@@ -11,7 +11,8 @@ from dataclasses import replace
 from odradek.broker.groups.group import CommitRequest
 from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset
 from odradek.broker.groups.group_records import offset_records
-from odradek.broker.network.outcomes import LaterReply, Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.requests.coordinator_answers import LaterReply
 from odradek.broker.requests.zookeeper_offsets import is_znode_name, write_offset
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode

@@ -5,7 +5,8 @@ believes was chosen, and is told (KIP-559).
 """
 
 from odradek.broker.groups.group_effects import SyncRequest, SyncResult
-from odradek.broker.network.outcomes import LaterReply, Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.requests.coordinator_answers import LaterReply
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -11,7 +11,8 @@ from dataclasses import replace
 from odradek.broker.groups.group import CommitRequest, InTransaction
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.groups.group_records import offset_records
-from odradek.broker.network.outcomes import LaterReply, Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.requests.coordinator_answers import LaterReply
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, unverified
