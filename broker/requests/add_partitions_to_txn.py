@@ -1,9 +1,9 @@
 """AddPartitionsToTxn (key 24), versions 0 to 5: partitions that a transaction is about to write to.
 
-All of them or none: when one does not exist, or is of an internal topic, which clients do not write to
-(TOPIC_AUTHORIZATION_FAILED), the others are OPERATION_NOT_ATTEMPTED. From version 4 on brokers ask, for
-many transactions at once, mostly whether a partition is part of a transaction (`verify_only`, KIP-890): what is not, is
-TRANSACTION_ABORTABLE, in version 4 INVALID_TXN_STATE.
+All of them are added or none: when one does not exist, or is of an internal topic, to which clients do not write
+(TOPIC_AUTHORIZATION_FAILED), the others are OPERATION_NOT_ATTEMPTED. From version 4 on it is brokers who ask, about
+many transactions at once, and mostly whether partitions are part of a transaction (`verify_only`, KIP-890): one that is
+not is TRANSACTION_ABORTABLE, in version 4 INVALID_TXN_STATE.
 """
 
 import asyncio

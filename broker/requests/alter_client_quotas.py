@@ -1,7 +1,7 @@
 """AlterClientQuotas (key 49), versions 0 and 1: sets and takes away quotas of users, clients and addresses; any broker.
 
 They are written to ZooKeeper beside what else is set of the entity, and announced; brokers obey when they hear of it.
-An address must be one: Kafka also resolves names, which the broker that is asked may know otherwise than the others.
+An ip must be an address: Kafka also resolves host names, which may have another address at another broker.
 
 Source: ZkAdminManager.alterClientQuotas of Kafka 3.9.
 """

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (key 51), version 0: give users SCRAM credentials, or take them away (KIP-554).
 
 The controller alone answers. The client sends a salted password, from which the keys follow: the password itself never
-comes here. What is wrong with one of a user's changes holds for all of them; other users' are made.
+comes here. An error in one change refuses all changes of that user; those of other users are made.
 Source: ZkAdminManager.alterUserScramCredentials of Kafka 3.9.
 """
 

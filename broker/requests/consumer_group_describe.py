@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (key 69), version 0: groups of the consumer protocol in which the broker assigns (KIP-848).
 
-A ZooKeeper cluster has none: each group is answered UNSUPPORTED_VERSION, whatever who asks may do.
+A ZooKeeper cluster has none: each group is answered UNSUPPORTED_VERSION, whatever the client may do.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (key 68), version 0: the consumer protocol in which the broker assigns (KIP-848).
 
-The coordinator of a ZooKeeper cluster does not speak it: everybody is answered UNSUPPORTED_VERSION, whatever they may.
+The coordinator of a ZooKeeper cluster does not speak it: the answer is UNSUPPORTED_VERSION, whatever the client may do.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext

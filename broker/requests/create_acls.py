@@ -1,9 +1,10 @@
 """CreateAcls (key 30), versions 0 to 3: adds lines to access lists, with an answer to each; any broker does it.
 
-They count on this broker when it answers, on the others when they hear of it. Without an authorizer SECURITY_DISABLED.
-Names that ZooKeeper cannot have as part of a path are INVALID_REQUEST; Kafka says so of `/` alone and answers the
-others with UNKNOWN_SERVER_ERROR. Numbers that mean nothing are INVALID_REQUEST, too; but a 0 closes the connection, and
-with what only filters may have, ANY or MATCH, nothing is created and all is UNKNOWN_SERVER_ERROR, as Kafka's.
+They hold on this broker when it answers, on the others when these hear of them. Without an authorizer the answer is
+SECURITY_DISABLED. Names that ZooKeeper cannot have as part of a path are INVALID_REQUEST; Kafka says so only of `/`,
+and answers the others with UNKNOWN_SERVER_ERROR. Unknown numbers are INVALID_REQUEST too, but a 0 closes the
+connection. If any line has ANY or MATCH, which only filters may have, none is created and each is answered
+UNKNOWN_SERVER_ERROR, as by Kafka.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext

@@ -1,8 +1,9 @@
-"""CreateTopics (key 19), versions 0 to 7: to the controller; answered when this broker knows the leaders, or in time.
+"""CreateTopics (key 19), versions 0 to 7: to the controller; answered when this broker knows the leaders.
 
-Each topic is checked and written by itself. From version 5 the answer has all settings of the topic and where each
-comes from. Stricter than Kafka: an assignment with an empty list of replicas, or of the same partition twice, is
-INVALID_REPLICA_ASSIGNMENT; Kafka makes a partition that nobody holds, or takes the last of the two.
+It is answered at the timeout at the latest. Each topic is checked and written by itself. From version 5 the answer has
+all settings of the topic and where each comes from. Stricter than Kafka: an assignment with an empty list of replicas,
+or of the same partition twice, is INVALID_REPLICA_ASSIGNMENT; Kafka makes a partition that nobody holds, or takes the
+last of the two.
 """
 
 from collections import Counter

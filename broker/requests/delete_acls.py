@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31), versions 0 to 3: removes what filters take in, and answers what that was; any broker does it.
+"""DeleteAcls (key 31), versions 0 to 3: removes the lines that match filters, and answers which these were; any broker.
 
 A filter that names a resource finds what ZooKeeper has of it; others are compared with what this broker knows. Without
 an authorizer SECURITY_DISABLED.

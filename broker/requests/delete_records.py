@@ -2,8 +2,8 @@
 
 Offset -1 means the high watermark; above it OFFSET_OUT_OF_RANGE. A topic that is only compacted refuses with
 POLICY_VIOLATION, an internal one with INVALID_TOPIC_EXCEPTION. The answer waits until every live replica has followed,
-and says from where on all of them have records; at the timeout REQUEST_TIMED_OUT, and the start has moved on the leader
-all the same.
+and says from which offset on all of them have records. At the timeout it is REQUEST_TIMED_OUT, though the start has
+moved on the leader.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ def _delete(
     except KafkaError as error:
         answer.error_code = error.code
     else:
-        # followers that wait for records are told of the new start at once, as is who waits for another deletion
+        # followers that wait for records, and other deletions that wait for followers, learn of the new start at once
         broker.replicas.purgatory.touch(partition.appended)
         broker.replicas.purgatory.touch(partition.low_watermark_moved)
         awaited.append((answer, partition, offset))

@@ -1,7 +1,7 @@
-"""DescribeAcls (key 29), versions 0 to 3: the access lists that a filter takes in, as this broker knows them.
+"""DescribeAcls (key 29), versions 0 to 3: the lines of access lists that match a filter, as this broker knows them.
 
-Without an authorizer SECURITY_DISABLED. A filter with a number that means nothing takes in nothing; with a 0 Kafka
-refuses to read it, and closes the connection, as this broker does.
+Without an authorizer the answer is SECURITY_DISABLED. A filter with an unknown number matches nothing; one with a 0
+closes the connection, as Kafka refuses to read it.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext

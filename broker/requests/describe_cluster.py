@@ -1,6 +1,6 @@
 """DescribeCluster (key 60), versions 0 and 1: the live brokers and the controller (KIP-700).
 
-The operations that a client is authorized to are all there are, unless an authorizer says otherwise.
+A client is authorized to all operations, unless an authorizer says otherwise.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext

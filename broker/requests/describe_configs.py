@@ -1,10 +1,10 @@
 """DescribeConfigs (key 32), versions 0 to 4: the settings of topics, brokers and loggers, and where each comes from.
 
 Any broker answers for topics; a broker answers for itself and, under the name "", with the dynamic default of all
-brokers. A value counts from the first of: the topic's own, the broker's dynamic, the default's dynamic, the file's, the
-default; with `include_synonyms` all of them are shown. Passwords are null and marked, and so is what nobody knows the
-type of. Version 3 adds types and documentation. Groups and client metrics are for KRaft, as in Kafka: the
-latter are refused alone, and a type without settings has the whole request refused.
+brokers. The value that counts is the first that is set of: the topic's own, the broker's dynamic one, the dynamic
+default, the file's, Kafka's default; with `include_synonyms` all of them are shown. Passwords are null and marked as
+sensitive, and so are settings of an unknown type. Version 3 adds types and documentation. Groups and client metrics are
+for KRaft, as in Kafka: the latter are refused alone, and a type without settings has the whole request refused.
 """
 
 from collections.abc import Mapping

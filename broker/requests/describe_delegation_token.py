@@ -1,7 +1,7 @@
 """DescribeDelegationToken (key 41), versions 0 to 3: the tokens of the given owners, or all, as this broker knows them.
 
-Owners take in the tokens that they own, may renew or have asked for. Who asks sees those of their own and, with an
-authorizer, those that it lets them. An empty list of owners is answered with none, null with all.
+A token is one of its owner's, of those who may renew it, and of the one who asked for it. A client sees its own tokens
+and, with an authorizer, those that this lets it see. No tokens are the answer to an empty list of owners, all to null.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext

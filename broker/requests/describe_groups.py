@@ -1,7 +1,7 @@
 """DescribeGroups (key 15), versions 0 to 5: state and members of groups.
 
-A group that does not exist is Dead, without an error. Metadata and assignments are shown of stable groups only.
-Who asks for the operations that it may do (version 3 and above) is told all, unless an authorizer says otherwise.
+A group that does not exist is Dead, without an error. Metadata and assignments are shown only for stable groups. A
+client that asks which operations it is authorized to (version 3 on) is told all, unless an authorizer says otherwise.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """DescribeUserScramCredentials (key 50), version 0: who may log in with SCRAM, and by how many iterations (KIP-554).
 
-Any broker answers, from ZooKeeper. Without names it is all users who have credentials; one who has none is then not
-shown, but RESOURCE_NOT_FOUND when asked for, and DUPLICATE_RESOURCE when asked for twice. What ZooKeeper has of a user
-and nobody can read is UNKNOWN_SERVER_ERROR for that user alone. Nothing of the credentials
-themselves is told. Source: ZkAdminManager.describeUserScramCredentials of Kafka 3.9.
+Any broker answers, from ZooKeeper. Without names all users who have credentials are shown. A user who is named and has
+none is RESOURCE_NOT_FOUND, one who is named twice DUPLICATE_RESOURCE, one whose znode cannot be read
+UNKNOWN_SERVER_ERROR. The credentials themselves are never shown. Source: ZkAdminManager.describeUserScramCredentials of
+Kafka 3.9.
 """
 
 from collections import Counter

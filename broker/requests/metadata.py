@@ -3,7 +3,7 @@
 Version 0: no topics named means all; from version 1 null means all and an empty list none. A topic that does not exist
 is created when `auto.create.topics.enable` is set and the client allows it (always below version 4), and answered with
 LEADER_NOT_AVAILABLE until it has a leader. Version 10 and 11 carry topic ids in answers, version 12 also in requests.
-Never an error code of 0 with no partitions. The operations that a client is authorized to are all there are, unless an
+No topic is answered with an error code of 0 and without partitions. A client is authorized to all operations, unless an
 authorizer says otherwise. A topic with neither name nor id is UNKNOWN_SERVER_ERROR, as Kafka says. An answer is made in
 slices of time: ten thousand partitions, of one topic or of many, take a twentieth of a second.
 """

@@ -1,6 +1,6 @@
 """RenewDelegationToken (key 39), versions 0 to 2: moves the time at which a token expires, up to the end of its life.
 
-Its owner and its renewers may, others hear DELEGATION_TOKEN_OWNER_MISMATCH. A token that has expired is
+Its owner and its renewers may do so, others are told DELEGATION_TOKEN_OWNER_MISMATCH. A token that has expired is
 DELEGATION_TOKEN_EXPIRED, an unknown one DELEGATION_TOKEN_NOT_FOUND; otherwise as CreateDelegationToken.
 """
 
