@@ -134,9 +134,8 @@ class _Fetch:
 
     async def _convert(self, read: PartitionsRead) -> Reply | Wait:
         """Answer with what was read, in a format that the reader knows; wait when nothing is left, as of markers."""
-        parameters = self.parameters
-        known = await TimeSlice(self.broker.clock).result(converted(read, self.broker.replicas, parameters))
-        if known.urgent or known.total_bytes >= parameters.min_bytes or parameters.max_wait_ms <= 0:
+        known = await TimeSlice(self.broker.clock).result(converted(read, self.broker.replicas, self.parameters))
+        if self._is_enough(known):
             return Reply(self._response(known))
         return self._wait(known, tried=False)
 
