@@ -1,6 +1,8 @@
 """Writing of the checkpoints of the log directories: when, and what; each has the offsets of the logs in it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import Final
 
 from odradek.broker.log.checkpoint_format import (
     CLEANER_OFFSETS,
@@ -11,12 +13,18 @@ from odradek.broker.log.checkpoint_format import (
 )
 from odradek.broker.log.directories.checkpoint_files import Entries
 from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
-from odradek.broker.log.directories.log_directory import start_offsets
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import Claims
 from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock
 
+OFFSET_OF: Final[dict[str, Callable[[Log], int]]] = {
+    RECOVERY_POINTS: attrgetter("recovery_point"),
+    LOG_START_OFFSETS: attrgetter("log_start_offset"),
+    CLEANER_OFFSETS: attrgetter("cleaned_to"),
+}
+"""Checkpoints of what the logs know themselves. A log's start is written also where its first segment says the same: a
+crash may bring back a segment that was removed."""
 MADE_DISTANCE_MS = 500.0
 """Least time between two writes for logs that were made: each goes through all logs, and thousands may be made."""
 
@@ -75,34 +83,21 @@ class Checkpoints:
     def write_recovery_points(self) -> None:
         """Write up to where each log is on the disk."""
         for path in self._directories.by_path:
-            self._write(path, RECOVERY_POINTS, lambda log: log.recovery_point)
+            self._write(path, RECOVERY_POINTS)
 
     def write_log_starts(self) -> None:
         """Write where each log begins, unless that is 0."""
         for path in self._directories.by_path:
-            self._write(path, LOG_START_OFFSETS, lambda log: log.log_start_offset, but_zeros=True)
+            self._write(path, LOG_START_OFFSETS)
 
     def write_cleaned(self, path: str) -> None:
         """Write up to where each log is compacted."""
-        self._write(path, CLEANER_OFFSETS, lambda log: log.cleaned_to, but_zeros=True)
+        self._write(path, CLEANER_OFFSETS)
 
-    def _write(
-        self,
-        path: str,
-        name: str,
-        offset_of: Callable[[Log], int],
-        then: Callable[[], object] | None = None,
-        *,
-        but_zeros: bool = False,
-    ) -> None:
-        def entries() -> Entries:
-            for key, log in self._logs_in(path):
-                offset = offset_of(log)
-                yield None if but_zeros and not offset else (key, offset)
-
+    def _write(self, path: str, name: str, then: Callable[[], object] | None = None) -> None:
         directory = self._directories.by_path[path]
         if directory.offline is None and not self.stopped:
-            directory.checkpoints.write(name, entries, then)
+            directory.checkpoints.write(name, lambda: _entries(name, self._logs_in(path)), then)
 
     def covers(self, log: Log, offset: int, then: Callable[[], object]) -> bool:
         """Tell whether the checkpoint on the disk covers `offset`, which is not above the recovery point.
@@ -112,7 +107,7 @@ class Checkpoints:
         files = self._directories.by_path[log.log_directory].checkpoints
         if files.certain(RECOVERY_POINTS, (log.topic, log.partition)) >= offset:
             return True
-        self._write(log.log_directory, RECOVERY_POINTS, lambda log: log.recovery_point, then)
+        self._write(log.log_directory, RECOVERY_POINTS, then)
         return False
 
     def lower(self, path: str, claims: Claims) -> None:
@@ -122,25 +117,19 @@ class Checkpoints:
         if files.claim_more_than(claims):
             logs = self._logs.in_directory(path)
             watermarks = files.newest(HIGH_WATERMARKS).items()
-            files.write_now(
-                {
-                    RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
-                    LOG_START_OFFSETS: start_offsets(logs),
-                    CLEANER_OFFSETS: {key: log.cleaned_to for key, log in logs.items() if log.cleaned_to},
-                    HIGH_WATERMARKS: {
-                        key: min(offset, logs[key].log_end_offset) for key, offset in watermarks if key in logs
-                    },
-                }
-            )
+            checkpoints = {name: offsets_of(name, logs.items()) for name in OFFSET_OF}
+            checkpoints[HIGH_WATERMARKS] = {
+                key: min(offset, logs[key].log_end_offset) for key, offset in watermarks if key in logs
+            }
+            files.write_now(checkpoints)
 
     def write_soon(self, path: str) -> None:
         """Write all but the high watermarks, once for all logs of the directory that this turn of the loop changes."""
 
         def write() -> None:
             self._soon.discard(path)
-            self._write(path, RECOVERY_POINTS, lambda log: log.recovery_point)
-            self._write(path, LOG_START_OFFSETS, lambda log: log.log_start_offset, but_zeros=True)
-            self.write_cleaned(path)
+            for name in OFFSET_OF:
+                self._write(path, name)
 
         if path not in self._soon:
             self._soon.add(path)
@@ -152,7 +141,7 @@ class Checkpoints:
         def write() -> None:
             self._made.discard(path)
             self._next_for_made_ms[path] = self._clock.monotonic_ms() + MADE_DISTANCE_MS
-            self._write(path, RECOVERY_POINTS, lambda log: log.recovery_point)
+            self._write(path, RECOVERY_POINTS)
 
         if path not in self._made:
             self._made.add(path)
@@ -167,3 +156,16 @@ class Checkpoints:
         self.stopped = True
         for directory in self._directories.online():
             directory.checkpoints.finish_collecting()
+
+
+def _entries(name: str, logs: Iterable[tuple[PartitionKey, Log]]) -> Entries:
+    """Yield what the checkpoint is to say of each log. A 0 is left out, but not of the recovery points."""
+    offset_of = OFFSET_OF[name]
+    for key, log in logs:
+        offset = offset_of(log)
+        yield (key, offset) if offset or name == RECOVERY_POINTS else None
+
+
+def offsets_of(name: str, logs: Iterable[tuple[PartitionKey, Log]]) -> Offsets:
+    """Return what the checkpoint of that name is to say of these logs."""
+    return dict(entry for entry in _entries(name, logs) if entry is not None)

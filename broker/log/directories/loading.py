@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Set
 from functools import partial
 
 from odradek.broker.log.checkpoint_format import LOG_START_OFFSETS, RECOVERY_POINTS
+from odradek.broker.log.directories.checkpoints import offsets_of
 from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
     DirectoryOwner,
@@ -20,7 +21,7 @@ from odradek.broker.log.directories.directory_files import (
 )
 from odradek.broker.log.directories.future_logs import FutureLogs, whole_futures
 from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
-from odradek.broker.log.directories.log_directory import Loaded, LogDirectory, set_aside, start_offsets
+from odradek.broker.log.directories.log_directory import Loaded, LogDirectory, set_aside
 from odradek.broker.log.errors import StorageFailure, UnusableDirectory
 from odradek.broker.log.flush import Flush
 from odradek.broker.log.log import Log
@@ -248,10 +249,8 @@ class Closing:
                 if not flush.synced:  # the background took nothing any more
                     flush.sync()
                 log.end_close(flush)
-            points = {key: log.recovery_point for key, log in self._logs.items()}
-            starts = start_offsets(self._logs)
-            files = self._directory.checkpoints
-            files.write_now({RECOVERY_POINTS: points, LOG_START_OFFSETS: starts})
+            names = (RECOVERY_POINTS, LOG_START_OFFSETS)
+            self._directory.checkpoints.write_now({name: offsets_of(name, self._logs.items()) for name in names})
             if mark is not None:
                 self._environment.files.write_atomically(f"{self._directory.path}/{CLEAN_SHUTDOWN}", mark)
         except (OSError, StorageFailure) as error:

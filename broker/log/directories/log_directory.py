@@ -3,7 +3,7 @@
 import errno
 import logging
 import posixpath
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Set
 from typing import NamedTuple
 
 from odradek.broker.log.checkpoint_format import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS, Offsets
@@ -238,11 +238,6 @@ def gaps_before(recovery_points: Offsets, cleaned: Offsets, key: PartitionKey) -
     validated; Kafka's may be ahead of it. Without any recovery points all of every log is validated, gaps included.
     """
     return cleaned.get(key, 0) if recovery_points else MAX_INT64
-
-
-def start_offsets(logs: Mapping[PartitionKey, Log]) -> Offsets:
-    """Return log start offsets, also where the first segment says it: a crash may bring back one that was removed."""
-    return {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset}
 
 
 def set_aside(environment: LogEnvironment, log: Log) -> None:
