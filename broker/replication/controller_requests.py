@@ -377,8 +377,8 @@ class ControllerRequests:
                 self.stop(StoppedReplica(topic, state.partition_index, leader_epoch, delete=True))
 
 
-def partition_states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes, LeaderAndIsrPartitionState]]:
-    """(topic, topic id, state) of a LeaderAndIsr of any version."""
+def leader_and_isr_states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes, LeaderAndIsrPartitionState]]:
+    """Yield topic, topic id and state of each partition in a LeaderAndIsr of any version."""
     for state in request.ungrouped_partition_states:
         yield state.topic_name, ZERO_UUID, state
     for topic in request.topic_states:

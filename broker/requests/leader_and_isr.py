@@ -6,7 +6,7 @@ StopReplica waits for its end, also when its connection has broken.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.replication.controller_requests import partition_states
+from odradek.broker.replication.controller_requests import leader_and_isr_states
 from odradek.broker.requests.authorization.refusals import of_leader_and_isr
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ def _new_topics(broker: Services, request: LeaderAndIsrRequest) -> set[str]:
     """Topics of which this broker has no log yet: whoever creates a topic writes its settings before its partitions."""
     return {
         topic
-        for topic, _, state in partition_states(request)
+        for topic, _, state in leader_and_isr_states(request)
         if (topic, state.partition_index) not in broker.replicas.partitions
         and broker.logs.get(topic, state.partition_index) is None
     }
@@ -56,7 +56,7 @@ async def _apply_in_turn(broker: Services, request: LeaderAndIsrRequest, version
     response = LeaderAndIsrResponse(error_code=error)
     topics: dict[bytes, LeaderAndIsrTopicError] = {}
     turn = TimeSlice(broker.clock)
-    for topic, topic_id, state in partition_states(request):
+    for topic, topic_id, state in leader_and_isr_states(request):
         if await turn.pause_if_over():
             error = refusal()
         if error is not ErrorCode.NONE:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
-from odradek.broker.replication.controller_requests import partition_states
+from odradek.broker.replication.controller_requests import leader_and_isr_states
 from odradek.protocol.codec import decoder
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import request_header_version
@@ -119,7 +119,7 @@ class RepeatedRequests:
         request = _decode(sent.frame, REPEATED[sent.api_key])
         if isinstance(request, UpdateMetadataRequest):
             return request.type == TYPE_FULL
-        return all(topic in self._lasting for topic, _, _ in partition_states(request))
+        return all(topic in self._lasting for topic, _, _ in leader_and_isr_states(request))
 
     async def _deliver(self, sent: Sent) -> None:
         what = f"{REPEATED[sent.api_key].__name__} of {sent.source} to {sent.target}"
