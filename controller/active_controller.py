@@ -123,16 +123,17 @@ class ActiveController:
             self._check_not_resigned()
 
     def _check_not_resigned(self) -> None:
-        """The session may have ended between an answer of ZooKeeper and the step of a flow that has waited for it."""
+        """Raise ControllerMoved after a resignation: the session may end between an answer and the step it was for."""
         if self._closed:
             raise ControllerMoved("resigned")
 
     # Brokers.
 
     def connect(self, broker_id: int, broker: Broker) -> None:
-        """Take a broker into the state, and open a channel to it, which nobody would close after a resignation.
+        """Take a broker into the state, and open a channel to it.
 
-        A broker that is there already keeps its channel, with all that waits in it: only its address may change.
+        A broker that is there already keeps its channel, with all that waits in it: only its address may change. Raises
+        ControllerMoved after a resignation, when nobody would close the channel.
         """
         self._check_not_resigned()
         self.state.brokers[broker_id] = broker

@@ -76,11 +76,11 @@ async def current_controller(store: Store) -> CurrentController:
 async def elect(store: Store, clock: Clock, broker_id: int, epoch_seen: int = 0) -> Elected | None:
     """Try once; None when somebody else is the controller, or was quicker.
 
-    The epoch is later than `epoch_seen`, the latest that this broker knows of, also where ZooKeeper's is older: brokers
-    obey nobody in an epoch before the latest that they know. Kafka's refuse such a controller until they are restarted.
-    One above RAISED_EPOCH_MAX, which any client may have sent, is passed over. Raises ConnectionLost when the outcome
-    is unknown: `recognize` tells it later. Raises BadZnode when `/controller_epoch` cannot be read, for then no epoch
-    would be safe, or is the last that requests can carry.
+    The epoch is later than `epoch_seen`, the latest that this broker knows of, even if ZooKeeper has an older one:
+    brokers obey nobody in an epoch before the latest that they know, and Kafka's refuse such a controller until they
+    are restarted. An `epoch_seen` above RAISED_EPOCH_MAX, which any client may have sent, is ignored. Raises
+    ConnectionLost when the outcome is unknown: `recognize` tells it later. Raises BadZnode when `/controller_epoch`
+    cannot be read, so that no epoch would be safe, or is the last one that requests can carry.
     """
     epoch, written = await read_epoch(store)
     if epoch < epoch_seen <= RAISED_EPOCH_MAX:

@@ -50,7 +50,7 @@ Verdict = LeaderAndIsr | ErrorCode
 def judge(state: ClusterState, partition: TopicPartition, proposal: Proposal, version: int) -> tuple[bool, Verdict]:
     """Decide whether to write, and what: (True, new state), (False, present state or error). `version`: the request's.
 
-    An ISR keeps its order, and who joins comes last (Kafka's Partition.scala adds to an ordered set).
+    An ISR keeps its order, and brokers that join come last (Kafka's Partition.scala adds to an ordered set).
     """
     current = state.leader_and_isr.get(partition)
     if current is None:

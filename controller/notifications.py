@@ -120,14 +120,13 @@ def _log_refusal(active: ActiveController, broker: int, error_code: int) -> None
 
 
 async def leave_refused_epoch(active: ActiveController, broker: int | None = None) -> None:
-    """Resign, and have the next controller elected in a later epoch: brokers, or states of partitions, have a later one
-    than this.
+    """Resign, and have the next controller elected in a later epoch, since brokers or partitions have a later one.
 
-    Somebody else was elected, and this one has not heard of it: then the first write says so. Or `/controller_epoch`
-    has gone back, deleted or of an older ZooKeeper: nobody would be obeyed, nor could write those states (Kafka's
-    brokers obey nobody until they are restarted). How far back it went is not said, so it is raised in large
-    steps until it is enough. Raises ControllerMoved, unless no later epoch is left, which is logged once for each
-    `broker` that refuses this one.
+    Either another controller was elected, and this one has not heard of it: then its first write fails. Or
+    `/controller_epoch` went back, because it was deleted or ZooKeeper was restored: then nobody would be obeyed, or
+    could write those states (Kafka's brokers obey nobody until they are restarted). By how much it went back is not
+    known, so it is raised in large steps until it is enough. Raises ControllerMoved, unless no later epoch is left,
+    which is logged once for each `broker` that refuses this one.
     """
     present = active.state.controller_epoch
     raised = min(max(RAISED_AT_ONCE * present, latest_epoch_written(active)), RAISED_EPOCH_MAX)

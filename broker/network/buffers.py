@@ -37,7 +37,7 @@ slow."""
 
 
 def foreign(first: Buffer) -> str:
-    """Return of the first four bytes of a connection what else than Kafka's protocol they begin, in brackets; or ""."""
+    """Say in brackets which other protocol the first four bytes of a connection begin; "" if none that is known."""
     text = bytes(first)
     if text.startswith(b"\x16\x03"):
         return " (so TLS begins: the client's security.protocol is not this listener's)"

@@ -348,7 +348,7 @@ class ReplicaManager:
         return led
 
     def stop_leading(self, led: Sequence[Partition]) -> None:
-        """Stop leading these at once; who waits for one of them is woken in slices of time."""
+        """Stop leading these at once, and wake in slices of time all that wait for them."""
         for partition in led:
             partition.stop_leading()
 

@@ -126,8 +126,8 @@ class Dispatcher:
         metrics: RequestMetrics | None = None,
         noting: Callable[[Any], Any] = lambda decode: decode,
     ) -> None:
-        """`guarded` puts what must come before it around the handler of an API, `noting` around its decoder; both are
-        asked once, until `forget_routes`."""
+        """`guarded` wraps the handler of an API in what must come before it, `noting` wraps its decoder. Both are
+        called once for each route, until `forget_routes`."""
         self._broker = broker
         self._modules = modules
         self._clock = clock
