@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from odradek.broker.cluster.metadata_cache import MetadataCache, metadata_states
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.replication.fetcher_manager import FetcherManager
 from odradek.broker.replication.isr import NO_BROKER_EPOCH, PartitionView
 from odradek.broker.replication.partition import NO_LEADER, Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
@@ -31,16 +32,6 @@ from odradek.world.clock import Clock
 state_change = logging.getLogger("state.change.logger")
 
 DELETED_REMEMBERED_MAX = 10_000
-
-
-class Fetchers(Protocol):
-    """The tasks that copy partitions from their leaders."""
-
-    def follow(self, partition: Partition) -> None:
-        """Copy a partition from `partition.leader` under its present epoch; replaces what was copied before."""
-
-    def leave(self, partition: Partition) -> None:
-        """Stop copying a partition; harmless when it is not being copied."""
 
 
 class LeadershipListener(Protocol):
@@ -103,7 +94,7 @@ class ControllerRequests:
         replicas: ReplicaManager,
         logs: LogManager,
         metadata: MetadataCache,
-        fetchers: Fetchers,
+        fetchers: FetcherManager,
         coordinators: LeadershipListener,
         clock: Clock,
         least_obeyed_epoch: Callable[[], int],
