@@ -184,7 +184,7 @@ class MetadataNeeds:
         return self._sorted
 
     def want(self, topic: str, now_ms: float) -> None:
-        """A topic is used. A new one makes what is known stale."""
+        """Note that a topic is used. A new one makes what is known stale."""
         if topic not in self._last_used_ms:
             assert len(self._last_used_ms) < WANTED_TOPICS_LIMIT, "more topics than a client may use"
             self._stale = True

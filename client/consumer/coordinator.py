@@ -81,7 +81,7 @@ class GroupDriver:
         self.wake()
 
     async def run(self) -> None:
-        """Step after step."""
+        """Carry out one step after another, until `stop`."""
         while not self._stopped:
             self._woken.clear()
             step = self.membership.next_step(self._now_ms)
@@ -155,7 +155,7 @@ class GroupDriver:
             self.membership.coordinator_found()
 
     def _note_answer(self, code: ErrorCode) -> None:
-        """To JoinGroup and Heartbeat: a member that its coordinator still knows does not join again."""
+        """Note an answer to JoinGroup or Heartbeat: a member that its coordinator still knows does not join again."""
         if code is ErrorCode.NONE:
             self._refused_since_ms = None
         elif outcome_of(code) in (Outcome.COORDINATOR, Outcome.AGAIN):
@@ -225,12 +225,12 @@ class Place:
 
 
 class Commits:
-    """A consumer's. Loop-thread only.
+    """Commits of one consumer. For the loop's thread only.
 
     They are sent in the order in which they were asked for, whether somebody waits for them or not. A commit that has
-    to be tried again holds up those behind it: overtaken by a later one it would take the group back. For the same
-    reason it ends with the membership that it was asked under: by the time it would get through, its partitions may be
-    somebody else's who has committed there too.
+    to be tried again holds up those behind it: if a later one overtook it, it would take the group back. For the same
+    reason it ends with the membership that it was asked under: by the time it got through, another member might have
+    its partitions, and have committed there too.
     """
 
     def __init__(self, group: GroupDriver, committed: Callable[[Offsets], object] = lambda offsets: None) -> None:
@@ -279,7 +279,7 @@ class Commits:
         return any(view.partition(topic_partition) is None for topic_partition in offsets)
 
     def follow(self, task: "asyncio.Task[None]", place: Place) -> None:
-        """A commit that nobody waits for: `settle` does, in the end, and its place is left when the task ends."""
+        """Take a commit that nobody waits for, but `settle` in the end; its place is left when the task ends."""
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
         task.add_done_callback(lambda _: self.leave_line(place))
@@ -306,7 +306,7 @@ class Commits:
             )
 
     async def _try(self, offsets: Offsets, identity: Identity, deadline: Deadline) -> KafkaError | None:
-        """None when it is done, or why it may be tried again. Raises for the rest."""
+        """Try once; return None when it is done, or why it may be tried again. Raises KafkaError for the rest."""
         membership, settings = self._group.membership, self._group.membership.settings
         request = commit_request(
             settings.group_id, offsets, identity.generation_id, identity.member_id, settings.group_instance_id

@@ -248,7 +248,7 @@ class ConsumerEngine:
             self.shared.positions.assign(sorted({*kept, *there}))
 
     def _inform_group(self, group: GroupDriver) -> None:
-        """Topics may have come, gone or grown."""
+        """Tell the group's membership which topics there are now, and how large they are."""
         view = self.cluster.view
         if self.subscription.kind is Kind.PATTERN:
             found = self.subscription.matching(view, exclude_internal=self.settings.exclude_internal_topics)

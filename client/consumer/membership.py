@@ -1,8 +1,8 @@
 """Membership of one consumer in a group. Pure: the driver asks `next_step`, carries it out, and reports what came back.
 
-The states and what answers mean are tables in member_states.py; they follow Java's AbstractCoordinator. Who does not
-poll for max.poll.interval.ms leaves the group (KIP-62). One step is open at a time; when membership ends meanwhile, its
-outcome no longer counts.
+The states and what answers mean are tables in member_states.py; they follow Java's AbstractCoordinator. A member that
+does not poll for max.poll.interval.ms leaves the group (KIP-62). One step is open at a time; when membership ends
+meanwhile, its outcome no longer counts.
 """
 
 from collections.abc import Collection, Mapping
@@ -86,7 +86,7 @@ class Membership:
     # -- what the application does -------------------------------------------------------------------------------------
 
     def polled(self, now_ms: float) -> bool:
-        """The application asks for records: it is alive. Whether that is news: then the driver is to be woken."""
+        """Note that the application has polled: it is alive. Tell whether the driver has waited for that."""
         news = self._polled_ms is None
         self._polled_ms = now_ms
         return news
@@ -117,7 +117,7 @@ class Membership:
         return frozenset(self._counts) if self._leader else frozenset()
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Take note of what it wants from now on."""
+        """Want these topics from now on."""
         if frozenset(topics) != self.topics:
             self.topics = frozenset(topics)
             self._rejoin = True
@@ -142,7 +142,7 @@ class Membership:
             self._rejoin |= grown or bool(deleted)
 
     def turn_done(self, turn: Turn) -> None:
-        """The application has carried out a turn, maybe one that membership was lost in the middle of."""
+        """Note that the application has carried out a turn; membership may have been lost, or left, meanwhile."""
         if isinstance(turn, Prepare):
             gone = {*turn.revoked, *turn.lost}
             self.owned = tuple(tp for tp in self.owned if tp not in gone)
@@ -164,7 +164,7 @@ class Membership:
     # -- what to do ----------------------------------------------------------------------------------------------------
 
     def next_step(self, now_ms: float) -> Step:
-        """Carry it out and report before asking again; a WaitUntil may be interrupted by anything."""
+        """Return what to do now. The driver reports its outcome before it asks again; it may break off a WaitUntil."""
         assert not self._busy, f"{self.state}: a step is still open"
         step = self._next_step(now_ms)
         self._busy = not isinstance(step, WaitUntil)
@@ -236,7 +236,7 @@ class Membership:
         self.coordinator_known = True
 
     def coordinator_lost(self) -> None:
-        """A commit found that it is gone, or is another one: it is looked for before the next step."""
+        """Have the coordinator looked for before the next step: a commit found that it is gone, or is another one."""
         self.coordinator_known = False
 
     def joined(self, answer: JoinGroupResponse, now_ms: float) -> bool:
@@ -259,7 +259,7 @@ class Membership:
         return True
 
     def counted(self, counts: Mapping[str, int]) -> None:
-        """Partition counts of the group's topics, those there are: the leader decides on them."""
+        """Take the partition counts of those of the group's topics that there are; the leader assigns by them."""
         if not self._ended():
             return
         self._counts = {topic: counts.get(topic, 0) for one in self._subscribers for topic in one.topics}
@@ -293,11 +293,11 @@ class Membership:
             self._follow(error, now_ms)
 
     def left(self) -> None:
-        """LeaveGroup was answered, or not."""
+        """Note that the coordinator was told of the leaving, whether it has answered or not."""
         self._ended()
 
     def failed(self, now_ms: float) -> None:
-        """A step's request broke."""
+        """Note that a step's request has reached nobody."""
         if self._ended():
             self._follow(ErrorCode.NETWORK_EXCEPTION, now_ms)
 

@@ -67,7 +67,7 @@ class Participation:
         """The turn that is being carried out on the loop, also when the poll that has begun it was cancelled."""
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
-        """Share something else from now on."""
+        """Share these topics from now on, and call this listener."""
         self.listener = listener or RebalanceListener()
         self._engine.subscribe(subscription)
         if self._driver is None:
@@ -105,7 +105,7 @@ class Participation:
         return self._next_commit_ms is None or now_ms >= self._next_commit_ms
 
     def polled(self) -> None:
-        """The application is alive; what earlier polls have handed out is done with, and committed when it is time."""
+        """Note that the application is alive and done with what earlier polls returned; commit that when it is time."""
         now_ms = self._clock.monotonic_ms()
         self.membership.polled(now_ms)
         self._group.wake()
@@ -160,7 +160,7 @@ class Participation:
             self._turn = None
 
     async def call_callbacks(self) -> None:
-        """Call those of commits that nobody has waited for."""
+        """Call the callbacks of commits that nobody waited for."""
         while self._ended_commits:
             callback, offsets, error = self._ended_commits.popleft()
             await self._call_back(partial(callback, offsets, error))
@@ -199,7 +199,7 @@ class Participation:
             await self._call_listener(self.listener.on_partitions_assigned, turn.added)
 
     async def _call_listener(self, method: Callable[[Any], object], partitions: Collection[TopicPartition]) -> None:
-        """Call a method of the listener."""
+        """Call a method of the listener, in which nothing can be polled."""
         before, self._in_listener = self._in_listener, True
         try:
             await self._call_back(partial(method, partitions))
@@ -238,7 +238,7 @@ class Participation:
     def commit_later(
         self, offsets: Offsets | None, callback: CommitCallback | None, *, automatic: bool = False
     ) -> None:
-        """The same without waiting; `callback` is called inside a later poll, commit or close."""
+        """Commit likewise without waiting; a later poll, commit or close calls `callback`."""
         callback = callback or self._settings.default_offset_commit_callback
         wanted = self._consumed() if offsets is None else offsets
         deadline = self._engine.deadline(COMMITTING)
@@ -300,7 +300,7 @@ class Participation:
         self._take_result_of_turn()
 
     async def close(self, *, autocommit: bool, timeout_ms: float) -> None:
-        """The same for good, once all commits under way have come to their end."""
+        """Wait for the commits under way, then give up everything and leave the group for good."""
         deadline = self._engine.deadline("closing", timeout_ms)
         try:
             await self._until_turn_ended(deadline.left_ms())

@@ -138,7 +138,7 @@ class Positions:
         }
 
     def jump(self, topic_partition: TopicPartition, offset: int) -> None:
-        """The next record is the one at `offset`."""
+        """Move to `offset`, where the next record is."""
         state = self.partitions[topic_partition]
         state.move_to(offset)
         state.fetch_offset, state.fetch_epoch = offset, -1
@@ -185,7 +185,7 @@ class Positions:
         state.retry_at_ms = 0.0
 
     def pause(self, topic_partition: TopicPartition, version: int, until_ms: float) -> None:
-        """A question of that version has ended without use: do not ask again before a monotonic time."""
+        """Do not ask again before a monotonic time: a question of that version has brought nothing."""
         state = self.partitions.get(topic_partition)
         if state is not None and state.version == version:
             state.asked_of = -1
@@ -211,7 +211,7 @@ class Positions:
         }
 
     def locate(self, topic_partition: TopicPartition, sought: Sought, offset: int, leader_epoch: int = -1) -> None:
-        """Reading starts there, unless the application has sought something else meanwhile, or has it no longer."""
+        """Start reading at `offset`, unless the application has sought another place meanwhile, or given it up."""
         state = self.partitions.get(topic_partition)
         if state is None or state.located or state.version != sought.version:
             return

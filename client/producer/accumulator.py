@@ -168,7 +168,7 @@ class Accumulator:
         queue.insert(position, batch)
 
     def replace(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
-        """A batch was split: its memory and place go to the halves."""
+        """Give the halves of a batch that was split its memory and its place."""
         self.used_bytes += sum(half.size_bytes for half in halves) - batch.size_bytes
         self.unfinished.discard(batch)
         self.unfinished.update(halves)
@@ -176,7 +176,7 @@ class Accumulator:
             self.put_back(half)
 
     def release(self, batch: ProducerBatch) -> None:
-        """A batch is acknowledged or given up: its memory is free."""
+        """Free the memory of a batch that is acknowledged or given up."""
         self.used_bytes -= batch.size_bytes
         self.unfinished.remove(batch)
         assert self.used_bytes >= 0, self.used_bytes

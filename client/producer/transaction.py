@@ -5,8 +5,8 @@ KIP-360 (an epoch of its own after an abort that lost sequences), KIP-447 (offse
 KIP-588 (who is fenced hears it from the coordinator; a leader's INVALID_PRODUCER_EPOCH is no more than a failed
 batch).
 
-Sending threads ask `add`, under the producer's lock; all else happens on the loop. Accumulator and sequences are the
-plain ones with the rules of transactions before theirs: a producer without transactions has none of it in its way.
+Sending threads call `add`, under the producer's lock; all else happens on the loop. Accumulator and sequences are the
+plain ones, and ask the rules here first: a producer without transactions has none of it in its way.
 """
 
 from collections.abc import Iterable
@@ -79,7 +79,7 @@ WRITING = frozenset({State.IN_TRANSACTION, State.COMMITTING})
 
 
 class Transaction:
-    """A producer's. `transactional_id` is what it keeps over restarts."""
+    """The transactions of one producer, which keeps its `transactional_id` over restarts."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
@@ -107,7 +107,7 @@ class Transaction:
     # -- calls of the application --------------------------------------------------------------------------------------
 
     def check(self, call: Call) -> None:
-        """Tell whether a call may begin now.
+        """Check that a call may begin now.
 
         Raises the fatal error; AbortRequired when only an abort helps; ClientError for a call out of order.
         """
@@ -121,13 +121,13 @@ class Transaction:
         raise ClientError(f"transactional.id {self.transactional_id}: no {call.value}() now: {self.state.value}")
 
     def start(self, call: Call) -> None:
-        """A call begins. Raises as `check`."""
+        """Begin a call. Raises as `check`."""
         self.check(call)
         if call in BEGINS:
             self._become(BEGINS[call])
 
     def add(self, topic_partition: TopicPartition) -> None:
-        """A record is to go there. Raises as `check`."""
+        """Add the partition of a record. Raises as `check`."""
         if self.state is not State.IN_TRANSACTION:
             self.check(Call.SEND)
         if topic_partition not in self.partitions:
@@ -141,11 +141,11 @@ class Transaction:
     # -- what the coordinator says -------------------------------------------------------------------------------------
 
     def asking(self) -> None:
-        """A request that begins the transaction at its coordinator is about to leave."""
+        """Note that a request is about to be sent which begins the transaction at its coordinator."""
         self.asked = True
 
     def named(self, partitions: Iterable[TopicPartition]) -> None:
-        """AddPartitionsToTxn was answered."""
+        """Note that AddPartitionsToTxn was answered."""
         self.confirmed = True
         self.partitions.update(partitions)
         self.unnamed.difference_update(partitions)
@@ -156,7 +156,7 @@ class Transaction:
         self.groups.add(group_id)
 
     def raise_epoch(self) -> None:
-        """The abort is done, but for a higher epoch."""
+        """Note that the abort is done, but for a higher epoch."""
         self._become(State.INITIALISING)
 
     def ready(self) -> None:
@@ -171,7 +171,7 @@ class Transaction:
     # -- failures ------------------------------------------------------------------------------------------------------
 
     def fail(self, error: Exception) -> None:
-        """A record or a request of the transaction failed: it can only be aborted. The first error is kept.
+        """Note that a record or a request has failed: the transaction can only be aborted. The first error is kept.
 
         Outside of a transaction, and in its abort, that is no news.
         """
@@ -180,7 +180,7 @@ class Transaction:
             self.error = error
 
     def fail_for_good(self, error: Exception) -> None:
-        """The producer cannot go on. The first such error is kept."""
+        """Note that the producer cannot go on. The first such error is kept."""
         if self.state is not State.FATAL_ERROR:
             self._become(State.FATAL_ERROR)
             self.error = error

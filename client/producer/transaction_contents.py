@@ -158,7 +158,7 @@ class Failures:
             self._transaction.fail(failure(self._transaction.transactional_id, error, what))
 
     def fatal(self, error: ErrorCode, what: str) -> Exception:
-        """The producer cannot go on; what to raise."""
+        """Fail the producer for good; return what to raise."""
         reason = failure(self._transaction.transactional_id, error, what)
         with self._batches.lock:
             self._transaction.fail_for_good(reason)
@@ -187,14 +187,14 @@ class Contents:
         self._offsets_turn = asyncio.Lock()
 
     def name_partitions(self) -> None:
-        """Tell the coordinator of those that it has not heard of, if there are any."""
+        """Tell the coordinator of the partitions that it has not heard of, if there are any."""
         if self._transaction.unnamed and (self._naming is None or self._naming.done()):
             self._naming = self._follow("name partitions", self._name_partitions)
 
     def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> "asyncio.Task[None]":
-        """Send those of a group, after all that came before. When it ends it is done, or the transaction has failed."""
+        """Send a group's offsets, after those before. It ends when that is done, or the transaction has failed."""
         return self._follow("send offsets", lambda: self._send_offsets(offsets, group))
 
     def _follow(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
@@ -260,7 +260,7 @@ class Contents:
         group_id: str | None = None,
         lowest_version: int = 0,
     ) -> bool:
-        """A request that only makes sense while the transaction is written; whether it went well."""
+        """Ask, as long as the transaction is written; tell whether it went well."""
         try:
             error, _ = await self._coordinators.ask(
                 request,

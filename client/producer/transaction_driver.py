@@ -1,9 +1,9 @@
 """Driver of a producer's transactions on its loop: asks coordinators, waits for batches. Loop-thread only.
 
-A request is repeated until it is answered or the transaction is over, however long its caller waits. A caller that
-was told ClientTimeout calls the same method again, and nothing else before, since nobody knows yet how it ends (as
-with Kafka's own client): every request here may be repeated safely, because coordinators know a producer by its
-epoch, and the answer they gave.
+A request is repeated until it is answered or the transaction is over, even when its caller waits no longer. That is
+safe: a coordinator knows a producer by its epoch, and remembers what it has answered. A caller that was told
+ClientTimeout does not know how its call ends, so, as with Kafka's own client, the same method must be called again
+before any other.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class PendingCall:
         return None if self._pending is None else self._pending[0]
 
     def check(self, call: Call) -> None:
-        """Raises ClientError when another call is to be waited for first. One that has failed does not matter."""
+        """Raise ClientError when another call must be waited for first. One that has failed does not matter."""
         self._same(call)
 
     def _same(self, call: Call) -> "asyncio.Task[None] | None":
@@ -113,7 +113,7 @@ class PendingCall:
 
 
 class TransactionDriver:
-    """A producer's. The engine calls `look` after every round and `decided` for every batch."""
+    """Driver of one producer. The engine calls `look` after every round and `decided` for every batch."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class TransactionDriver:
         await self._pending.run(Call.INIT, lambda: self._begun(Call.INIT, self._initialise), timeout_ms)
 
     def begin(self) -> None:
-        """Raises as Transaction.check."""
+        """Begin a transaction. Raises as Transaction.check."""
         self._pending.check(Call.BEGIN)
         self._start(Call.BEGIN)
 
@@ -180,7 +180,7 @@ class TransactionDriver:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata, timeout_ms: float
     ) -> None:
-        """Offsets that count when the transaction commits. Raises AbortRequired, KafkaError, ClientTimeout."""
+        """Send offsets that count when the transaction commits. Raises AbortRequired, KafkaError, ClientTimeout."""
         self._start(Call.SEND_OFFSETS)
         if not offsets:
             return
