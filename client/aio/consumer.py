@@ -172,7 +172,7 @@ class Consumer(ConsumerBase):
         """Show that the application lives, do its part of a rebalance, raise what went wrong meanwhile."""
         if self._group is not None:
             self._group.polled()
-        self._shared.check_open()
+        self.engine.check_runs()
         failure = self._shared.take_failure()
         if failure is not None:
             raise failure.with_traceback(None)

@@ -115,7 +115,7 @@ class Producer(AsyncClient):
             except ClientTimeout:
                 level = logging.DEBUG if null_logger else logging.WARNING
                 logger.log(level, "producer %s: closed before everything was delivered", self.config.client_id)
-            if engine.transactions is not None:
+            if engine.transactions is not None and engine.ended is closed:
                 left_ms = self.config.max_block_ms if end_ms is None else end_ms - clock.monotonic_ms()
                 await engine.transactions.close(max(0.0, left_ms))
         finally:

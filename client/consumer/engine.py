@@ -46,6 +46,7 @@ class ConsumerEngine:
         self._woken = WakeUp(cluster.clock)
         self.tasks = Tasks(cluster.clock, lambda said: None)
         self._stopped = False
+        self._running: asyncio.Task[None] | None = None
         self._absent: frozenset[str] = frozenset()
         """Topics that are wanted, and were not there in the last metadata."""
         self._told_absent: frozenset[str] = frozenset()
@@ -65,7 +66,12 @@ class ConsumerEngine:
 
     def start(self) -> None:
         """Run until `stop`."""
-        self.spawn_essential("loop", self.run)
+        self._running = self.spawn_essential("loop", self.run)
+
+    def check_runs(self) -> None:
+        """Raise ClientClosed when its tasks were cancelled from outside, so that nothing will come any more."""
+        if self._running is not None and self._running.cancelled():
+            raise ClientClosed(f"consumer {self.settings.client_id}: its tasks were cancelled, it reads no more")
 
     async def run(self) -> None:
         """Do what is due, then wait for the next; until `stop`."""

@@ -95,11 +95,18 @@ class ProducerEngine:
         self.tasks.spawn(f"producer {self.config.client_id}", self.run, OnDeath.END)
 
     async def run(self) -> None:
-        """Plan, carry out, wait; until `stop`. A fault in it fails all that waits, with the cause, and is raised."""
+        """Plan, carry out, wait; until `stop`. A fault in it fails all that waits, with the cause, and is raised.
+
+        So does a cancellation from outside: asyncio.run cancels all tasks that are left in the end.
+        """
         try:
             while not self._stopped:
                 self._woken.clear()
                 await self._woken.wait_until(self._round())
+        except asyncio.CancelledError:
+            if not self._stopped:
+                self.stop(ClientClosed(f"producer {self.config.client_id}: its tasks were cancelled, it sends no more"))
+            raise
         except Exception as fault:
             self.broke(fault)
             raise
