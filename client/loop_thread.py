@@ -2,18 +2,21 @@
 
 import asyncio
 import concurrent.futures
+import logging
 import queue
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeVar
 
 from odradek.client.errors import ClientClosed, ClientError
 from odradek.client.forks import SAID, watch
+from odradek.client.waiting import call_soon
 from odradek.world.clock import LoopClock
 from odradek.world.tasks import OnDeath, Tasks
 
+logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 STOP_TIMEOUT_SECONDS = 5.0
 
@@ -82,9 +85,8 @@ class LoopThread:
 
     def soon(self, function: Callable[[], object]) -> None:
         """Run a plain function on the loop, without waiting; not at all when it is closed."""
-        if self.running:
-            with suppress(RuntimeError):  # it was closed just now
-                self.loop.call_soon_threadsafe(function)
+        if not self._forked:
+            call_soon(self.loop, function)
 
     @property
     def is_current(self) -> bool:
@@ -112,8 +114,7 @@ class LoopThread:
             tasks = Tasks(LoopClock(loop), lambda said: None)
             tasks.spawn("end of a dropped client", make, OnDeath.REPORT).add_done_callback(lambda _: loop.stop())
 
-        if self.running:
-            loop.call_soon_threadsafe(begin)
+        self.soon(begin)
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop, waiting: "set[_Caller]") -> None:
@@ -122,19 +123,30 @@ def _run_forever(loop: asyncio.AbstractEventLoop, waiting: "set[_Caller]") -> No
     Knows the loop and not the client, so that one that nobody refers to any more can be collected.
     """
     asyncio.set_event_loop(loop)
-    loop.run_forever()
+    _run_until_stopped(loop)
     loop.call_soon(loop.stop)
-    loop.run_forever()  # for one turn: who waits for what has just ended is told its result
+    _run_until_stopped(loop)  # for one turn: who waits for what has just ended is told its result
     while pending := asyncio.all_tasks(loop):
         for task in pending:
             task.cancel()
         ended = asyncio.gather(*pending, return_exceptions=True)
         ended.add_done_callback(lambda _: loop.stop())
         while not ended.done():
-            loop.run_forever()
+            _run_until_stopped(loop)
     loop.close()
     for caller in list(waiting):
         caller.done(None)
+
+
+def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop. What ends a program elsewhere, such as sys.exit in a callback, ends nothing but that here: all who
+    wait for the loop would wait for ever."""
+    while True:
+        try:
+            loop.run_forever()
+            return
+        except (SystemExit, KeyboardInterrupt):
+            logger.exception("a callback wants to end the program, which it cannot on this thread")
 
 
 class _Caller:
@@ -173,11 +185,7 @@ class _Caller:
         ended: asyncio.Future[Result] = loop.create_future()
 
         def tell(result: Result | None, error: Exception | None) -> None:
-            try:
-                loop.call_soon_threadsafe(_end, ended, result, error)
-            except RuntimeError:
-                if not loop.is_closed():  # else `function` has closed the client: who waits hears that
-                    raise
+            call_soon(loop, partial(_end, ended, result, error))  # if it has closed the client, who waits hears that
 
         def call() -> None:
             try:

@@ -1,7 +1,9 @@
-"""Waiting in a client: growing pauses between attempts, and a loop's sleep until there is something to do."""
+"""Waiting in a client: growing pauses between attempts, and a loop that sleeps until there is something to do."""
 
 import asyncio
 import random
+from collections.abc import Callable
+from contextlib import suppress
 
 from odradek.world.clock import Clock
 
@@ -46,6 +48,12 @@ class WakeUp:
             await self._event.wait()
         finally:
             timer.cancel()
+
+
+def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """Run a function on a loop, from any thread; not at all when it is closed, by another thread just now, say."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(function)
 
 
 async def sleep_ms(clock: Clock, delay_ms: float) -> None:

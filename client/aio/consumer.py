@@ -19,6 +19,7 @@ from odradek.client.records import (
     OffsetAndMetadata,
     TopicPartition,
 )
+from odradek.client.waiting import call_soon
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -201,8 +202,8 @@ class Consumer(ConsumerBase):
         Raises ClientError before `start`.
         """
         self._shared.wake_up()
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._shared.arrived.set)
+        if self._loop is not None:
+            call_soon(self._loop, self._shared.arrived.set)
 
     def _was_woken(self) -> bool:
         woken, self._shared.woken = self._shared.woken, False

@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -12,6 +13,7 @@ from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.config import AdminConfig, CommonConfig, addresses, load
 from odradek.client.errors import ClientClosed, ClientError, ConfigError
+from odradek.client.waiting import call_soon
 from odradek.world.clock import Clock
 from odradek.world.network import Network
 
@@ -41,7 +43,7 @@ class AsyncClient:
         self._loop = loop
         if from_other_threads:
             self._from_other_threads = True
-            self._call_on_loop = loop.call_soon_threadsafe
+            self._call_on_loop = partial(call_soon, loop)
         self._begin(self._world.cluster(self.config))
 
     @property

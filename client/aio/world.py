@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 from odradek.client.cluster import Cluster
 from odradek.client.config import CommonConfig
 from odradek.client.errors import ClientError
+from odradek.client.waiting import call_soon
 from odradek.world.clock import Clock, LoopClock
 from odradek.world.network import Network
 from odradek.world.tcp import TcpNetwork
@@ -70,5 +71,4 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
 def warn_dropped(client: object, said: str, loop: asyncio.AbstractEventLoop, clear_up: Callable[[], object]) -> None:
     """Warn of a client that nobody has closed, and let its loop clear up after it. To be called from `__del__`."""
     warnings.warn(f"{said} was dropped without close()", ResourceWarning, stacklevel=2, source=client)
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(clear_up)
+    call_soon(loop, clear_up)

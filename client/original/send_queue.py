@@ -163,6 +163,6 @@ class _Batches:
         """Call what the application gave; what it raises is logged, and what it was for is gone, as in Kafka."""
         try:
             return function(*given)
-        except Exception:
+        except BaseException:  # sys.exit, too, would end the thread: then nobody empties the queue
             logger.exception("the thread of an async producer has dropped some messages")
             return ()

@@ -11,8 +11,9 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from odradek.client import arguments
-from odradek.client.errors import ClientError, ClientTimeout
+from odradek.client.errors import ClientClosed, ClientError, ClientTimeout
 from odradek.client.records import Headers, RecordMetadata, TopicPartition
+from odradek.client.waiting import call_soon
 
 logger = logging.getLogger(__name__)
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
@@ -75,8 +76,8 @@ class Outcome:
         def woken() -> None:
             if asyncio._get_running_loop() is loop:
                 end()
-            elif not loop.is_closed():
-                loop.call_soon_threadsafe(end)
+            else:
+                call_soon(loop, end)
 
         self._waiters[woken] = None
         try:
@@ -123,11 +124,11 @@ class Outcome:
         metadata = self.metadata(index) if self.error is None else None
         try:
             callback(metadata, self.error)
-        except Exception:
+        except (Exception, asyncio.CancelledError):
             logger.exception("%s: a delivery callback failed", self.topic_partition)
 
     def call_all_back(self, callbacks: Sequence[Callback | None]) -> None:
-        """Hand the fate of each record to its callback, where it has one; what that raises is logged."""
+        """Hand the fate of each record to its callback, where it has one; what that raises is logged. On the loop."""
         error, times_ms, base_offset = self.error, self.timestamps_ms, self.base_offset
         (topic, partition), append_time_ms = self.topic_partition, self.log_append_time_ms
         metadata: RecordMetadata | None = None
@@ -140,8 +141,14 @@ class Outcome:
                 metadata = tuple.__new__(RecordMetadata, (topic, partition, offset, time_ms))  # in half the time
             try:
                 callback(metadata, error)
-            except Exception:
+            except (Exception, asyncio.CancelledError):
                 logger.exception("%s: a delivery callback failed", self.topic_partition)
+            except (SystemExit, KeyboardInterrupt) as end:  # they end the loop, once all have heard
+                asyncio.get_running_loop().call_soon(_raise, end)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def in_turn(first: Callback, second: Callback) -> Callback:
@@ -179,24 +186,10 @@ class ProducerBatch:
     """
 
     __slots__ = (
-        "attempts",
-        "base_sequence",
-        "callbacks",
-        "closed",
-        "created_ms",
-        "halves",
-        "headers",
-        "keys",
-        "order",
-        "outcome",
-        "producer_epoch",
-        "producer_id",
-        "ready_at_ms",
-        "size_bytes",
-        "timestamps_ms",
-        "topic_partition",
+        "attempts", "base_sequence", "callbacks", "closed", "created_ms", "halves", "headers", "keys", "order",
+        "outcome", "producer_epoch", "producer_id", "ready_at_ms", "size_bytes", "timestamps_ms", "topic_partition",
         "values",
-    )
+    )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition, created_ms: float, order: tuple[int, int] = (0, 0)) -> None:
         self.topic_partition = topic_partition
@@ -304,8 +297,11 @@ class RecordFuture:
 
     def _wait(self, timeout_seconds: float | None) -> "tuple[ProducerBatch, int]":
         batch, index = self._place()
-        if not batch.outcome.awake and asyncio._get_running_loop() is self._context.loop:
+        loop = self._context.loop
+        if not batch.outcome.awake and asyncio._get_running_loop() is loop:
             raise ClientError("code on the producer's loop, such as a callback, may not block for a record: await it")
+        if not batch.outcome.awake and loop.is_closed():
+            raise ClientClosed("the producer's event loop was closed before this record was acknowledged")
         if not batch.outcome.wait(timeout_seconds):
             raise ClientTimeout(
                 f"{batch.topic_partition}: record not acknowledged within the {timeout_seconds} s that were waited for"
@@ -378,9 +374,7 @@ class RecordFuture:
 
     def add_both(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
         """Call `callback(*args, metadata or error, **kwargs)` once the record is delivered or has failed."""
-        return self._add(
-            lambda metadata, error: callback(*args, metadata if error is None else error, **kwargs),
-        )
+        return self._add(lambda metadata, error: callback(*args, metadata if error is None else error, **kwargs))
 
     def _add(self, callback: Callback) -> "RecordFuture":
         with self._context.lock:

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import sys
 import threading
 import time
 import warnings
@@ -208,6 +209,21 @@ def test_a_batch_goes_when_its_time_is_over(broker: Any) -> None:
         sending.send(KeyedMessage("t", "one", key="a"))
         assert arrived.wait(PATIENCE_SECONDS)
         assert [value for _, _, value in written(broker)] == [b"one"]
+
+
+def test_an_event_handler_cannot_end_the_thread_that_calls_it(broker: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody emptied the queue any more: once it was full, each send waited for ever."""
+
+    class Exits(EventHandler):
+        def handle(self, messages: Sequence[KeyedMessage], send: Any) -> None:
+            if messages[0].message == "one":
+                sys.exit(3)
+            send(messages)
+
+    with producer(broker, producer_type="async", batch_num_messages=1, event_handler=Exits()) as sending:
+        sending.send(KeyedMessage("t", "one", key="a"), KeyedMessage("t", "two", key="a"))
+    assert [value for _, _, value in written(broker)] == [b"two"]
+    assert "has dropped some messages" in caplog.text
 
 
 def test_a_full_queue_refuses_or_lets_wait(broker: Any) -> None:
