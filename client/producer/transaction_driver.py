@@ -57,7 +57,8 @@ class PendingCall:
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # if nobody asks again
             self._pending = (call, task)
         await self.wait(call, task, timeout_ms)
-        self._pending = None
+        if self._pending == (call, task):  # else another task has waited too, and has gone on since
+            self._pending = None
         task.result()
 
     @property

@@ -280,3 +280,25 @@ def test_close_waits_for_a_commit_and_aborts_what_is_open(scripted_broker: Any) 
     bench = run(scripted_broker, work)
     assert bench.model.committed[0] == [b"x"] and bench.model.open[0] == []
     assert [request.committed for request in bench.brokers[0].requests(EndTxnRequest)] == [True, True, False]
+
+
+def test_two_tasks_that_wait_for_one_commit_do_not_lose_the_next(scripted_broker: Any) -> None:
+    """The second forgot the call that the first had begun since: after a ClientTimeout nobody could wait for it."""
+
+    async def work(bench: Bench) -> None:
+        async def commit_and_go_on() -> None:
+            await bench.driver.commit(60 * SECOND)
+            bench.driver.begin()
+            bench.send(b"next")
+            bench.silent.add(EndTxnRequest)
+            with pytest.raises(ClientTimeout):
+                await bench.driver.commit(SECOND)
+
+        bench.driver.begin()
+        bench.send(b"x")
+        await asyncio.gather(commit_and_go_on(), bench.driver.commit(60 * SECOND))
+        bench.silent.clear()
+        await bench.driver.commit(60 * SECOND)
+
+    bench = run(scripted_broker, work)
+    assert bench.model.committed[0] == [b"x", b"next"]
