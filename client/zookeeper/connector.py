@@ -146,6 +146,9 @@ class ConsumerConnector:
         try:
             self._thread.run(self._close(in_hand=in_hand))
         finally:
+            # Last of all: when its iterations end, a program may end too, and what is not done yet never will be.
+            for stream in self._streams.all_streams():
+                stream.close()
             self._thread.stop()
 
     def __enter__(self) -> Self:
@@ -299,9 +302,6 @@ class ConsumerConnector:
         if self._cluster is not None and self._fetch_loop is not None:
             await self._fetch_loop.end_sessions()
             self._cluster.close()
-        # Last of all: when its iterations end, a program may end too, and what is not done yet never will be.
-        for stream in self._streams.all_streams():
-            stream.close()
 
 
 def _check_count(count: object, what: str) -> None:

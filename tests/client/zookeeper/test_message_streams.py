@@ -1,13 +1,15 @@
 """Streams and what is consumed: chunks of real record batches, claims and releases around them."""
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.errors import DeserializationError
 from odradek.client.records import TopicPartition
+from odradek.client.zookeeper.connector import ConsumerConnector, StreamTable
 from odradek.client.zookeeper.consumption import Consumption
 from odradek.client.zookeeper.streams import ConsumerTimeout, MessageStream
 from odradek.protocol.records import encode_batch
@@ -311,3 +313,23 @@ def test_the_loop_need_not_wait_for_decoders() -> None:
         assert held == [False]
 
     play(test)
+
+
+def test_readers_end_though_a_shutdown_is_interrupted() -> None:
+    """They waited for ever, and the program with them, whose main thread had been told to end twice."""
+
+    class Interrupted:
+        def run(self, work: Coroutine[Any, Any, None]) -> None:
+            work.close()
+            raise KeyboardInterrupt
+
+        def stop(self) -> None:
+            pass
+
+    stream = MessageStream(2, -1, None, None, lambda: None)
+    connector: Any = object.__new__(ConsumerConnector)
+    connector._closed, connector._thread, connector._streams = False, Interrupted(), StreamTable()
+    connector._streams.add("t", [stream])
+    with pytest.raises(KeyboardInterrupt):
+        connector.shutdown()
+    assert list(stream) == []
