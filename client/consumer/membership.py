@@ -147,7 +147,7 @@ class Membership:
             gone = {*turn.revoked, *turn.lost}
             self.owned = tuple(tp for tp in self.owned if tp not in gone)
         else:
-            self.owned = turn.all
+            self.owned = turn.all if self.topics else ()  # a listener may have unsubscribed
         if turn is not self.turn:
             if self.state == State.PREPARING:
                 self.turn = self._preparation()

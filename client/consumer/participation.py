@@ -7,7 +7,7 @@ The group's own part, which goes on between the polls, is in coordinator.py; the
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from odradek.client.consumer.subscription import NOTHING, ConsumerInterceptors, 
 from odradek.client.errors import ClientError, CommitFailed
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import KafkaError
+from odradek.world.clock import Clock
 from odradek.world.tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -33,8 +34,52 @@ CallBack = Callable[[Callable[[], object]], Awaitable[object]]
 CLOSE_TIMEOUT_MS = 30_000
 """Time that `close` has for everything (Java's ConsumerUtils.DEFAULT_CLOSE_TIMEOUT_MS)."""
 COMMITTING = "committing offsets"
-_inside_of: ContextVar["asyncio.Task[None] | None"] = ContextVar("odradek_turn", default=None)
-"""Turn in whose listener, or in a task that it has begun, this runs."""
+
+
+class RunningTurn:
+    """The turn that is carried out on the loop: it goes on when the poll that has begun it is cancelled."""
+
+    _inside_of: ContextVar["asyncio.Task[None] | None"] = ContextVar("odradek_turn", default=None)
+    """Turn in whose listener, or in a task that the listener has begun, this code runs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._tasks = Tasks(clock, lambda said: None)
+        self.task: asyncio.Task[None] | None = None
+        """None once its result is taken."""
+
+    @property
+    def calls_this(self) -> bool:
+        """Tell whether this code is called by its listener: it may not wait for the turn."""
+        return self.task is not None and self.task is self._inside_of.get()
+
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin it."""
+
+        async def inside() -> None:
+            self._inside_of.set(asyncio.current_task())
+            await work()
+
+        self.task = self._tasks.result_of("rebalance", inside)
+
+    async def wait(self, timeout_ms: float | None = None) -> None:
+        """Wait for its end, if there is one; one that takes longer than `timeout_ms` is cancelled."""
+        if self.task is not None and not self.calls_this:
+            _, late = await asyncio.wait({self.task}, timeout=None if timeout_ms is None else timeout_ms / 1000)
+            if late:
+                self.cancel()
+
+    def cancel(self) -> None:
+        """Cancel it, unless its listener calls this."""
+        if self.task is not None and not self.calls_this:
+            self.task.cancel()
+            self.task = None
+
+    def take_result(self) -> None:
+        """Raise what the listener has raised, if there is a turn that has ended."""
+        task = self.task
+        if task is not None and task.done():
+            self.task = None
+            task.result()
 
 
 class Participation:
@@ -62,9 +107,7 @@ class Participation:
         self._in_listener = False
         """A listener is being called: inside of it nothing can be polled."""
         self._on_loop = on_loop
-        self._turns = Tasks(self._clock, lambda said: None)
-        self._turn: asyncio.Task[None] | None = None
-        """The turn that is being carried out on the loop, also when the poll that has begun it was cancelled."""
+        self._turn = RunningTurn(self._clock)
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Share these topics from now on, and call this listener."""
@@ -92,7 +135,7 @@ class Participation:
         return not (
             membership.polled(now_ms)
             or membership.turn is not None
-            or self._turn is not None
+            or self._turn.task is not None
             or membership.failure is not None
             or membership.lost
             or self._ended_commits
@@ -109,7 +152,7 @@ class Participation:
         now_ms = self._clock.monotonic_ms()
         self.membership.polled(now_ms)
         self._group.wake()
-        if self._turn is not None or not self._commit_is_due(now_ms):
+        if self._turn.task is not None or not self._commit_is_due(now_ms):
             return
         if self._next_commit_ms is None:
             self._next_commit_ms = now_ms + self._settings.auto_commit_interval_ms
@@ -123,41 +166,22 @@ class Participation:
         On the loop it goes on when the poll is cancelled, and the next one waits for it. Raises the membership's
         failure, and what a listener raises: the rebalance goes on. ClientError inside of a listener.
         """
-        if self._in_listener and self._turn in (None, _inside_of.get()):
+        if self._in_listener and (self._turn.task is None or self._turn.calls_this):
             raise ClientError("a rebalance callback cannot poll: the poll that calls it is waiting")
         await self.call_callbacks()
         if self.membership.failure is not None:
             raise self.membership.failure.with_traceback(None)
-        if self._turn is None:
+        if self._turn.task is None:
             turn = self.membership.turn
             if turn is None or not await self._committed_before(turn, end_ms) or self.membership.turn is not turn:
                 return
             if not self._on_loop:
                 await self._carry_out(turn)
                 return
-            self._turn = self._turns.result_of("rebalance", partial(self._carry_out, turn))
-        await asyncio.wait({self._turn})
-        self._take_result_of_turn()
-
-    def _take_result_of_turn(self) -> None:
-        """Raise what the listener has raised, if there is a turn that has ended."""
-        task = self._turn
-        if task is not None and task.done():
-            self._turn = None
-            task.result()
-
-    async def _until_turn_ended(self, timeout_ms: float) -> None:
-        """Wait for a turn whose poll was cancelled, and end it when the time is over; not inside of its listener."""
-        task = self._turn
-        if task is not None and task is not _inside_of.get():
-            await asyncio.wait({task}, timeout=timeout_ms / 1000)
-            if not task.done():
-                self._cancel_turn()
-
-    def _cancel_turn(self) -> None:
-        if self._turn is not None and self._turn is not _inside_of.get():
-            self._turn.cancel()
-            self._turn = None
+            if self._turn.task is None:  # else another task that polls has begun it meanwhile
+                self._turn.begin(partial(self._carry_out, turn))
+        await self._turn.wait()
+        self._turn.take_result()
 
     async def call_callbacks(self) -> None:
         """Call the callbacks of commits that nobody waited for."""
@@ -180,7 +204,6 @@ class Participation:
         return task.done()
 
     async def _carry_out(self, turn: Turn) -> None:
-        _inside_of.set(asyncio.current_task())
         try:
             await (self._give_up(turn.revoked, turn.lost) if isinstance(turn, Prepare) else self._adopt(turn))
         finally:
@@ -192,11 +215,12 @@ class Participation:
         try:
             await self._give_up(turn.revoked, ())
         finally:
-            with self._engine.shared.lock:
-                self._engine.shared.positions.assign(turn.all)
-            self._engine.want_topics()
-            self._engine.wake()
-            await self._call_listener(self.listener.on_partitions_assigned, turn.added)
+            if self._engine.subscription.shared:  # else the listener has unsubscribed, or closed the consumer
+                with self._engine.shared.lock:
+                    self._engine.shared.positions.assign(turn.all)
+                self._engine.want_topics()
+                self._engine.wake()
+                await self._call_listener(self.listener.on_partitions_assigned, turn.added)
 
     async def _call_listener(self, method: Callable[[Any], object], partitions: Collection[TopicPartition]) -> None:
         """Call a method of the listener, in which nothing can be polled."""
@@ -289,7 +313,7 @@ class Participation:
 
     async def unsubscribe(self) -> None:
         """Give up everything, and leave the group."""
-        await self._until_turn_ended(self._settings.default_api_timeout_ms)
+        await self._turn.wait(self._settings.default_api_timeout_ms)
         await self._commit_what_is_given_up(self._settings.default_api_timeout_ms)
         try:
             await self._give_all_up()
@@ -297,27 +321,29 @@ class Participation:
             with self._engine.shared.lock:
                 self._engine.shared.positions.assign(())
             await self._leave("the consumer unsubscribed")
-        self._take_result_of_turn()
+        self._turn.take_result()
 
     async def close(self, *, autocommit: bool, timeout_ms: float) -> None:
         """Wait for the commits under way, then give up everything and leave the group for good."""
         deadline = self._engine.deadline("closing", timeout_ms)
         try:
-            await self._until_turn_ended(deadline.left_ms())
+            await self._turn.wait(deadline.left_ms())
             if autocommit:
                 await self._commit_what_is_given_up(min(self._settings.default_api_timeout_ms, timeout_ms))
             await self._commits.settle(deadline.left_ms())
-            await self.call_callbacks()
-            if self._driver is not None:
-                await self._give_all_up()
-            self._take_result_of_turn()
+            try:
+                await self.call_callbacks()
+            finally:
+                if self._driver is not None:
+                    await self._give_all_up()
+            self._turn.take_result()
         finally:
             await self.leave("the consumer is closing", deadline.left_ms())
 
     async def leave(self, reason: str, timeout_ms: float = LEAVE_TIMEOUT_MS) -> None:
         """End the membership, and tell the coordinator, without a word to the application."""
         if self._driver is not None:
-            self._cancel_turn()
+            self._turn.cancel()
             self._group.stop()
             asks_for_its_id = self.membership.asks_for_its_id
             await self._leave(reason, timeout_ms)

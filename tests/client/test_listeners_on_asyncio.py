@@ -8,7 +8,7 @@ import pytest
 
 from odradek import RebalanceListener, TopicPartition
 from odradek.aio import Consumer, Producer
-from odradek.client.errors import ClientClosed, ClientError
+from odradek.client.errors import ClientClosed, ClientError, ConfigError
 from odradek.testing import run
 
 PLACE = TopicPartition("t", 0)
@@ -135,3 +135,109 @@ def test_a_listener_that_polls_is_told_that_it_may_not(own_task: bool) -> None:
 
     run(main, brokers=1, topics={"t": 1, "other": 1}, seed=7)
     assert told == ["a rebalance callback cannot poll: the poll that calls it is waiting"]
+
+
+class Noting(RebalanceListener):
+    """Notes what it hears, and does something then."""
+
+    def __init__(self, **does: Callable[[], Awaitable[object]]) -> None:
+        self.does = does
+        self.heard: list[str] = []
+
+    async def _note(self, what: str) -> None:
+        self.heard.append(what)
+        if what in self.does:
+            await self.does[what]()
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        await self._note("assigned")
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        await self._note("revoked")
+
+    async def on_partitions_lost(self, lost: Any) -> None:
+        await self._note("lost")
+
+
+async def a_moment() -> None:
+    await asyncio.sleep(0.1)
+
+
+def test_tasks_that_poll_at_once_have_each_listener_called_once() -> None:
+    """With an automatic commit before it, each of them called it."""
+
+    async def main(cluster: Any) -> None:
+        listener = Noting(assigned=a_moment, revoked=a_moment)
+        async with Consumer(bootstrap_servers=cluster.bootstrap, group_id="g") as consumer:
+            for topics in (["t"], ["t", "other"]):
+                consumer.subscribe(topics, listener=listener)
+                await asyncio.gather(*(consumer.getmany(5_000) for _ in range(3)))
+        assert listener.heard == ["assigned", "revoked", "assigned", "revoked"]
+
+    run(main, brokers=1, topics={"t": 1, "other": 1}, seed=7)
+
+
+def test_a_listener_may_unsubscribe_and_the_application_assign_then() -> None:
+    """The listener heard of a loss then, and what the application had assigned was gone."""
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            await producer.send("t", b"x", partition=0)
+        async with Consumer(
+            bootstrap_servers=cluster.bootstrap, group_id="g", auto_offset_reset="earliest"
+        ) as consumer:
+            listener = Noting(assigned=consumer.unsubscribe)
+            consumer.subscribe(["t"], listener=listener)
+            with pytest.raises(ConfigError, match="nothing to read"):
+                while True:
+                    await consumer.getmany(1_000)
+            assert consumer.assignment() == set()
+            consumer.assign([PLACE])
+            assert len((await consumer.getmany(LONG_S * 1_000))[PLACE]) == 1
+            assert listener.heard == ["assigned", "revoked"]
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+def test_who_unsubscribes_when_something_is_revoked_is_assigned_nothing_more() -> None:
+    async def main(cluster: Any) -> None:
+        settings: dict[str, Any] = {
+            "bootstrap_servers": cluster.bootstrap,
+            "group_id": "g",
+            "partition_assignment_strategy": "cooperative-sticky",
+        }
+        async with Consumer(**settings) as first, Consumer("t", **settings) as second:
+            listener = Noting()
+            first.subscribe(["t"], listener=listener)
+            while not listener.heard:
+                await first.getmany(100)
+
+            async def unsubscribe() -> None:
+                listener.does.clear()
+                await first.unsubscribe()
+
+            listener.does["revoked"] = unsubscribe
+            polling = asyncio.ensure_future(second.getmany(LONG_S * 1_000))
+            with pytest.raises(ConfigError, match="nothing to read"):
+                while True:
+                    await first.getmany(1_000)
+            assert first.assignment() == set()
+            assert set(listener.heard[1:]) == {"revoked"}
+            polling.cancel()
+
+    run(main, brokers=1, topics={"t": 2}, seed=7)
+
+
+def test_partitions_are_revoked_in_close_though_a_commits_callback_raises() -> None:
+    async def main(cluster: Any) -> None:
+        consumer = await Consumer(bootstrap_servers=cluster.bootstrap, group_id="g").start()
+        listener = Noting()
+        consumer.subscribe(["t"], listener=listener)
+        while not listener.heard:
+            await consumer.getmany(100)
+        consumer.commit_later({PLACE: 0}, lambda offsets, error: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await consumer.close()
+        assert listener.heard == ["assigned", "revoked"]
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)

@@ -257,3 +257,18 @@ def test_a_refused_commit_of_who_is_no_member_makes_nobody_join() -> None:
     for error in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
         bench.member.refused(error, bench.now_ms)
         assert bench.member.state == State.OUTSIDE and bench.step() == WaitUntil(float("inf"))
+
+
+def test_who_unsubscribes_while_it_adopts_has_nothing_in_the_end() -> None:
+    """It was told of partitions that it had lost, though it had given them up; what it assigned then was gone."""
+    bench = Bench()
+    bench.start()
+    bench.prepare()
+    bench.join(1)
+    bench.sync(T0)
+    turn = bench.member.turn
+    assert turn is not None
+    bench.member.unsubscribe()
+    bench.member.turn_done(turn)
+    assert bench.member.owned == () and not bench.member.lost
+    assert isinstance(bench.step(), WaitUntil)
