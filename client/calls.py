@@ -264,7 +264,7 @@ async def _ask_each(
             error_ = error_code(code)
             if error_ == ErrorCode.NONE:
                 found[tp] = value
-            elif error_ in ASK_AGAIN and broker_id is None:
+            elif error_ in RETRIABLE and broker_id is None:
                 again = KafkaError(error_, str(tp))
             else:
                 refused = refused or KafkaError(error_, str(tp))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from odradek.client.calls import Deadline, ask_coordinator, no_leader, refresh_quietly, side_by_side
+from odradek.client.calls import Deadline, ask_coordinator, ask_leaders
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable
 from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -49,42 +49,14 @@ async def offsets_at(
 
     Raises KafkaError for what asking again does not mend, ClientTimeout for the rest.
     """
-    found: Found = {}
-    with cluster.needs.wanting(tp.topic for tp in times):
-        if any(cluster.view.leader_of(tp) is None for tp in times):
-            await refresh_quietly(cluster)
-        while True:
-            left = {tp: time for tp, time in times.items() if tp not in found}
-            failures = await _ask_leaders(cluster, left, isolation_level, found)
-            if not failures:
-                return found
-            cluster.needs.stale()
-            await deadline.pause_after(failures[0])
-            await refresh_quietly(cluster)
-
-
-async def _ask_leaders(
-    cluster: Cluster, times: Mapping[TopicPartition, int], isolation_level: int, found: Found
-) -> list[KafkaError]:
-    """Ask each leader once; results go to `found`, the reasons of what may be tried again are returned."""
-    failures: list[KafkaError] = []
-    by_leader: dict[int, dict[TopicPartition, int]] = {}
-    for topic_partition, time in times.items():
-        leader = cluster.view.leader_of(topic_partition)
-        if leader is None:
-            failures.append(no_leader(cluster.view, topic_partition))
-        else:
-            by_leader.setdefault(leader, {})[topic_partition] = time
-
-    calls = [ask_leader(cluster, leader, asked, isolation_level) for leader, asked in by_leader.items()]
-    for some, failure in await side_by_side(calls):
-        found.update(some)
-        if failure is not None:
-            failures.append(failure)
-    fatal = [one for one in failures if not isinstance(one, BrokerUnreachable) and not one.retriable]
-    if fatal:
-        raise fatal[0]
-    return failures
+    return await ask_leaders(
+        cluster,
+        times,
+        lambda asked: _list_request({tp: times[tp] for tp in asked}, isolation_level),
+        ListOffsetsResponse,
+        _offsets,
+        deadline,
+    )
 
 
 async def ask_leader(
@@ -98,14 +70,11 @@ async def ask_leader(
         return {}, error
     found: Found = {}
     failure: KafkaError | None = None
-    for topic in answer.topics:
-        for one in topic.partitions:
-            topic_partition = TopicPartition(topic.name, one.partition_index)
-            error_ = error_code(one.error_code)
-            if error_ == ErrorCode.NONE:
-                found[topic_partition] = _offset(one)
-            elif failure is None or failure.retriable:
-                failure = KafkaError(error_, str(topic_partition))
+    for topic_partition, (code, offset) in _offsets(answer).items():
+        if code == ErrorCode.NONE:
+            found[topic_partition] = offset
+        elif failure is None or failure.retriable:
+            failure = KafkaError(error_code(code), str(topic_partition))
     return found, failure
 
 
@@ -121,6 +90,15 @@ def _list_request(times: Mapping[TopicPartition, int], isolation_level: int) -> 
         for topic, numbers in by_topic(times).items()
     ]
     return ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, isolation_level=isolation_level, topics=topics)
+
+
+def _offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, tuple[int, OffsetAndTimestamp | None]]:
+    """Return error code and offset by partition."""
+    return {
+        TopicPartition(topic.name, one.partition_index): (one.error_code, _offset(one))
+        for topic in answer.topics
+        for one in topic.partitions
+    }
 
 
 def _offset(one: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:
