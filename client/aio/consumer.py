@@ -235,15 +235,10 @@ class Consumer(ConsumerBase):
 
         Without arguments, in all assigned partitions. auto.offset.reset decides where nothing is committed.
         """
-        wanted = arguments.topic_partitions(partitions)
         self._needed_group()
-        with self._shared.lock:
-            for partition in wanted or list(self._shared.positions.partitions):
-                self._assigned(partition)
-                self._shared.positions.relocate(partition)
-        self._wake_engine()
+        self._seek_to(None, partitions)
 
-    def _seek_to(self, timestamp: int, partitions: Collection[TopicPartition]) -> None:
+    def _seek_to(self, timestamp: int | None, partitions: Collection[TopicPartition]) -> None:
         wanted = arguments.topic_partitions(partitions)
         with self._shared.lock:
             for partition in wanted or list(self._shared.positions.partitions):

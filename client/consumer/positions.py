@@ -162,20 +162,12 @@ class Positions:
         state.fetch_offset, state.fetch_epoch = state.place
         self._invalidate(state)
 
-    def reset(self, topic_partition: TopicPartition, timestamp: int) -> None:
-        """Locate it anew, at EARLIEST or LATEST or a time."""
+    def reset(self, topic_partition: TopicPartition, timestamp: int | None) -> None:
+        """Locate it anew: at EARLIEST, LATEST or a time; None: where it is committed, else by auto.offset.reset."""
         state = self.partitions[topic_partition]
         state.move_to(-1)
         state.fetch_offset = state.fetch_epoch = -1
         state.reset_to = timestamp
-        self._invalidate(state)
-
-    def relocate(self, topic_partition: TopicPartition) -> None:
-        """Locate it anew where it is committed, or by auto.offset.reset."""
-        state = self.partitions[topic_partition]
-        state.move_to(-1)
-        state.fetch_offset = state.fetch_epoch = -1
-        state.reset_to = None
         self._invalidate(state)
 
     def _invalidate(self, state: PartitionPosition) -> None:
