@@ -26,6 +26,9 @@ SOFTWARE_NAME = "odradek"
 SOFTWARE_VERSION = "0.1.0"
 UNSENT_BYTES_LIMIT = 512 * 1024 * 1024
 """More than this not yet taken by the operating system means that the broker has stopped reading."""
+WAKE_AT_BYTES = 1 << 20
+"""Of a large answer so much is received at once, if it lacks so much. Each piece costs a wake-up; and a thread that has
+received waits for Python's lock, up to 5 ms, while the application's thread works."""
 
 Response = TypeVar("Response", bound=Message)
 
@@ -158,6 +161,7 @@ class Connection:
             self._break(BrokerUnreachable(self.address, f"sent something that is not Kafka's protocol: {error}"))
             return
         self.last_used_ms = self._clock.monotonic_ms()
+        self._endpoint.wake_at(min(self._protocol.lacking, WAKE_AT_BYTES) or 1)
         for one in received:
             answer, timer = self._waiting.popleft()
             timer.cancel()

@@ -71,6 +71,11 @@ class FrameReader:
         """Return where to receive next; of a frame that has begun no more than it lacks."""
         return self._head[self._head_end :] if self._body is None else self._body[self._body_end :]
 
+    @property
+    def lacking(self) -> int:
+        """Number of bytes that a frame lacks which has begun; 0 when none has."""
+        return 0 if self._body is None else len(self._body) - self._body_end
+
     def filled(self, count: int) -> list[Buffer]:
         """Return the frames that `count` more bytes complete, without their sizes.
 
@@ -161,6 +166,11 @@ class ClientConnection:
     def room(self) -> memoryview:
         """Return where to receive next."""
         return self._frames.room()
+
+    @property
+    def lacking(self) -> int:
+        """Number of bytes that a response lacks which has begun to come; 0 when none has."""
+        return self._frames.lacking
 
     def filled(self, count: int) -> list[Received]:
         """Return the responses that `count` more bytes complete, in the order of their requests.

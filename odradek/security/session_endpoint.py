@@ -144,6 +144,9 @@ class SessionEndpoint:
         if callback is not None and self._ready:
             self._clock.call_soon(self._wake)
 
+    def wake_at(self, count: int) -> None:
+        self._endpoint.wake_at(count)
+
     def on_writable(self, callback: Callable[[], object] | None) -> None:
         self._writable = callback
         if not self._under_way:

@@ -32,13 +32,14 @@ class HostEndpoint:
     reading while nothing may arrive."""
 
     __slots__ = ("_endpoint", "_network", "_readable", "_writable", "host", "other", "own_port", "peer", "receive_into",
-                 "send", "send_file")  # fmt: skip
+                 "send", "send_file", "wake_at")  # fmt: skip
 
     def __init__(
         self, network: "SocketNetwork", host: str, other: str, endpoint: TcpEndpoint, own_port: int = 0
     ) -> None:
         self.host, self.other, self.peer, self.own_port = host, other, endpoint.peer, own_port
         self.receive_into, self.send, self.send_file = endpoint.receive_into, endpoint.send, endpoint.send_file
+        self.wake_at = endpoint.wake_at
         self._network, self._endpoint = network, endpoint
         self._readable: Callable[[], object] | None = None
         self._writable: Callable[[], object] | None = None

@@ -107,6 +107,7 @@ class VirtualEndpoint:
         self._readable: Callable[[], object] | None = None
         self._writable: Callable[[], object] | None = None
         self._scheduled = False
+        self._wake_at = 1
         self._error: OSError | None = None
         self.partner: VirtualEndpoint | None = None
         """The other end; set when the connection is made."""
@@ -147,6 +148,13 @@ class VirtualEndpoint:
     def on_readable(self, callback: Callable[[], object] | None) -> None:
         self._readable = None if callback is None else in_own_context(callback)
         self.wake()
+
+    def wake_at(self, count: int) -> None:
+        """Wait for so many bytes, as far as they fit into half of what may be on its way: as Linux has it."""
+        least = min(count, PIPE_BYTES // 2)
+        if least != self._wake_at:
+            self._wake_at = least
+            self.wake()
 
     def on_writable(self, callback: Callable[[], object] | None) -> None:
         self._writable = None if callback is None else in_own_context(callback)
@@ -191,7 +199,8 @@ class VirtualEndpoint:
             self._network.clock.call_soon(self._call_back)
 
     def _can_receive(self) -> bool:
-        ready = self._error is not None or bool(self._incoming.arrived) or self._incoming.ended
+        enough = len(self._incoming.arrived) >= self._wake_at
+        ready = self._error is not None or enough or self._incoming.ended
         return self._readable is not None and ready
 
     def _can_send(self) -> bool:

@@ -30,6 +30,13 @@ class Endpoint(Protocol):
     def on_readable(self, callback: Callable[[], object] | None) -> None:
         """Call it whenever there is something to receive; None stops that, and so pushes back on the peer."""
 
+    def wake_at(self, count: int) -> None:
+        """Call `on_readable`'s callback when so many bytes have come, or the end: what holds fewer is of no use yet.
+
+        It may be called sooner all the same, and is where the transport cannot wait. 1 is what every endpoint begins
+        with.
+        """
+
     def on_writable(self, callback: Callable[[], object] | None) -> None:
         """Call it whenever there is room to send; None stops that."""
 

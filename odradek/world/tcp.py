@@ -9,6 +9,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import socket
 from collections.abc import Callable, Sequence
 from struct import Struct
@@ -30,12 +31,14 @@ Found = Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[
 """Result of `getaddrinfo`."""
 DEFAULT_BACKLOG = 50
 """Kafka's `socket.listen.backlog.size`."""
+CAN_WAKE_AT = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (5, 9)
+"""Whether SO_RCVLOWAT is safe: an older Linux may wait for more bytes than it has memory for, and so for ever."""
 
 
 class TcpEndpoint:
     """A connected socket."""
 
-    __slots__ = ("_descriptor", "_loop", "_reading", "_socket", "_writing", "peer", "receive_into")
+    __slots__ = ("_descriptor", "_loop", "_reading", "_socket", "_wake_at", "_writing", "peer", "receive_into")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, peer: str) -> None:
         self.peer = peer
@@ -44,6 +47,7 @@ class TcpEndpoint:
         self._socket = connected
         self._descriptor = connected.fileno()
         self._reading = self._writing = False
+        self._wake_at = 1
 
     def send(self, data: Buffer, *, more: bool = False) -> int:
         return self._socket.send(data, socket.MSG_MORE if more else 0)
@@ -67,6 +71,12 @@ class TcpEndpoint:
         elif self._reading:
             self._loop.remove_reader(self._descriptor)
         self._reading = callback is not None
+
+    def wake_at(self, count: int) -> None:
+        if count != self._wake_at and CAN_WAKE_AT:
+            self._wake_at = count
+            with contextlib.suppress(OSError):  # it is closed: the next read says so
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def on_writable(self, callback: Callable[[], object] | None) -> None:
         if callback is not None:

@@ -11,7 +11,7 @@ from odradek.client.admin.values import NewTopic
 from odradek.client.calls import Deadline
 from odradek.client.cluster import QUESTIONS_CONNECTION, Cluster
 from odradek.client.config import AdminConfig, load
-from odradek.client.connection import connect
+from odradek.client.connection import WAKE_AT_BYTES, Connection, connect
 from odradek.client.errors import (
     BrokerUnreachable,
     ClientTimeout,
@@ -22,7 +22,9 @@ from odradek.client.errors import (
 from odradek.client.metadata import ClusterView, MetadataNeeds, Node, PartitionInfo, TopicInfo
 from odradek.client.offsets import offsets_at
 from odradek.client.records import TopicPartition
+from odradek.protocol.connection import framed
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.headers import encode_response
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from odradek.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -37,6 +39,7 @@ from odradek.protocol.messages.produce import PartitionProduceData, ProduceReque
 from odradek.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import PIPE_BYTES, VirtualNetwork
+from odradek.world.files import File
 from odradek.world.tasks import Tasks
 
 
@@ -56,6 +59,68 @@ def test_versions_are_negotiated_and_the_highest_common_one_is_used(scripted_bro
         return [(type(request).__name__, version) for request, version in broker.seen]
 
     assert run_virtual(main) == [("ApiVersionsRequest", 3), ("MetadataRequest", 5), ("MetadataRequest", 2)]
+
+
+class InPieces:
+    """An endpoint that receives what it is told to, and notes for how many bytes it was to wait."""
+
+    peer = "broker:9092"
+
+    def __init__(self) -> None:
+        self.waits_for = [1]
+        self.readable: Any = None
+        self._next = b""
+
+    def on_readable(self, callback: Any) -> None:
+        self.readable = callback
+
+    def on_writable(self, callback: Any) -> None:
+        raise AssertionError("all is taken at once")
+
+    def wake_at(self, count: int) -> None:
+        self.waits_for.append(count)
+
+    def send(self, data: Any, *, more: bool = False) -> int:
+        return len(data)
+
+    def send_file(self, file: File, position: int, length: int) -> int:
+        raise AssertionError("a client sends no file")
+
+    def receive_into(self, buffer: memoryview, /) -> int:
+        size = min(len(self._next), len(buffer))
+        buffer[:size], self._next = self._next[:size], self._next[size:]
+        return size
+
+    def receive(self, data: bytes) -> None:
+        self._next = data
+        while self._next:
+            self.readable()
+
+    def close(self, *, abandon: bool = False) -> None:
+        pass
+
+
+def test_the_rest_of_a_large_answer_is_waited_for() -> None:
+    """Else each piece of it wakes the loop, whose thread waits for the application's then."""
+
+    async def main(clock: VirtualClock) -> None:
+        endpoint = InPieces()
+        connection = Connection(endpoint, clock, "broker:9092", "test")
+        asking = asyncio.ensure_future(connection.ask(MetadataRequest(), 1, 1000))
+        await asyncio.sleep(0)
+        wanted = MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=0, host="h" * 30_000, port=1)] * 100, controller_id=7
+        )
+        answer = b"".join(framed(encode_response(0, 1, wanted)))
+        for at in range(0, len(answer), 1_000_000):
+            endpoint.receive(answer[at : at + 1_000_000])
+        received = await asking
+        assert isinstance(received, MetadataResponse) and received.controller_id == 7
+        lacking = [len(answer) - at for at in (1_000_000, 2_000_000, 3_000_000)]
+        assert max(endpoint.waits_for) == WAKE_AT_BYTES < lacking[0]
+        assert endpoint.waits_for[-2:] == [lacking[-1], 1]
+
+    run_virtual(main)
 
 
 def test_a_request_that_cannot_be_encoded_is_in_nobodys_way(scripted_broker: Any) -> None:

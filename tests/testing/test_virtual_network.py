@@ -185,6 +185,36 @@ def test_a_full_pipe_and_room_again() -> None:
     run_virtual(main)
 
 
+def test_an_end_may_wait_for_many_bytes() -> None:
+    async def main(clock: VirtualClock) -> None:
+        pair = Pair(clock)
+        near = await pair.connect()
+        far = pair.accepted[0]
+        far.wake_at(100)
+        near.send(bytes(10))
+        await asyncio.sleep(1)
+        assert not pair.arrived
+        near.send(bytes(90))
+        await asyncio.sleep(1)
+        assert [len(data) for _, data in pair.arrived] == [100]
+        near.send(bytes(10))
+        await asyncio.sleep(1)
+        far.wake_at(1)
+        await asyncio.sleep(1)
+        assert len(pair.bytes_arrived) == 110
+        far.wake_at(10 * PIPE_BYTES)
+        sent = 110
+        for _ in range(5):
+            sent += near.send(bytes(PIPE_BYTES))
+            await asyncio.sleep(1)
+        assert sent > 110 + 2 * PIPE_BYTES, "it waits for no more than can come"
+        near.close()
+        await asyncio.sleep(1)
+        assert len(pair.bytes_arrived) == sent
+
+    run_virtual(main)
+
+
 def test_a_reset_breaks_both_ends() -> None:
     async def main(clock: VirtualClock) -> None:
         pair = Pair(clock)

@@ -44,6 +44,9 @@ class Transport:
     def on_readable(self, callback: Callable[[], object] | None) -> None:
         raise AssertionError("nothing is read here")
 
+    def wake_at(self, count: int) -> None:
+        raise AssertionError("nothing is read here")
+
     def on_writable(self, callback: Callable[[], object] | None) -> None:
         assert (callback is None) != (self.writable is None), "each change once"
         self.writable = callback

@@ -28,7 +28,7 @@ from odradek.world.files import File, FileRange
 from odradek.world.network import Endpoint
 from odradek.world.os_files import OsFiles
 from odradek.world.tasks import Tasks
-from odradek.world.tcp import TcpEndpoint, TcpNetwork
+from odradek.world.tcp import CAN_WAKE_AT, TcpEndpoint, TcpNetwork
 
 PATIENCE_MS = PATIENCE_SECONDS * 1000
 MORE_THAN_FAR_TAKES = 400_000
@@ -96,6 +96,43 @@ def test_bytes_and_the_end(run: Callable[[Main], None]) -> None:
         near.close()
         assert await receive(far, 1) == b""
         far.close()
+
+    run(main)
+
+
+@pytest.mark.skipif(not CAN_WAKE_AT, reason="an older Linux may wait for ever")
+def test_an_end_that_waits_for_many_bytes_is_woken_once_for_them_and_at_the_end(run: Callable[[Main], None]) -> None:
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        near, far = await Ends(loop).connect()
+        pieces: list[int] = []
+        received = asyncio.Event()
+        buffer = memoryview(bytearray(1000))
+
+        def readable() -> None:
+            pieces.append(far.receive_into(buffer))
+            received.set()
+
+        async def piece() -> int:
+            received.clear()
+            await received.wait()
+            return pieces[-1]
+
+        far.wake_at(100)
+        far.on_readable(readable)
+        near.send(bytes(10))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        near.send(bytes(90))
+        assert await piece() == 100 and pieces == [100]
+        far.wake_at(1)
+        near.send(bytes(10))
+        assert await piece() == 10
+        far.wake_at(100)
+        near.send(bytes(20))
+        near.close()
+        assert (await piece(), await piece()) == (20, 0)
+        far.close()
+        far.wake_at(50)
 
     run(main)
 
