@@ -236,7 +236,7 @@ def test_settings_that_zookeeper_would_not_take_are_refused_before_it_cuts_us_of
             if code:
                 break
             sizes.append(len((await cluster.stored("topics/t"))[name]))
-        assert code == ErrorCode.UNKNOWN_SERVER_ERROR and message and "more than 1000000 bytes" in message
+        assert code == ErrorCode.UNKNOWN_SERVER_ERROR and message and "more than the 1000000 bytes" in message
         assert sizes and len((await cluster.stored("topics/t"))[name]) == sizes[-1]
 
     play(story)
