@@ -206,13 +206,17 @@ class CoordinatedGroup:
         )
 
     def _tombstones_ended(self, error: ErrorCode) -> None:
+        self._log_unwritten("tombstones were", error)
+
+    def _log_unwritten(self, what: str, error: ErrorCode) -> None:
+        """Log an append that failed. A full disk tells of itself; members join again a hundred times in a second."""
         if error is not ErrorCode.NONE:
-            log.warning("group %s: tombstones were not written: %s", self.metadata.group_id, error.name)
+            level = logging.DEBUG if error is ErrorCode.KAFKA_STORAGE_ERROR else logging.WARNING
+            log.log(level, "group %s: %s not written: %s", self.metadata.group_id, what, error.name)
 
     def _store(self, effect: StoreGroup) -> None:
         def done(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE:
-                log.warning("group %s: its metadata was not written: %s", self.metadata.group_id, error.name)
+            self._log_unwritten("its metadata was", error)
             self.state_machine.stored(effect.write, group_error(error), self._clock.now_ms())
             self.run_effects()
 

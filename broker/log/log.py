@@ -157,9 +157,9 @@ class Log(LocalLog):
     def _write(self, view: memoryview, batches: list[Batch]) -> None:
         """Append to the active segment, or to a new one; then note the batches in indexes, epochs and producers."""
         first, last, size = batches[0], batches[-1], len(view)
-        max_timestamp_ms = first.max_timestamp_ms
-        if first is not last:
-            max_timestamp_ms = max(batch.max_timestamp_ms for batch in batches)
+        max_timestamp_ms = first.max_timestamp_ms if first is last else max(one.max_timestamp_ms for one in batches)
+        if self.environment.full_disks:
+            self.environment.check_room(self.directory)
         try:
             if not self._is_prepared:
                 self.prepare()
@@ -173,7 +173,7 @@ class Log(LocalLog):
             segment.append(view)
         except OSError as error:
             if error.errno in NO_ROOM:
-                raise self.environment.refuse_for_room(self.directory, error) from error
+                raise self.environment.refuse_append(self.directory, error) from error
             raise self.give_up_directory(error) from error
         self.log_end_offset = last.last_offset + 1
         self._remember_position(first.base_offset, position)

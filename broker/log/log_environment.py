@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import posixpath
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Collection
@@ -18,6 +19,9 @@ from odradek.world.files import Files
 logger = logging.getLogger(__name__)
 
 FULL_DISK_TOLD_EVERY_MS = 60_000
+FULL_DISK_PAUSE_MS = 100
+"""Time for which appends to a full disk are refused without another attempt: each attempt ends with a sync, and where
+thousands of partitions try again every second the loop would do nothing else."""
 OPEN_OLD_SEGMENTS = 500
 """Inactive segments with an open file and loaded indexes."""
 OPEN_INDEX_BYTES = 64 * 1024 * 1024
@@ -72,6 +76,7 @@ class LogEnvironment:
         "failed",
         "files",
         "full_disk_told_ms",
+        "full_disks",
         "lower_checkpoints",
         "open_segments",
         "producer_expiration_ms",
@@ -107,8 +112,25 @@ class LogEnvironment:
         self.producer_expiration_ms = producer_expiration_ms
         self.open_segments = OpenSegments()
         self.full_disk_told_ms: float | None = None
+        self.full_disks: dict[str, tuple[float, OSError]] = {}
+        """Log directories in which an append has found no room just now: until when none is tried, and why."""
         self.removals: set[str] = set()
         """Log directories that logs were removed from, which is not on the disk yet for certain."""
+
+    def check_room(self, directory: str) -> None:
+        """Check an append to a log while there are `full_disks`. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        log_directory = posixpath.dirname(directory)
+        until_ms, error = self.full_disks.get(log_directory, (0.0, OSError()))
+        if self.clock.monotonic_ms() < until_ms:
+            raise self.refuse_for_room(directory, error)
+        self.full_disks.pop(log_directory, None)
+
+    def refuse_append(self, directory: str, error: OSError) -> KafkaError:
+        """Make the refusal as `refuse_for_room`, for all further appends to a full disk as well, during a pause."""
+        if error.errno not in OUT_OF_DESCRIPTORS:
+            until_ms = self.clock.monotonic_ms() + FULL_DISK_PAUSE_MS
+            self.full_disks[posixpath.dirname(directory)] = until_ms, error
+        return self.refuse_for_room(directory, error)
 
     def refuse_for_room(self, directory: str, error: OSError) -> KafkaError:
         """Make the refusal for a log whose disk is full, or that may open no file; log it once a minute, however many

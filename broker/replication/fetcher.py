@@ -49,6 +49,8 @@ LEADER_NOT_READY = frozenset(
 )
 THROTTLED_PAUSE_MS = 200.0
 """Time for which a partition is left out of the fetches before the limit is looked at again."""
+TOLD_AGAIN_MS = 60_000.0
+"""A full disk is told of each minute, a partition that it has no room for when that has gone well for so long."""
 
 
 class Asked(NamedTuple):
@@ -325,7 +327,9 @@ class FetcherCore:
             state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
     def _failed(self, state: PartitionFetchState, error: KafkaError, now_ms: float) -> None:
-        log.error("%s cannot follow its leader for now: %s", state.partition, error)
+        again = state.not_before_ms and now_ms < state.not_before_ms + TOLD_AGAIN_MS
+        if not again or error.code != ErrorCode.KAFKA_STORAGE_ERROR:
+            log.error("%s cannot follow its leader for now: %s", state.partition, error)
         state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
     def leader_offsets(self, state: PartitionFetchState, log_start: int, log_end: int, now_ms: float) -> None:

@@ -253,7 +253,9 @@ class TransactionCoordinator:
                 answer(ErrorCode.NOT_COORDINATOR)
                 return
             if error is not ErrorCode.NONE:
-                log.info("%s: %s was not written: %s", transaction.transactional_id, state.status.name, error.name)
+                level = logging.DEBUG if error is ErrorCode.KAFKA_STORAGE_ERROR else logging.INFO  # the disk says so
+                name = transaction.transactional_id
+                log.log(level, "%s: %s was not written: %s", name, state.status.name, error.name)
                 transaction.fail(state)
                 answer(APPEND_ERRORS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR))
                 return

@@ -15,7 +15,7 @@ from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.flush import Flush
 from odradek.broker.log.local_log import FLUSH_AGAIN_MS
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_environment import FULL_DISK_TOLD_EVERY_MS, LogEnvironment, OpenSegments
+from odradek.broker.log.log_environment import FULL_DISK_PAUSE_MS, FULL_DISK_TOLD_EVERY_MS, LogEnvironment, OpenSegments
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.offset_lookup import find_offset
 from odradek.broker.log.retention import delete_old_segments
@@ -163,6 +163,26 @@ def test_a_full_disk_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) 
         assert caplog.text.count("the disk is full, records are refused until there is space") == told
         clock.advance(FULL_DISK_TOLD_EVERY_MS / 2)
     files.fault = None
+    log.append_as_leader(make_batch([b"2"]), 0)
+    assert log.log_end_offset == 2
+
+
+def test_a_full_disk_is_not_tried_for_each_append() -> None:
+    """Each attempt is cut off again, and synced: followers of many partitions left the loop no time for anything."""
+    files, clock = SimulatedFiles(), ManualClock()
+    log = open_test_log(make_environment(files, clock), clean=True)
+    log.append_as_leader(make_batch([b"1"]), 0)
+    files.fault = Fault(files.calls, 1000, errno.ENOSPC, what="room")
+    for _ in range(3):
+        clock.advance(FULL_DISK_PAUSE_MS)
+        before = files.calls
+        for number in range(100):
+            with pytest.raises(KafkaError, match="No space left"):
+                log.append_as_leader(make_batch([b"2"]), 0)
+            assert number or (tried := files.calls) > before
+        assert files.calls == tried
+    files.fault = None
+    clock.advance(FULL_DISK_PAUSE_MS)
     log.append_as_leader(make_batch([b"2"]), 0)
     assert log.log_end_offset == 2
 

@@ -7,6 +7,7 @@ import pytest
 from odradek.broker.log.batches import Origin
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
+from odradek.broker.log.log_environment import FULL_DISK_PAUSE_MS
 from odradek.broker.log.rewriting import BadRecords
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol import compression, record_batch
@@ -293,8 +294,8 @@ def test_an_empty_follower_may_begin_within_a_batch() -> None:
 
 
 def test_a_full_disk_leaves_no_half_batch_and_the_log_goes_on_when_there_is_room() -> None:
-    files = SimulatedFiles()
-    log = new_log(files=files)
+    files, clock = SimulatedFiles(), ManualClock()
+    log = open_test_log(make_environment(files, clock), clean=True)
     log.append_as_leader(make_batch(), 0)
     size = log.size_bytes
     files.capacity_bytes = sum(files.size(f"{DIRECTORY}/{name}") for name in files.list_directory(DIRECTORY)) + 30
@@ -303,6 +304,7 @@ def test_a_full_disk_leaves_no_half_batch_and_the_log_goes_on_when_there_is_room
     assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert files.size(f"{DIRECTORY}/{0:020d}.log") == size
     files.capacity_bytes = None
+    clock.advance(FULL_DISK_PAUSE_MS)
     assert log.append_as_leader(make_batch([b"b"]), 0).first_offset == 1
     assert [columns.values for columns in read_batches(log)] == [[b"value"], [b"b"]]
 

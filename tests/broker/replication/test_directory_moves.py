@@ -8,7 +8,7 @@ import pytest
 
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
-from odradek.broker.log.log_environment import LogEnvironment
+from odradek.broker.log.log_environment import FULL_DISK_PAUSE_MS, LogEnvironment
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.segment import Segment
@@ -211,6 +211,7 @@ def test_a_full_disk_is_reported_and_goes_on() -> None:
         world.finish()
     assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR and not world.failed
     world.files.capacity_bytes = None
+    world.clock.advance(FULL_DISK_PAUSE_MS)
     world.due = True
     world.finish()
     check_same(world.source, world.target)

@@ -163,6 +163,25 @@ def test_a_partition_with_an_error_is_left_out_and_named_after_the_pause() -> No
     assert named(core.request(SETTINGS.replica_fetch_backoff_ms + 2.0)) == [0]
 
 
+def test_a_partition_without_room_is_told_of_once_while_that_lasts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each partition had a line each second: thousands of followers filled another disk with them."""
+    core, (partition,) = following(1)
+
+    def full(*_: object) -> bool:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+
+    for began_ms in (1.0, 3_600_000.0):
+        with monkeypatch.context() as patch:
+            patch.setattr(Partition, "append_as_follower", full)
+            for attempt in range(10):
+                now_ms = began_ms + attempt * 2 * SETTINGS.replica_fetch_backoff_ms
+                core.request(now_ms)
+                answer(core, records(partition, 0), now_ms=now_ms)
+        assert caplog.text.count("cannot follow its leader for now") == (1 if began_ms < 2 else 2)
+
+
 def test_out_of_range_is_noticed_at_once() -> None:
     core, _ = following(2)
     core.request(1.0)
