@@ -186,7 +186,7 @@ class Consumer(ConsumerBase):
         if self._shared.woken:
             return False
         with self._shared.lock:
-            return self._shared.readable
+            return self._shared.readable or self._buffer.has_decoded
 
     async def _until_arrived(self, longest_ms: float) -> None:
         arrived = self._shared.arrived

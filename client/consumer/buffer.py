@@ -141,6 +141,12 @@ class RecordBuffer:
             if not self._decode_ahead():
                 return None
 
+    @property
+    def has_decoded(self) -> bool:
+        """Tell whether records that iterating has decoded can be handed out."""
+        ahead, state = self._ahead, self._ahead_of
+        return ahead is not None and bool(ahead) and state is not None and not state.paused
+
     def _take_ahead(self, limit: int) -> Records:
         """Return what iterating has decoded and not handed out."""
         ahead, state = self._ahead, self._ahead_of

@@ -34,6 +34,8 @@ CallBack = Callable[[Callable[[], object]], Awaitable[object]]
 CLOSE_TIMEOUT_MS = 30_000
 """Time that `close` has for everything (Java's ConsumerUtils.DEFAULT_CLOSE_TIMEOUT_MS)."""
 COMMITTING = "committing offsets"
+LEAST_COMMIT_INTERVAL_MS = 100
+"""Automatic commits are no more frequent: a poll begins what is due before it hands anything out, and looks again."""
 
 
 class RunningTurn:
@@ -53,18 +55,25 @@ class RunningTurn:
         return self.task is not None and self.task is self._inside_of.get()
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin it."""
+        """Begin it, unless another task that polls has begun it meanwhile."""
 
         async def inside() -> None:
             self._inside_of.set(asyncio.current_task())
             await work()
 
-        self.task = self._tasks.result_of("rebalance", inside)
+        if self.task is None:
+            self.task = self._tasks.result_of("rebalance", inside)
 
-    async def wait(self, timeout_ms: float | None = None) -> None:
-        """Wait for its end, if there is one; one that takes longer than `timeout_ms` is cancelled."""
+    async def result(self) -> None:
+        """Wait for its end, and raise what the listener has raised."""
+        if self.task is not None:
+            await asyncio.wait({self.task})
+            self.take_result()
+
+    async def wait(self, timeout_ms: float) -> None:
+        """Wait for its end, unless its listener calls this; one that takes longer than `timeout_ms` is cancelled."""
         if self.task is not None and not self.calls_this:
-            _, late = await asyncio.wait({self.task}, timeout=None if timeout_ms is None else timeout_ms / 1000)
+            _, late = await asyncio.wait({self.task}, timeout=timeout_ms / 1000)
             if late:
                 self.cancel()
 
@@ -143,22 +152,21 @@ class Participation:
         )
 
     def _commit_is_due(self, now_ms: float) -> bool:
+        """Tell whether it is time for an automatic commit, which would be refused during a rebalance."""
         if not self._settings.enable_auto_commit:
             return False
-        return self._next_commit_ms is None or now_ms >= self._next_commit_ms
+        return self._next_commit_ms is None or (now_ms >= self._next_commit_ms and self.membership.may_commit)
 
     def polled(self) -> None:
         """Note that the application is alive and done with what earlier polls returned; commit that when it is time."""
         now_ms = self._clock.monotonic_ms()
         self.membership.polled(now_ms)
         self._group.wake()
-        if self._turn.task is not None or not self._commit_is_due(now_ms):
-            return
-        if self._next_commit_ms is None:
-            self._next_commit_ms = now_ms + self._settings.auto_commit_interval_ms
-        elif self.membership.may_commit:
-            self._next_commit_ms = now_ms + self._settings.auto_commit_interval_ms
-            self.commit_later(self._consumed(), None, automatic=True)
+        if self._turn.task is None and self._commit_is_due(now_ms):
+            is_first_poll = self._next_commit_ms is None
+            self._next_commit_ms = now_ms + max(self._settings.auto_commit_interval_ms, LEAST_COMMIT_INTERVAL_MS)
+            if not is_first_poll:
+                self.commit_later(self._consumed(), None, automatic=True)
 
     async def take_turn(self, end_ms: float) -> None:
         """Do what the membership waits for, or, when an automatic commit takes longer than until `end_ms`, begin it.
@@ -178,10 +186,8 @@ class Participation:
             if not self._on_loop:
                 await self._carry_out(turn)
                 return
-            if self._turn.task is None:  # else another task that polls has begun it meanwhile
-                self._turn.begin(partial(self._carry_out, turn))
-        await self._turn.wait()
-        self._turn.take_result()
+            self._turn.begin(partial(self._carry_out, turn))
+        await self._turn.result()
 
     async def call_callbacks(self) -> None:
         """Call the callbacks of commits that nobody waited for."""

@@ -1,0 +1,85 @@
+"""Polls that find an automatic commit due."""
+
+import asyncio
+from typing import Any
+
+from odradek import TopicPartition
+from odradek.aio import Consumer, Producer
+from odradek.client.consumer.member_states import State
+from odradek.testing import run
+
+PLACE = TopicPartition("t", 0)
+LONG_MS = 3_600_000
+RECORDS = 100
+
+
+def test_a_poll_amid_a_rebalance_returns_what_is_there_though_a_commit_is_due() -> None:
+    """It may not be sent then: the poll tried it again and again, and never let its loop hear that all have joined."""
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            for number in range(2 * RECORDS):
+                await producer.send("t", b"x", partition=number % 2)
+        settings: dict[str, Any] = {
+            "bootstrap_servers": cluster.bootstrap,
+            "group_id": "g",
+            "partition_assignment_strategy": "cooperative-sticky",
+            "auto_offset_reset": "earliest",
+            "auto_commit_interval_ms": 100,
+            "heartbeat_interval_ms": 300,
+            "max_poll_records": 1,
+        }
+        async with Consumer("t", **settings) as first, Consumer("t", **settings) as second:
+            while not first.assignment() or not second.assignment():
+                await asyncio.gather(first.getmany(100), second.getmany(100))
+            async with Consumer("t", **settings) as third:  # the second does not poll, and so does not join again
+                joining = asyncio.ensure_future(third.getmany(LONG_MS))
+                membership = first._group.membership  # type: ignore[union-attr]
+                while membership.state is not State.JOINING:
+                    await first.getmany(0)
+                    await asyncio.sleep(0.1)
+                for _ in range(10):
+                    await asyncio.sleep(0.1)
+                    assert await first.getmany(LONG_MS)
+                assert membership.state is State.JOINING
+                joining.cancel()
+
+    run(main, brokers=1, topics={"t": 2}, seed=7)
+
+
+def test_a_consumer_that_commits_as_often_as_it_can_reads_all_the_same() -> None:
+    """Each poll began a commit, found that the next was due, and began that: its loop stood still."""
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            for _ in range(RECORDS):
+                await producer.send("t", b"x", partition=0)
+        settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "group_id": "g"}
+        async with Consumer("t", **settings, auto_offset_reset="earliest", auto_commit_interval_ms=0) as consumer:
+            for _ in range(RECORDS):
+                assert await consumer.getone()
+                await asyncio.sleep(0.01)
+            assert 0 < await consumer.committed(PLACE) < RECORDS
+        async with Consumer(**settings) as other:
+            assert await other.committed(PLACE) == RECORDS
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+def test_iterating_goes_on_behind_an_automatic_commit_though_no_more_records_come() -> None:
+    """It waited for new ones, for ever, with up to max.poll.records that it had decoded."""
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            for _ in range(RECORDS):
+                await producer.send("t", b"x", partition=0)
+        settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "group_id": "g"}
+        async with Consumer("t", **settings, auto_offset_reset="earliest") as consumer:
+            began = asyncio.get_running_loop().time()
+            async for record in consumer:
+                await asyncio.sleep(1)
+                if record.offset == RECORDS - 1:
+                    break
+            assert asyncio.get_running_loop().time() - began < RECORDS + 5
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
