@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from odradek.zk_schema.change_nodes import tell
-from odradek.zk_schema.lost_answers import in_any_session
+from odradek.zk_schema.lost_answers import in_any_session, repeated
 from odradek.zk_schema.store import (
     BadVersion,
     ConnectionLost,
@@ -49,15 +49,15 @@ async def alter_entity(store: Store, entity: str, altered: Callable[[dict[str, s
 async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Mapping[str, str]]) -> None:
     """Write settings in the place of what is found (None: there is no znode), and tell of it.
 
-    Where ZooKeeper cannot be read nothing is begun. But once something may be written it is waited for: settings of
-    which nobody is told count with those brokers alone that read everything anew for some other reason.
+    When the session ends before they are read nothing is begun. But once something may be written it is waited for:
+    settings of which nobody is told count with those brokers alone that read everything anew for some other reason.
     """
     path = entity_path(entity)
     unheard: bytes | None = None
     """Content of the write whose answer was lost: where it is found, that was carried out."""
     for _ in range(ATTEMPTS_MAX):
         if unheard is None:
-            found = await get_if_any(store, path)
+            found = await repeated(store, lambda: get_if_any(store, path))
         else:
             found = await in_any_session(store, lambda: get_if_any(store, path))
         if found is not None and found[0] == unheard:
@@ -82,7 +82,7 @@ async def _tell(store: Store, entity: str) -> None:
 
 
 async def stored_settings(store: Store, entity: str) -> dict[str, str]:
-    """Read what ZooKeeper has of an entity. Raises BadZnode."""
+    """Read what ZooKeeper has of an entity, once there is a connection. Raises BadZnode, SessionExpired."""
     path = entity_path(entity)
-    found = await get_if_any(store, path)
+    found = await repeated(store, lambda: get_if_any(store, path))
     return {} if found is None else decode_config(path, found[0])

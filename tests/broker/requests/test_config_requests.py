@@ -242,13 +242,33 @@ def test_settings_that_zookeeper_would_not_take_are_refused_before_it_cuts_us_of
     play(story)
 
 
-def test_zookeeper_that_is_away_is_an_error_in_the_answer() -> None:
+def test_zookeeper_that_is_away_is_waited_for() -> None:
+    """As Kafka waits. UNKNOWN_SERVER_ERROR, which no client asks again after, was the answer to each short outage."""
+
     async def story(cluster: Cluster) -> None:
         cluster.zookeeper.partition(cluster.store)
         await asyncio.sleep(0)
-        code, message = await cluster.change(TOPIC, "t", (SET, "retention.ms", "5"))
+        changing = asyncio.ensure_future(cluster.change(TOPIC, "t", (SET, "retention.ms", "5")))
+        describing = asyncio.ensure_future(cluster.describe(TOPIC, "t"))
+        await asyncio.sleep(0.1)
+        assert not changing.done() and not describing.done()
+        cluster.zookeeper.heal(cluster.store)
+        assert await changing == OK
+        assert (await describing).error_code == ErrorCode.NONE
+        assert (await cluster.entry(TOPIC, "t", "retention.ms")).value == "5"
+
+    play(story)
+
+
+def test_a_session_that_ends_before_anything_is_written_is_an_error_in_the_answer() -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.zookeeper.partition(cluster.store, unnoticed_ms=50)
+        changing = asyncio.ensure_future(cluster.change(TOPIC, "t", (SET, "retention.ms", "5")))
+        await asyncio.sleep(0.1)
+        cluster.zookeeper.expire_session(cluster.store.session_id)
+        cluster.zookeeper.heal(cluster.store)
+        code, message = await changing
         assert code == ErrorCode.UNKNOWN_SERVER_ERROR and message
-        assert (await cluster.describe(TOPIC, "t")).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
     play(story)
 
