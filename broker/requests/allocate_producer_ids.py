@@ -1,6 +1,6 @@
 """AllocateProducerIds (key 67), version 0: the controller hands a broker a block of producer ids (KIP-730)."""
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -9,11 +9,7 @@ REQUEST = AllocateProducerIdsRequest
 VERSIONS = (0, 0)
 
 
-def handle(broker: Services, request: AllocateProducerIdsRequest, context: RequestContext) -> Outcome:
-    return _allocate(broker, request)
-
-
-async def _allocate(broker: Services, request: AllocateProducerIdsRequest) -> Reply:
+async def handle(broker: Services, request: AllocateProducerIdsRequest, context: RequestContext) -> Reply:
     try:
         block = await broker.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
     except KafkaError as error:

@@ -8,7 +8,7 @@ Source: ZkAdminManager.alterClientQuotas of Kafka 3.9.
 
 import ipaddress
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests.quota_entities import IP, QUOTA_TYPES, USER, path_of
 from odradek.broker.services import Services
 from odradek.broker.settings.definition import INTEGER_BITS, ValueType, java_double
@@ -30,12 +30,8 @@ VERSIONS = (0, 1)
 EPSILON = 1e-6
 
 
-def handle(broker: Services, request: AlterClientQuotasRequest, context: RequestContext) -> Outcome:
-    return _alter_all(broker.zookeeper, request)
-
-
-async def _alter_all(zookeeper: Store, request: AlterClientQuotasRequest) -> Reply:
-    entries = [await _answer(zookeeper, entry, request.validate_only) for entry in request.entries]
+async def handle(broker: Services, request: AlterClientQuotasRequest, context: RequestContext) -> Reply:
+    entries = [await _answer(broker.zookeeper, entry, request.validate_only) for entry in request.entries]
     return Reply(AlterClientQuotasResponse(entries=entries))
 
 

@@ -8,7 +8,7 @@ IncrementalAlterConfigs alone, settings of groups and client metrics for KRaft, 
 
 from functools import partial
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests.config_resources import (
     change_each,
     check_keys,
@@ -27,11 +27,7 @@ REQUEST = AlterConfigsRequest
 VERSIONS = (0, 2)
 
 
-def handle(broker: Services, request: AlterConfigsRequest, context: RequestContext) -> Outcome:
-    return _alter(broker, request)
-
-
-async def _alter(broker: Services, request: AlterConfigsRequest) -> Reply:
+async def handle(broker: Services, request: AlterConfigsRequest, context: RequestContext) -> Reply:
     replace = partial(_replace, broker, request.validate_only)
     return Reply(
         AlterConfigsResponse(responses=await change_each(request.resources, replace, AlterConfigsResourceResponse))

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (key 45), version 0: to the controller; begins or cancels moves of replicas (KIP-455)."""
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.alter_partition_reassignments import (
@@ -15,11 +15,7 @@ REQUEST = AlterPartitionReassignmentsRequest
 VERSIONS = (0, 0)
 
 
-def handle(broker: Services, request: AlterPartitionReassignmentsRequest, context: RequestContext) -> Outcome:
-    return _alter(broker, request)
-
-
-async def _alter(broker: Services, request: AlterPartitionReassignmentsRequest) -> Reply:
+async def handle(broker: Services, request: AlterPartitionReassignmentsRequest, context: RequestContext) -> Reply:
     targets = {
         TopicPartition(topic.name, partition.partition_index): partition.replicas
         for topic in request.topics

@@ -7,7 +7,7 @@ Source: ZkAdminManager.alterUserScramCredentials of Kafka 3.9.
 
 from collections import Counter
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests.describe_user_scram_credentials import NUMBERS
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -32,11 +32,8 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 Result = AlterUserScramCredentialsResult
 
 
-def handle(broker: Services, request: AlterUserScramCredentialsRequest, context: RequestContext) -> Outcome:
-    return _alter(broker, [*request.deletions, *request.upsertions])
-
-
-async def _alter(broker: Services, changes: list[Change]) -> Reply:
+async def handle(broker: Services, request: AlterUserScramCredentialsRequest, context: RequestContext) -> Reply:
+    changes: list[Change] = [*request.deletions, *request.upsertions]
     by_user: dict[str, list[Change]] = {}
     for change in changes:
         by_user.setdefault(change.name, []).append(change)

@@ -1,6 +1,6 @@
 """ControlledShutdown (key 7), versions 0 to 3: a broker asks the controller to move its leaders."""
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.controlled_shutdown import (
@@ -13,11 +13,7 @@ REQUEST = ControlledShutdownRequest
 VERSIONS = (0, 3)
 
 
-def handle(broker: Services, request: ControlledShutdownRequest, context: RequestContext) -> Outcome:
-    return _shut_down(broker, request)
-
-
-async def _shut_down(broker: Services, request: ControlledShutdownRequest) -> Reply:
+async def handle(broker: Services, request: ControlledShutdownRequest, context: RequestContext) -> Reply:
     try:
         left = await broker.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     except KafkaError as error:

@@ -3,7 +3,7 @@
 from collections import Counter
 from functools import partial
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.quotas.client_quotas import MutationQuota
 from odradek.broker.requests.administration import (
     charge,
@@ -28,11 +28,7 @@ VERSIONS = (0, 3)
 FIRST_VERSION_WITH_STRICT_QUOTA = 3
 
 
-def handle(broker: Services, request: CreatePartitionsRequest, context: RequestContext) -> Outcome:
-    return _create(broker, request, context)
-
-
-async def _create(broker: Services, request: CreatePartitionsRequest, context: RequestContext) -> Reply:
+async def handle(broker: Services, request: CreatePartitionsRequest, context: RequestContext) -> Reply:
     times = Counter(topic.name for topic in request.topics)
     counts = {topic.name: topic.count for topic in request.topics}
     quota = mutation_quota(broker, context, FIRST_VERSION_WITH_STRICT_QUOTA)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from odradek.broker.config import BrokerConfig
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.quotas.client_quotas import MutationQuota
 from odradek.broker.requests.administration import (
     charge,
@@ -42,11 +42,7 @@ FIRST_VERSION_WITH_CONFIGS = 5
 FIRST_VERSION_WITH_STRICT_QUOTA = 6
 
 
-def handle(broker: Services, request: CreateTopicsRequest, context: RequestContext) -> Outcome:
-    return _create(broker, request, context)
-
-
-async def _create(broker: Services, request: CreateTopicsRequest, context: RequestContext) -> Reply:
+async def handle(broker: Services, request: CreateTopicsRequest, context: RequestContext) -> Reply:
     times = Counter(topic.name for topic in request.topics)
     quota = mutation_quota(broker, context, FIRST_VERSION_WITH_STRICT_QUOTA)
     results = {}

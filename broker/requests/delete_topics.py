@@ -5,7 +5,7 @@ named twice is deleted, and answered twice. With delete.topic.enable=false the a
 version 3 INVALID_REQUEST. A topic with a replica out of reach stays marked: REQUEST_TIMED_OUT.
 """
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.quotas.client_quotas import MutationQuota
 from odradek.broker.requests.administration import charge, mutation_quota, require_controller, until_metadata
 from odradek.broker.services import Services
@@ -27,11 +27,7 @@ FIRST_VERSION_WITH_DELETION_DISABLED = 3
 FIRST_VERSION_WITH_STRICT_QUOTA = 5
 
 
-def handle(broker: Services, request: DeleteTopicsRequest, context: RequestContext) -> Outcome:
-    return _delete(broker, request, context)
-
-
-async def _delete(broker: Services, request: DeleteTopicsRequest, context: RequestContext) -> Reply:
+async def handle(broker: Services, request: DeleteTopicsRequest, context: RequestContext) -> Reply:
     version = context.api_version
     quota = mutation_quota(broker, context, FIRST_VERSION_WITH_STRICT_QUOTA)
     if version >= FIRST_VERSION_WITH_STRUCTS:

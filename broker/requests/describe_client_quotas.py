@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests.quota_entities import IP, KINDS, QUOTA_TYPES, Entity, path_of
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -39,18 +39,14 @@ Filter = Mapping[str, object]
 """Entities by their kind: a name, None for the default, ANYBODY for all."""
 
 
-def handle(broker: Services, request: DescribeClientQuotasRequest, context: RequestContext) -> Outcome:
-    return _describe(broker.zookeeper, request)
-
-
-async def _describe(zookeeper: Store, request: DescribeClientQuotasRequest) -> Reply:
+async def handle(broker: Services, request: DescribeClientQuotasRequest, context: RequestContext) -> Reply:
     try:
         wanted = _filter(request.components)
         found = [
             (entity, settings)
-            for entity in await repeated(zookeeper, lambda: _entities(zookeeper))
+            for entity in await repeated(broker.zookeeper, lambda: _entities(broker.zookeeper))
             if _matches(wanted, entity, request.strict)
-            and (settings := await stored_settings(zookeeper, path_of(entity)))
+            and (settings := await stored_settings(broker.zookeeper, path_of(entity)))
         ]
     except KafkaError as error:
         return Reply(DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None))

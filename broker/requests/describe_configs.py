@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from odradek.broker.config import BrokerConfig
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests import loggers
 from odradek.broker.requests.config_resources import ResourceType, settings_of
 from odradek.broker.services import Services
@@ -52,11 +52,7 @@ DESCRIBED: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN, ResourceType
 Sources = list[tuple[str, str, Source]]
 
 
-def handle(broker: Services, request: DescribeConfigsRequest, context: RequestContext) -> Outcome:
-    return _describe_all(broker, request)
-
-
-async def _describe_all(broker: Services, request: DescribeConfigsRequest) -> Reply:
+async def handle(broker: Services, request: DescribeConfigsRequest, context: RequestContext) -> Reply:
     turn, results = TimeSlice(broker.clock), []
     if any(one.resource_type not in DESCRIBED for one in request.resources):
         return Reply(DescribeConfigsResponse(results=[_of_no_kind(one) for one in request.resources]))

@@ -8,7 +8,7 @@ Kafka 3.9.
 
 from collections import Counter
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_user_scram_credentials import (
@@ -31,11 +31,8 @@ NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 Result = DescribeUserScramCredentialsResult
 
 
-def handle(broker: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext) -> Outcome:
-    return _describe(broker, [one.name for one in request.users or ()])
-
-
-async def _describe(broker: Services, names: list[str]) -> Reply:
+async def handle(broker: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext) -> Reply:
+    names = [one.name for one in request.users or ()]
     if names:
         times = Counter(names)
         results = [await _named(broker, name, times[name]) for name in times]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests import loggers
 from odradek.broker.requests.config_resources import (
     ResourceType,
@@ -44,11 +44,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-def handle(broker: Services, request: IncrementalAlterConfigsRequest, context: RequestContext) -> Outcome:
-    return _alter(broker, request)
-
-
-async def _alter(broker: Services, request: IncrementalAlterConfigsRequest) -> Reply:
+async def handle(broker: Services, request: IncrementalAlterConfigsRequest, context: RequestContext) -> Reply:
     change = partial(_change, broker, request.validate_only)
     responses = await change_each(request.resources, change, AlterConfigsResourceResponse)
     return Reply(IncrementalAlterConfigsResponse(responses=responses))

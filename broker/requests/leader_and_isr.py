@@ -5,7 +5,7 @@ one partition is applied whole; the epochs of the request are checked again afte
 StopReplica waits for its end, also when its connection has broken.
 """
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.replication.controller_requests import leader_and_isr_states
 from odradek.broker.requests.authorization.refusals import of_leader_and_isr
 from odradek.broker.services import Services
@@ -24,26 +24,12 @@ VERSIONS = (0, 7)
 FIRST_VERSION_BY_TOPIC_ID = 5
 
 
-def handle(broker: Services, request: LeaderAndIsrRequest, context: RequestContext) -> Outcome:
-    return _apply(broker, request, context.api_version)
-
-
-def _new_topics(broker: Services, request: LeaderAndIsrRequest) -> set[str]:
-    """Topics of which this broker has no log yet: whoever creates a topic writes its settings before its partitions."""
-    return {
-        topic
-        for topic, _, state in leader_and_isr_states(request)
-        if (topic, state.partition_index) not in broker.replicas.partitions
-        and broker.logs.get(topic, state.partition_index) is None
-    }
+async def handle(broker: Services, request: LeaderAndIsrRequest, context: RequestContext) -> Reply:
+    async with broker.controller_requests.in_turn:
+        return await _apply(broker, request, context.api_version)
 
 
 async def _apply(broker: Services, request: LeaderAndIsrRequest, version: int) -> Reply:
-    async with broker.controller_requests.in_turn:
-        return await _apply_in_turn(broker, request, version)
-
-
-async def _apply_in_turn(broker: Services, request: LeaderAndIsrRequest, version: int) -> Reply:
     def refusal() -> ErrorCode:
         return broker.controller_requests.check(request.controller_epoch, request.broker_epoch)
 
@@ -73,3 +59,13 @@ async def _apply_in_turn(broker: Services, request: LeaderAndIsrRequest, version
             answered.partition_errors.append(outcome)
     response.topics = list(topics.values())
     return Reply(response)
+
+
+def _new_topics(broker: Services, request: LeaderAndIsrRequest) -> set[str]:
+    """Topics of which this broker has no log yet: whoever creates a topic writes its settings before its partitions."""
+    return {
+        topic
+        for topic, _, state in leader_and_isr_states(request)
+        if (topic, state.partition_index) not in broker.replicas.partitions
+        and broker.logs.get(topic, state.partition_index) is None
+    }

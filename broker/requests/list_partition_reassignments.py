@@ -1,6 +1,6 @@
 """ListPartitionReassignments (key 46), version 0: to the controller; the moves of replicas that are under way."""
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.services import Services
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.list_partition_reassignments import (
@@ -15,11 +15,7 @@ REQUEST = ListPartitionReassignmentsRequest
 VERSIONS = (0, 0)
 
 
-def handle(broker: Services, request: ListPartitionReassignmentsRequest, context: RequestContext) -> Outcome:
-    return _list(broker, request)
-
-
-async def _list(broker: Services, request: ListPartitionReassignmentsRequest) -> Reply:
+async def handle(broker: Services, request: ListPartitionReassignmentsRequest, context: RequestContext) -> Reply:
     asked = None
     if request.topics is not None:
         asked = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]

@@ -3,7 +3,7 @@
 One at a time with LeaderAndIsr and in slices of time, as described there.
 """
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.replication.controller_requests import stopped_replicas
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -14,16 +14,12 @@ REQUEST = StopReplicaRequest
 VERSIONS = (0, 4)
 
 
-def handle(broker: Services, request: StopReplicaRequest, context: RequestContext) -> Outcome:
-    return _stop(broker, request)
+async def handle(broker: Services, request: StopReplicaRequest, context: RequestContext) -> Reply:
+    async with broker.controller_requests.in_turn:
+        return await _stop(broker, request)
 
 
 async def _stop(broker: Services, request: StopReplicaRequest) -> Reply:
-    async with broker.controller_requests.in_turn:
-        return await _stop_in_turn(broker, request)
-
-
-async def _stop_in_turn(broker: Services, request: StopReplicaRequest) -> Reply:
     error = broker.controller_requests.check(request.controller_epoch, request.broker_epoch)
     answers: list[StopReplicaPartitionError] = []
     turn = TimeSlice(broker.clock)

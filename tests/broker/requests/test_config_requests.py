@@ -218,7 +218,8 @@ def test_a_resource_named_twice_is_not_changed_at_all() -> None:
         configs = [messages.AlterableConfig(name="retention.ms", value="5")]
         twice = [messages.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=configs)] * 2
         request = messages.IncrementalAlterConfigsRequest(resources=twice)
-        reply = await incremental_alter_configs.handle(cluster.broker, request, RequestContext(1, "", "", ""))  # type: ignore[misc]
+        reply = await incremental_alter_configs.handle(cluster.broker, request, RequestContext(1, "", "", ""))
+        assert isinstance(reply.response, messages.IncrementalAlterConfigsResponse)
         assert [one.error_code for one in reply.response.responses] == [ErrorCode.INVALID_REQUEST] * 2
         assert await cluster.stored("topics/t") == {}
 
