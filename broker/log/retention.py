@@ -27,9 +27,10 @@ def delete_old_segments(log: Log, high_watermark: int, at_most: int = sys.maxsiz
 
 
 def _delete_old_segments(log: Log, high_watermark: int, at_most: int) -> int:
-    deleted = _delete_while(
-        log, high_watermark, at_most, lambda _, end: end <= log.log_start_offset, "log start offset"
-    )
+    def before_start(segment: Segment, end: int) -> bool:
+        return segment is not log.active and end <= log.log_start_offset
+
+    deleted = _delete_while(log, high_watermark, at_most, before_start, "log start offset")
     if not log.config.deletes:
         return deleted
     excess = log.size_bytes - log.config.retention_bytes
@@ -65,9 +66,7 @@ def _delete_while(
     for number, segment in enumerate(log.segments[:at_most]):
         last = number + 1 == len(log.segments)
         end = log.log_end_offset if last else log.segments[number + 1].base_offset
-        if (last and (segment.size_bytes == 0 or reason == "log start offset")) or end > high_watermark:
-            break
-        if not may_go(segment, end):
+        if (last and segment.size_bytes == 0) or end > high_watermark or not may_go(segment, end):
             break
         count = number + 1
     if count:
