@@ -1,7 +1,7 @@
 """Offsets by time, as ListOffsets asks for them. Source: UnifiedLog.scala and FileRecords of Kafka 3.9.
 
-A batch may take long to be searched, and so that is done in steps, without a look at anything behind
-the record. Nothing is read from a file after a pause but by looking for it anew.
+To search a batch may take long, so it is done in steps, and nothing behind the record is looked at. After a pause
+nothing is read from a file without looking it up again.
 """
 
 from typing import Final, NamedTuple

@@ -87,7 +87,7 @@ class Compactor:
         return segment
 
     def _write_group(self, group: Sequence[SegmentInfo], kept: Filter) -> int:
-        """Bytes of the cleaned segment."""
+        """Write the cleaned segment of a group; return its size in bytes."""
         writer = Writer(self._files, self._request.directory, group[0].base_offset, self._config, self._moved)
         last: Batch | None = None
         for info in group:
@@ -181,7 +181,7 @@ class Writer:
         kept.aborted.clear()
 
     def finish(self, modified_ms: int) -> int:
-        """Bring all files to the disk, dated as the newest of the old ones; the size in bytes."""
+        """Bring all files to the disk, dated as the newest of the old ones; return the size in bytes."""
         segment = self._segment
         if self._buffer:
             self._flush()

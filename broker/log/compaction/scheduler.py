@@ -23,9 +23,8 @@ logger = logging.getLogger(__name__)
 CHILD = "odradek.broker.log.compaction.rewrite"
 LARGEST_MAP_BYTES = 2**31 - 1
 HINDERED_DOUBLINGS_MAX = 6
-"""A log that something has kept from being compacted, a full disk, a killed child, or that no file can be opened, waits
-for at most 2**6 of the usual pauses."""
-
+"""A log whose compaction was hindered, by a full disk, a killed child, or because no file could be opened, waits for at
+most 2**6 of the usual pauses."""
 
 Step = Callable[[], None]
 
@@ -37,8 +36,8 @@ def _take(step: Step) -> None:
 class Compaction:
     """Scheduler of compaction, owned by the log manager. `logs()`: all logs; `cleaned(log)`: called after a compaction.
 
-    `covers(log, offset, then)`: whether a start will know that the disk has all before `offset`, else `then` comes
-    when it will. Only then is it compacted: recovery would take the gaps between what is left for lost data.
+    `covers(log, offset, then)` tells whether a start will know that the disk has all before `offset`; if not, `then` is
+    called when it will. Only what is before such an offset is compacted: recovery would take the gaps for lost data.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def encode_meta(identity: DirectoryOwner, now_ms: int, others: dict[str, str]) -> bytes:
-    """`others`: properties of the file as it was, which are kept (`directory.id`, say)."""
+    """Make `meta.properties`; `others` are properties of the file as it was, which are kept (`directory.id`, say)."""
     properties = others | {"broker.id": str(identity.broker_id), "version": "0", "cluster.id": identity.cluster_id}
     date = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     return "".join([f"#\n#{date}\n", *(f"{key}={value}\n" for key, value in properties.items())]).encode()

@@ -85,8 +85,7 @@ class LogDirectory:
             return -1, -1
 
     def take(self) -> None:
-        """Make the directory when it is missing, and lock it. Raises OSError; UnusableDirectory when another broker has
-        it."""
+        """Make the directory when it is missing, and lock it. Raises OSError, UnusableDirectory when it is locked."""
         files = self._environment.files
         if not files.exists(self.path):
             above = posixpath.dirname(self.path)

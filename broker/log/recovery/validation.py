@@ -96,11 +96,10 @@ def _check_order(segment: Segment, batch: Batch, previous_offset: int) -> None:
 
 
 def learn_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
-    """Learn the leader epochs from the headers of all batches, when their file is lost. What damage hides is left out.
-    OSError.
+    """Learn the leader epochs from the headers of all batches, when their file is lost or never was. Raises OSError.
 
-    Or when there never was one: as formats rise, a segment before one that begins with a message of format 0 or 1 has
-    nothing but such messages, which have no epochs, and an older Kafka's directory need not be read from end to end.
+    What damage hides is left out. Messages of format 0 and 1 have no epochs, and formats only rise: a segment before
+    one that begins with such a message is not read, so an older Kafka's directory need not be read from end to end.
     """
     for number, segment in enumerate(segments):
         if number + 1 < len(segments) and segments[number + 1].begins_with_messages:
@@ -117,9 +116,9 @@ def learn_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
 def learn_earlier_epochs(segments: Sequence[Segment], epochs: LeaderEpochs, start_offset: int) -> LeaderEpochs:
     """Learn the leader epochs from `start_offset` on, where the first known one begins later. Raises OSError.
 
-    So it is where DeleteRecords or the leader's log start had moved that of the log, and the broker stopped before its
-    checkpoint: what it had hidden is there again. Without its epoch a follower cut to the first known offset would know
-    none at all.
+    That happens when DeleteRecords or the leader's log start had moved that of the log, and the broker stopped before
+    its checkpoint: what had been hidden is there again. Without its epoch a follower that is cut to the first known
+    offset would know none at all.
     """
     known = epochs.entries()
     if not known or known[0][1] <= start_offset:
