@@ -60,6 +60,20 @@ def test_leaders_are_asked_side_by_side() -> None:
     run(main, brokers=2, seed=7)
 
 
+@pytest.mark.parametrize("error", ["UNKNOWN_LEADER_EPOCH", "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_OR_PARTITION"])
+def test_leaders_are_asked_again_after_an_error_that_may_pass(error: str) -> None:
+    """They were raised at once, unless they said that another broker leads; Java's admin client asks again."""
+
+    async def main(cluster: Any) -> None:
+        settings = {"bootstrap_servers": cluster.bootstrap}
+        async with Admin(**settings) as admin, Producer(**settings) as producer:
+            await (await producer.send("t", b"", partition=0))
+            await cluster.respond("DeleteRecords", error)
+            assert await admin.delete_records({FIRST: 1}) == {FIRST: 1}
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
 def test_log_directories_of_several_brokers_are_asked_for_side_by_side() -> None:
     async def main(cluster: Any) -> None:
         async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
