@@ -21,6 +21,7 @@ from odradek.client.consumer.membership import Membership
 from odradek.client.consumer.subscription import NOTHING, ConsumerInterceptors, RebalanceListener, Subscription
 from odradek.client.errors import ClientError, CommitFailed
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from odradek.client.waiting import NEVER
 from odradek.protocol.errors import KafkaError
 from odradek.world.clock import Clock
 from odradek.world.tasks import Tasks
@@ -108,7 +109,8 @@ class Participation:
         self._interceptors = interceptors
         self._commits = Commits(self._group, self._committed)
         self._driver: asyncio.Task[None] | None = None
-        self._next_commit_ms: float | None = None
+        self._next_commit_ms = -NEVER if engine.settings.enable_auto_commit else NEVER
+        """Time of the next automatic commit; -NEVER until the first poll, which has none yet."""
         self._ended_commits: deque[tuple[CommitCallback, Offsets, Exception | None]] = deque()
         """Commits that nobody waited for, whose callbacks are to be called."""
         self._commit_before: tuple[Turn, asyncio.Task[None]] | None = None
@@ -148,14 +150,12 @@ class Participation:
             or membership.failure is not None
             or membership.lost
             or self._ended_commits
-            or self._commit_is_due(now_ms)
+            or (now_ms >= self._next_commit_ms and self._commit_is_due(now_ms))  # for most records without a call
         )
 
     def _commit_is_due(self, now_ms: float) -> bool:
         """Tell whether it is time for an automatic commit, which would be refused during a rebalance."""
-        if not self._settings.enable_auto_commit:
-            return False
-        return self._next_commit_ms is None or (now_ms >= self._next_commit_ms and self.membership.may_commit)
+        return now_ms >= self._next_commit_ms and (self._next_commit_ms == -NEVER or self.membership.may_commit)
 
     def polled(self) -> None:
         """Note that the application is alive and done with what earlier polls returned; commit that when it is time."""
@@ -163,7 +163,7 @@ class Participation:
         self.membership.polled(now_ms)
         self._group.wake()
         if self._turn.task is None and self._commit_is_due(now_ms):
-            is_first_poll = self._next_commit_ms is None
+            is_first_poll = self._next_commit_ms == -NEVER
             self._next_commit_ms = now_ms + max(self._settings.auto_commit_interval_ms, LEAST_COMMIT_INTERVAL_MS)
             if not is_first_poll:
                 self.commit_later(self._consumed(), None, automatic=True)
