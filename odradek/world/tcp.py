@@ -38,7 +38,8 @@ CAN_WAKE_AT = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (5,
 class TcpEndpoint:
     """A connected socket."""
 
-    __slots__ = ("_descriptor", "_loop", "_reading", "_socket", "_wake_at", "_writing", "peer", "receive_into")
+    __slots__ = ("_descriptor", "_loop", "_readable", "_reading", "_sent", "_socket", "_tells_once", "_wake_at",
+                 "_writing", "peer", "receive_into")  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, peer: str) -> None:
         self.peer = peer
@@ -47,12 +48,18 @@ class TcpEndpoint:
         self._socket = connected
         self._descriptor = connected.fileno()
         self._reading = self._writing = False
+        self._readable: Callable[[], object] = _nothing
+        self._tells_once = type(loop).__module__.startswith("uvloop")
+        """The loop tells of a reset once, whatever is still to be read then (libuv's uv_poll)."""
+        self._sent = False
         self._wake_at = 1
 
     def send(self, data: Buffer, *, more: bool = False) -> int:
+        self._sent = True
         return self._socket.send(data, socket.MSG_MORE if more else 0)
 
     def send_file(self, file: File, position: int, length: int) -> int:
+        self._sent = True
         try:
             source = file.fileno()
         except OSError:  # a simulated file
@@ -67,10 +74,23 @@ class TcpEndpoint:
     def on_readable(self, callback: Callable[[], object] | None) -> None:
         if callback is not None:
             assert self._descriptor >= 0, "closed"
-            self._loop.add_reader(self._descriptor, callback)
+            self._readable = callback
+            self._loop.add_reader(self._descriptor, self._arrived if self._tells_once else callback)
         elif self._reading:
+            self._readable = _nothing
             self._loop.remove_reader(self._descriptor)
         self._reading = callback is not None
+
+    def _arrived(self) -> None:
+        """Let the owner receive. If the connection is reset and it has not noticed, have it called until it does.
+
+        It notices when it sends. Who has only received what had come before would not be called again, ever.
+        """
+        self._sent = False
+        self._readable()
+        if not self._sent and self._reading and self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._loop.remove_reader(self._descriptor)
+            self._loop.add_reader(self._descriptor, self._arrived)
 
     def wake_at(self, count: int) -> None:
         if count != self._wake_at and CAN_WAKE_AT:
@@ -99,6 +119,10 @@ class TcpEndpoint:
             with contextlib.suppress(OSError):
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._socket.close()
+
+
+def _nothing() -> None:
+    pass
 
 
 class TcpListener:

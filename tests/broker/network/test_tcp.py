@@ -100,6 +100,35 @@ def test_bytes_and_the_end(run: Callable[[Main], None]) -> None:
     run(main)
 
 
+def test_a_reset_right_behind_some_bytes_is_noticed(run: Callable[[Main], None]) -> None:
+    """libuv tells of it once, while there are bytes to receive: the connection and its descriptor stayed for good."""
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        near, far = await Ends(loop).connect()
+        pieces: list[int] = []
+        buffer, ended = memoryview(bytearray(10)), asyncio.Event()
+
+        def readable() -> None:
+            try:
+                pieces.append(far.receive_into(buffer))
+            except ConnectionResetError:
+                pieces.append(0)
+            if not pieces[-1]:
+                far.on_readable(None)
+                ended.set()
+
+        far.on_readable(readable)
+        await asyncio.sleep(0)
+        near.send(bytes(35))
+        near.close(abandon=True)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await ended.wait()
+        assert pieces in ([10, 10, 10, 5, 0], [0])
+        far.close()
+
+    run(main)
+
+
 @pytest.mark.skipif(not CAN_WAKE_AT, reason="an older Linux may wait for ever")
 def test_an_end_that_waits_for_many_bytes_is_woken_once_for_them_and_at_the_end(run: Callable[[Main], None]) -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
