@@ -256,11 +256,9 @@ async def _ask_each(
         else:
             by_node.setdefault(node, []).append(tp)
     calls = [_ask_node(cluster, node, request(some), response) for node, some in by_node.items()]
-    for answer in await side_by_side(calls):
-        if isinstance(answer, BrokerUnreachable):
-            again = answer
-            continue
-        for tp, (code, value) in read(answer).items():
+    for answer, unreachable in await side_by_side(calls):
+        again = unreachable or again
+        for tp, (code, value) in read(answer).items() if answer is not None else ():
             error_ = error_code(code)
             if error_ == ErrorCode.NONE:
                 found[tp] = value
@@ -275,11 +273,12 @@ async def _ask_each(
 
 async def _ask_node(
     cluster: Cluster, node_id: int, message: Message, response: type[Response]
-) -> Response | BrokerUnreachable:
+) -> tuple[Response | None, BrokerUnreachable | None]:
+    """Return its answer, or why there is none."""
     try:
-        return await cluster.request(node_id, message, response)
+        return await cluster.request(node_id, message, response), None
     except BrokerUnreachable as error:
-        return error
+        return None, error
 
 
 async def _try(

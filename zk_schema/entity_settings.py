@@ -82,7 +82,7 @@ async def _tell(store: Store, entity: str) -> None:
 
 
 async def stored_settings(store: Store, entity: str) -> dict[str, str]:
-    """Read what ZooKeeper has of an entity, once there is a connection. Raises BadZnode, SessionExpired."""
+    """Read what ZooKeeper has of an entity. Raises BadZnode."""
     path = entity_path(entity)
-    found = await repeated(store, lambda: get_if_any(store, path))
+    found = await get_if_any(store, path)
     return {} if found is None else decode_config(path, found[0])

@@ -23,7 +23,6 @@ from odradek.protocol.messages.describe_client_quotas import (
     ValueData,
 )
 from odradek.zk_schema.entity_settings import stored_settings
-from odradek.zk_schema.lost_answers import repeated
 from odradek.zk_schema.store import Store, StoreError, children_if_any
 from odradek.zk_schema.znodes.configs import CLIENTS, DEFAULT_ENTITY, IPS, USERS, desanitize, entity_path
 from odradek.zk_schema.znodes.json_data import BadZnode
@@ -44,7 +43,7 @@ async def handle(broker: Services, request: DescribeClientQuotasRequest, context
         wanted = _filter(request.components)
         found = [
             (entity, settings)
-            for entity in await repeated(broker.zookeeper, lambda: _entities(broker.zookeeper))
+            for entity in await _entities(broker.zookeeper)
             if _matches(wanted, entity, request.strict)
             and (settings := await stored_settings(broker.zookeeper, path_of(entity)))
         ]

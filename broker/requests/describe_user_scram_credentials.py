@@ -19,7 +19,6 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
 )
 from odradek.security.scram import MECHANISMS, decode_credential
 from odradek.zk_schema.entity_settings import stored_settings
-from odradek.zk_schema.lost_answers import repeated
 from odradek.zk_schema.store import children_if_any
 from odradek.zk_schema.znodes.configs import USERS, desanitize, entity_type_path, sanitize
 
@@ -54,9 +53,7 @@ async def _named(broker: Services, user: str, times: int) -> Result:
 
 
 async def _all_users(broker: Services) -> list[str]:
-    store = broker.zookeeper
-    names = await repeated(store, lambda: children_if_any(store, entity_type_path(USERS)))
-    return [desanitize(name) for name in names]
+    return [desanitize(name) for name in await children_if_any(broker.zookeeper, entity_type_path(USERS))]
 
 
 async def _stored(broker: Services, user: str) -> Result:

@@ -60,6 +60,25 @@ def test_leaders_are_asked_side_by_side() -> None:
     run(main, brokers=2, seed=7)
 
 
+def test_leaders_are_asked_again_when_one_has_died_and_nobody_knows_it_yet() -> None:
+    """That its connection was refused was raised at once: a stream of Spark's ended with each broker that died."""
+
+    async def main(cluster: Any) -> None:
+        settings = {"bootstrap_servers": cluster.bootstrap}
+        async with Admin(**settings) as admin, Consumer(**settings) as consumer, Producer(**settings) as producer:
+            layout = {0: [0, 1, 2], 1: [1, 2, 0]}
+            await admin.create_topics([NewTopic("t", replica_assignments=layout)], wait_for_metadata=True)
+            for place in FIRST, SECOND:
+                await (await producer.send("t", b"", partition=place.partition))
+            assert await consumer.end_offsets([FIRST, SECOND]) == {FIRST: 1, SECOND: 1}
+            await cluster.kill(0, unnoticed=True)
+            assert await consumer.end_offsets([FIRST, SECOND]) == {FIRST: 1, SECOND: 1}
+            await cluster.kill(1, unnoticed=True)
+            assert await admin.delete_records({FIRST: 1, SECOND: 1}) == {FIRST: 1, SECOND: 1}
+
+    run(main, brokers=3, seed=7)
+
+
 @pytest.mark.parametrize("error", ["UNKNOWN_LEADER_EPOCH", "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_OR_PARTITION"])
 def test_leaders_are_asked_again_after_an_error_that_may_pass(error: str) -> None:
     """They were raised at once, unless they said that another broker leads; Java's admin client asks again."""

@@ -243,19 +243,18 @@ def test_settings_that_zookeeper_would_not_take_are_refused_before_it_cuts_us_of
     play(story)
 
 
-def test_zookeeper_that_is_away_is_waited_for() -> None:
-    """As Kafka waits. UNKNOWN_SERVER_ERROR, which no client asks again after, was the answer to each short outage."""
+def test_a_change_waits_for_zookeeper_that_is_away_and_a_look_does_not() -> None:
+    """UNKNOWN_SERVER_ERROR, which no client asks again after, was the answer to each change in a short outage."""
 
     async def story(cluster: Cluster) -> None:
         cluster.zookeeper.partition(cluster.store)
         await asyncio.sleep(0)
         changing = asyncio.ensure_future(cluster.change(TOPIC, "t", (SET, "retention.ms", "5")))
-        describing = asyncio.ensure_future(cluster.describe(TOPIC, "t"))
+        assert (await cluster.describe(TOPIC, "t")).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         await asyncio.sleep(0.1)
-        assert not changing.done() and not describing.done()
+        assert not changing.done()
         cluster.zookeeper.heal(cluster.store)
         assert await changing == OK
-        assert (await describing).error_code == ErrorCode.NONE
         assert (await cluster.entry(TOPIC, "t", "retention.ms")).value == "5"
 
     play(story)
