@@ -125,11 +125,11 @@ class RepeatedRequests:
         what = f"{REPEATED[sent.api_key].__name__} of {sent.source} to {sent.target}"
         try:
             endpoint = await self._cluster.network.host(sent.source).connect(sent.target, self._cluster.port)
+            endpoint.send(sent.frame)  # it is closed when its host has been killed meanwhile
         except OSError as error:
             self._history.note(f"{what} cannot be repeated: {error}")
             return
         self._history.note(f"once more: {what}")
-        endpoint.send(sent.frame)
         self._cluster.clock.call_later(LINGER_S * 1000, endpoint.close)
 
 
