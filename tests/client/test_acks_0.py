@@ -11,7 +11,7 @@ from odradek.aio import Admin, Consumer, Producer
 from odradek.client.errors import BufferExhausted, ClientTimeout
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.testing.virtual_network import PIPE_BYTES
+from odradek.testing.virtual_pipe import PIPE_BYTES
 
 SERVER = "broker-0:9092"
 PLACE = TopicPartition("t", 0)

@@ -38,7 +38,8 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.testing.virtual_network import PIPE_BYTES, VirtualNetwork
+from odradek.testing.virtual_network import VirtualNetwork
+from odradek.testing.virtual_pipe import PIPE_BYTES
 from odradek.world.files import File
 from odradek.world.tasks import Tasks
 

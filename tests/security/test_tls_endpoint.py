@@ -13,7 +13,8 @@ from odradek.security.tls_context import TlsSettings, server_context
 from odradek.security.tls_endpoint import TlsEndpoint, new_staging
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.testing.virtual_network import PIPE_BYTES, VirtualNetwork
+from odradek.testing.virtual_network import VirtualNetwork
+from odradek.testing.virtual_pipe import PIPE_BYTES
 from odradek.world.network import Endpoint
 
 IDENTIFY = {"ssl.endpoint.identification.algorithm": "https"}

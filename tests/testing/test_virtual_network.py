@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from odradek.testing.virtual_clock import ManualClock, NothingLeftToHappen, VirtualClock, run_virtual
-from odradek.testing.virtual_network import PIPE_BYTES, Pipe, VirtualEndpoint, VirtualNetwork
+from odradek.testing.virtual_network import VirtualEndpoint, VirtualNetwork
+from odradek.testing.virtual_pipe import PIPE_BYTES, Pipe
 
 
 class Pair:

@@ -26,7 +26,8 @@ from odradek.protocol.messages.update_metadata import TYPE_FULL, UpdateMetadataR
 from odradek.protocol.primitives import read_unsigned_varint, skip_tagged_fields
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.history import History
-from odradek.testing.virtual_network import Pipe, VirtualNetwork
+from odradek.testing.virtual_network import VirtualNetwork
+from odradek.testing.virtual_pipe import Pipe
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
 
 HEADER = struct.Struct(">hhih")

@@ -13,7 +13,7 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from odradek.protocol.messages.heartbeat import HeartbeatResponse
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from odradek.testing.virtual_network import PIPE_BYTES
+from odradek.testing.virtual_pipe import PIPE_BYTES
 
 
 def test_frames_torn_at_every_byte(play: Any) -> None:

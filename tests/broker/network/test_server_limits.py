@@ -8,7 +8,7 @@ import pytest
 from odradek.broker.network.buffers import READ_BYTES_MAX
 from odradek.broker.network.limits import UNSENT_BYTES_MAX
 from odradek.testing.simulated_files import SimulatedFiles
-from odradek.testing.virtual_network import PIPE_BYTES
+from odradek.testing.virtual_pipe import PIPE_BYTES
 from odradek.world.files import FileRange
 
 
