@@ -11,7 +11,7 @@ simulated parts of the world (the same protocols as odradek/world, with faults o
     planted_bugs            mistakes that the simulator has to find
     crashes/                a broker's logs on a disk that stops at any byte
 
-    virtual_clock           time                            virtual_network     a network; cuts: of its ways
+    virtual_clock           time                            virtual_network     a network; virtual_pipe: its ways; cuts
     virtual_process         processes; process_loop         socket_network      a real one that a test can cut
     simulated_files         files, on a simulated_disk      small_disk          a real one
     memory_zookeeper        ZooKeeper: memory_tree, its data; memory_ensemble, its servers; memory_store and
