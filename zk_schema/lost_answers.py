@@ -1,11 +1,12 @@
 """Writes whose answer may get lost with the connection: whether they were done is read from ZooKeeper afterwards.
 
 A znode's owner tells who made it. All of these wait for the connection to come back for as long as that takes, unless
-the session ends: then they raise SessionExpired, but for `in_any_session`.
+the session ends: then they raise SessionExpired at once, but for `in_any_session`.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from odradek.zk_schema.store import ConnectionLost, NodeExists, SessionExpired, Stat, Store
@@ -17,13 +18,11 @@ log = logging.getLogger(__name__)
 
 async def repeated(store: Store, call: Callable[[], Awaitable[T]]) -> T:
     """`call`, again after every lost connection. For calls that may be done twice: reads above all."""
-    session_id = await store.until_connected()
+    session_id = store.session_id or await store.until_connected()
     while True:
-        try:
+        await store.until_connected(session_id)
+        with suppress(ConnectionLost):
             return await call()
-        except ConnectionLost as lost:
-            if await store.until_connected() != session_id:
-                raise SessionExpired(lost.path) from lost
 
 
 async def in_any_session(store: Store, call: Callable[[], Awaitable[T]]) -> T:

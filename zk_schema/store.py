@@ -246,8 +246,11 @@ class Store(Protocol):
     async def close(self) -> None:
         """End the session: its ephemeral znodes go at once. No event follows. Harmless twice."""
 
-    async def until_connected(self) -> int:
-        """Return the session's id, as soon as `connected`. Raises ConnectionLost when the store is closed."""
+    async def until_connected(self, session_id: int | None = None) -> int:
+        """Return the session's id, as soon as `connected`. Raises ConnectionLost when the store is closed.
+
+        With a `session_id` only of that session: raises SessionExpired as soon as it is gone.
+        """
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
         """Data (b"" for none). Raises NoNode, and then leaves no watch."""
@@ -329,13 +332,13 @@ async def create_parents(store: Store, path: str) -> None:
         await create_parents(store, path)
 
 
-def wake(waiting: "list[asyncio.Future[int]]", session_id: int | None) -> None:
-    """Answer, in a store, those who wait in `until_connected`; None when there will be no connection any more."""
+def wake(waiting: "list[asyncio.Future[int]]", outcome: int | type[StoreError]) -> None:
+    """Answer, in a store, those who wait in `until_connected`: with the session's id, or why they wait in vain."""
     for future in waiting:
         if future.done():
             continue
-        if session_id is None:
-            future.set_exception(ConnectionLost("/"))
+        if isinstance(outcome, int):
+            future.set_result(outcome)
         else:
-            future.set_result(session_id)
+            future.set_exception(outcome("/"))
     waiting.clear()

@@ -9,7 +9,7 @@ from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.assignment import Assignment, GroupView, topics_needed
 from odradek.client.zookeeper.subscriptions import consumer_of, is_pattern, threads_by_topic
 from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing
-from odradek.zk_schema.store import BadVersion, NodeExists, NoNode, SessionExpired, Store
+from odradek.zk_schema.store import BadVersion, NodeExists, NoNode, Store
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_ids, broker_path
 from odradek.zk_schema.znodes.consumers import (
     ConsumerRegistration,
@@ -188,8 +188,7 @@ class GroupStore:
     async def _claim(self, session_id: int, name: TopicPartition, thread: str) -> bool:
         path = owner_path(self._group_id, *name)
         while True:
-            if await self._store.until_connected() != session_id:
-                raise SessionExpired(path)
+            await self._store.until_connected(session_id)
             try:
                 await create_ephemeral(self._store, path, encode_owner(thread))
             except NodeExists:

@@ -51,6 +51,7 @@ class MemoryStore(MemoryCalls):
         self._closed = False
         self._listeners: list[Callable[[StoreEvent], None]] = []
         self._waiting: list[asyncio.Future[int]] = []
+        self._waiting_in_session: list[asyncio.Future[int]] = []
         self._under_way: dict[int, Request] = {}
         self._unsent: list[Request] = []
         self._queue: deque[Delivery] = deque()
@@ -138,17 +139,20 @@ class MemoryStore(MemoryCalls):
         self._connected = False
         self._queue.clear()
         self._fail_all(ConnectionLost)
-        wake(self._waiting, None)
+        wake(self._waiting, ConnectionLost)
+        wake(self._waiting_in_session, ConnectionLost)
         self._cancel_expiry()
         self._server.forget(self)
 
-    async def until_connected(self) -> int:
-        if self._connected:
-            return self._session_id
+    async def until_connected(self, session_id: int | None = None) -> int:
         if self._closed:
             raise ConnectionLost("/")
+        if session_id not in (None, self._session_id):
+            raise SessionExpired("/")
+        if self._connected:
+            return self._session_id
         waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
+        (self._waiting if session_id is None else self._waiting_in_session).append(waiting)
         return await waiting
 
     # Calls.
@@ -351,6 +355,7 @@ class MemoryStore(MemoryCalls):
         self._connected = True
         self._emit(Connected(self._session_id))
         wake(self._waiting, self._session_id)
+        wake(self._waiting_in_session, self._session_id)
         if not self._started.done():
             self._started.set_result(None)
         for _ in range(len(self._queue)):
@@ -364,6 +369,7 @@ class MemoryStore(MemoryCalls):
             self._session_id = 0
             self._queue.clear()
             self._emit(Expired())
+            wake(self._waiting_in_session, SessionExpired)
 
     def _cancel_expiry(self) -> None:
         if self._expiry is not None:

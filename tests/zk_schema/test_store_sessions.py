@@ -1,5 +1,6 @@
 """What every Store must do about its session: broken, expired, replaced, closed. As test_store_contract.py."""
 
+import asyncio
 from typing import Any
 
 from odradek.zk_schema.store import (
@@ -102,6 +103,43 @@ def test_away_for_the_whole_session_is_expired(run: Run, record: Any) -> None:
         world.mend(store)
         await seen.until(Suspended, Expired, Connected)
         assert store.session_id not in (0, old)
+
+    run(scenario)
+
+
+def test_who_waits_for_a_connection_in_one_session_hears_when_that_ends(run: Run, record: Any) -> None:
+    """It was told with the next connection, which may be a day away: a request waited that another broker can do."""
+
+    async def scenario(world: Any) -> None:
+        store = await world.connect(to_expire=True)
+        seen = record(store)
+        old = store.session_id
+        assert await store.until_connected(old) == old
+        world.cut(store)
+        await seen.until(Suspended)
+        in_any, in_this = (asyncio.ensure_future(store.until_connected(one)) for one in (None, old))
+        assert isinstance(await refused(in_this), SessionExpired)
+        assert not store.connected and not in_any.done()
+        assert isinstance(await refused(store.until_connected(old)), SessionExpired)
+        world.mend(store)
+        assert await in_any == store.session_id != old
+        assert isinstance(await refused(store.until_connected(old)), SessionExpired)
+        await store.close()
+        assert isinstance(await refused(store.until_connected(old)), ConnectionLost)
+
+    run(scenario)
+
+
+def test_a_connection_that_comes_back_in_time_is_told_to_all_who_wait(run: Run, record: Any) -> None:
+    async def scenario(world: Any) -> None:
+        store = await world.connect()
+        seen = record(store)
+        session_id = store.session_id
+        world.cut(store)
+        await seen.until(Suspended)
+        waiting = [asyncio.ensure_future(store.until_connected(one)) for one in (None, session_id)]
+        world.mend(store)
+        assert await asyncio.gather(*waiting) == [session_id, session_id]
 
     run(scenario)
 

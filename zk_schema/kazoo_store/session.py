@@ -90,6 +90,7 @@ class KazooSession:
         self._closing = False
         self._listeners: list[Callable[[StoreEvent], None]] = []
         self._waiting: list[asyncio.Future[int]] = []
+        self._waiting_in_session: list[asyncio.Future[int]] = []
         self._watched = Watched()
         self._seen_zxid = 0
         """Latest transaction known when the connection was lost: kazoo may know later ones by answers of the next."""
@@ -153,7 +154,8 @@ class KazooSession:
             return
         self._closing = True
         self._connected = False
-        wake(self._waiting, None)
+        wake(self._waiting, ConnectionLost)
+        wake(self._waiting_in_session, ConnectionLost)
         if self._silence_check is not None:
             self._silence_check.cancel()
         if self._renewal is not None:
@@ -162,13 +164,15 @@ class KazooSession:
         await asyncio.to_thread(self._client.close)
         self._session_id = 0
 
-    async def until_connected(self) -> int:
-        if self._connected:
-            return self._session_id
+    async def until_connected(self, session_id: int | None = None) -> int:
         if self._closing:
             raise ConnectionLost("/")
+        if session_id not in (None, self._session_id):
+            raise SessionExpired("/")
+        if self._connected:
+            return self._session_id
         waiting: asyncio.Future[int] = self._loop.create_future()
-        self._waiting.append(waiting)
+        (self._waiting if session_id is None else self._waiting_in_session).append(waiting)
         return await waiting
 
     async def _ask(self, path: str, ask: Callable[[], Any], noted: Callable[[Any], object] | None = None) -> Any:
@@ -259,6 +263,7 @@ class KazooSession:
         log.info("connected to ZooKeeper at %s, session 0x%x", self._hosts, session_id)
         self._emit(Connected(session_id))
         wake(self._waiting, session_id)
+        wake(self._waiting_in_session, session_id)
         if not self._started.done():
             self._started.set_result(None)
 
@@ -299,6 +304,7 @@ class KazooSession:
             self._condemned, self._session_id = self._session_id, 0
             self._watched.clear()
             self._emit(Expired())
+            wake(self._waiting_in_session, SessionExpired)
 
     def _check_silence(self) -> None:
         """Expire the session by our own clock when the server has been silent for too long."""

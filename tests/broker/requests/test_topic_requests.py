@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from odradek.broker.settings.catalog import TOPIC_SETTINGS
 from odradek.broker.settings.layers import Source
 from odradek.controller.topic_admin import Defaults, auto_create_topic, mark_for_deletion
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -177,6 +179,31 @@ def test_brokers_that_do_not_answer_in_time() -> None:
         assert late.error_message == "The partitions are being created; their leaders are not known yet."
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="old")], timeout_ms=300)
         assert (await ask(delete_topics, broker, request)).responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "module, request_of_a_topic",
+    [
+        (create_topics, creation(counted("new"))),
+        (create_partitions, CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=9)], timeout_ms=300)),
+        (delete_topics, DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=300)),
+    ],
+)
+def test_a_controller_whose_session_ends_sends_the_client_to_the_next_one(
+    module: ModuleType, request_of_a_topic: Message
+) -> None:
+    """It said so when it had ZooKeeper again; until then the client waited, while another broker was the controller."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        broker = await start(clock)
+        assert (await ask(create_topics, broker, creation(counted("t")))).topics[0].error_code == 0
+        broker.zookeeper.cut(unnoticed_ms=0)
+        assert broker.controller.is_active
+        answer = await ask(module, broker, request_of_a_topic)
+        (result,) = getattr(answer, "topics", None) or getattr(answer, "results", None) or answer.responses
+        assert result.error_code == ErrorCode.NOT_CONTROLLER
 
     play(scenario)
 
