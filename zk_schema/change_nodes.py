@@ -13,12 +13,16 @@ from odradek.zk_schema.lost_answers import create_if_missing, in_any_session
 from odradek.zk_schema.store import (
     Connected,
     ConnectionLost,
+    Create,
+    MultiFailed,
     NoNode,
+    Operation,
     SessionExpired,
     Store,
     StoreEvent,
     WatchFired,
     children_made,
+    create_parents,
 )
 from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, has_sequence_number, sequence_number
 
@@ -186,10 +190,22 @@ async def read_each(
             yield name, found
 
 
-async def tell(store: Store, prefix: str, data: bytes) -> None:
-    """Write a change node, in whichever session that succeeds: what it tells of is written already."""
+async def write_and_tell(store: Store, write: Operation, prefix: str, data: bytes) -> None:
+    """Write a znode and the change node that tells of it, both or neither; missing parents are made.
 
-    async def write() -> None:
-        await store.create(prefix, data, sequential=True, parents=True)
-
-    await in_any_session(store, write)
+    Kafka's brokers write the one and then the other (AdminZkClient, AclAuthorizer, DelegationTokenManagerZk): when one
+    dies in between, the others do not hear of the change until they read everything anew. Raises what `write` alone
+    would.
+    """
+    operations = (write, Create(prefix, data, sequential=True))
+    for parents_made in (0, 1, 2):
+        try:
+            await store.multi(operations)
+        except MultiFailed as failed:
+            operation = operations[failed.index]
+            parent_missing = isinstance(operation, Create) and isinstance(failed.cause, NoNode)
+            if not parent_missing or parents_made == len(operations):
+                raise failed.cause from None
+            await create_parents(store, operation.path)
+        else:
+            return

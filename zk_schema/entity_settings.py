@@ -3,14 +3,16 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from odradek.zk_schema.change_nodes import tell
+from odradek.zk_schema.change_nodes import write_and_tell
 from odradek.zk_schema.lost_answers import in_any_session, repeated
 from odradek.zk_schema.store import (
     BadVersion,
     ConnectionLost,
+    Create,
     NodeExists,
     NoNode,
     SessionExpired,
+    SetData,
     Store,
     get_if_any,
 )
@@ -28,7 +30,7 @@ ATTEMPTS_MAX = 10
 
 
 async def change_entity(store: Store, entity: str, settings: Mapping[str, str]) -> None:
-    """Write an entity's settings, then the change that tells the brokers: Kafka's order (AdminZkClient).
+    """Write an entity's settings and the change that tells the brokers, in one transaction of ZooKeeper.
 
     Raises TooLarge, nothing written, and StoreError as `alter_entity`.
     """
@@ -49,10 +51,9 @@ async def alter_entity(store: Store, entity: str, altered: Callable[[dict[str, s
 async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Mapping[str, str]]) -> None:
     """Write settings in the place of what is found (None: there is no znode), and tell of it.
 
-    When the session ends before they are read nothing is begun. But once something may be written it is waited for:
-    settings of which nobody is told count with those brokers alone that read everything anew for some other reason.
+    When the session ends before they are read nothing is begun. But once something may be written it is waited for.
     """
-    path = entity_path(entity)
+    path, change = entity_path(entity), ConfigChange(entity).encode()
     unheard: bytes | None = None
     """Content of the write whose answer was lost: where it is found, that was carried out."""
     for _ in range(ATTEMPTS_MAX):
@@ -61,24 +62,15 @@ async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Map
         else:
             found = await in_any_session(store, lambda: get_if_any(store, path))
         if found is not None and found[0] == unheard:
-            return await _tell(store, entity)
+            return None
         data = encode_config(wanted(None if found is None else found[0]))
+        write = Create(path, data) if found is None else SetData(path, data, found[1].version)
         with suppress(BadVersion, NoNode, NodeExists):
             try:
-                if found is None:
-                    await store.create(path, data, parents=True)
-                else:
-                    await store.set(path, data, found[1].version)
+                return await write_and_tell(store, write, CONFIG_CHANGE_PREFIX, change)
             except (ConnectionLost, SessionExpired):
                 unheard = data
-            else:
-                return await _tell(store, entity)
     raise BadVersion(path)
-
-
-async def _tell(store: Store, entity: str) -> None:
-    """Tell the brokers of a change."""
-    await tell(store, CONFIG_CHANGE_PREFIX, ConfigChange(entity).encode())
 
 
 async def stored_settings(store: Store, entity: str) -> dict[str, str]:

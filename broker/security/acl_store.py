@@ -1,6 +1,6 @@
 """The access lists in ZooKeeper: read whole, changed with the version that was read, and followed by their changes.
 
-Whoever changes a list writes its znode first and then a sequential znode that names the resource; every broker watches
+Whoever changes a list writes its znode together with a sequential znode that names the resource; every broker watches
 those and reads again what was named (AclAuthorizer and ZkNodeChangeNotificationListener of Kafka 3.9).
 """
 
@@ -11,9 +11,21 @@ from typing import Final, NamedTuple
 
 from odradek.broker.security.acls import Acl
 from odradek.world.clock import Clock, sleep
-from odradek.zk_schema.change_nodes import ChangeNodes, tell
+from odradek.zk_schema.change_nodes import ChangeNodes, write_and_tell
 from odradek.zk_schema.lost_answers import create_if_missing, in_any_session
-from odradek.zk_schema.store import BadVersion, ConnectionLost, NodeExists, NoNode, SessionExpired, Store, get_if_any
+from odradek.zk_schema.store import (
+    BadVersion,
+    ConnectionLost,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    Operation,
+    SessionExpired,
+    SetData,
+    Store,
+    get_if_any,
+)
 from odradek.zk_schema.znodes.acls import (
     ACL_CHANGES_PATH,
     EXTENDED_ACL_CHANGES_PATH,
@@ -111,34 +123,29 @@ class AclStore:
 
         `change` may be called several times. Raises BadZnode and TooManyAttempts.
         """
-        unsure = False
         for _ in range(UPDATE_ATTEMPTS_MAX):
             before = await in_any_session(self.zookeeper, lambda: self.read(pattern))
             after = frozenset(change(before.acls))
             if after == before.acls:
-                if unsure:  # a write whose answer was lost has been carried out
-                    await self._tell(pattern)
                 return after
             try:
                 await self._write(pattern, after, before.version)
             except (ConnectionLost, SessionExpired):
-                unsure = True
+                continue  # the list tells whether it was carried out
             except (BadVersion, NodeExists, NoNode):
                 await sleep(self._clock, UPDATE_RETRY_MS)
             else:
-                await self._tell(pattern)
                 log.info("the access list of %s %s has changed", pattern.resource_type.value, pattern.name)
                 return after
         raise TooManyAttempts(f"{pattern.path} is changed by others again and again")
 
     async def _write(self, pattern: ResourcePattern, acls: Acls, version: int | None) -> None:
         data = encode_acls(acl.entry() for acl in sorted(acls))
+        write: Operation
         if version is None:
-            await self.zookeeper.create(pattern.path, data, parents=True)
+            write = Create(pattern.path, data)
         elif acls:
-            await self.zookeeper.set(pattern.path, data, version)
+            write = SetData(pattern.path, data, version)
         else:
-            await self.zookeeper.delete(pattern.path, version)
-
-    async def _tell(self, pattern: ResourcePattern) -> None:
-        await tell(self.zookeeper, pattern.change_prefix, pattern.encode_change())
+            write = Delete(pattern.path, version)
+        await write_and_tell(self.zookeeper, write, pattern.change_prefix, pattern.encode_change())

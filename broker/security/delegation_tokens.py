@@ -14,6 +14,7 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -23,13 +24,18 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.security.scram import LEAST_ITERATIONS, SALT_BYTES, ScramCredential, ScramIdentity, new_credential
 from odradek.world.clock import Clock, sleep
 from odradek.world.tasks import OnDeath, Tasks
-from odradek.zk_schema.change_nodes import ChangeFollower, ChangeNodes, read_each, tell
+from odradek.zk_schema.change_nodes import ChangeFollower, ChangeNodes, read_each, write_and_tell
 from odradek.zk_schema.lost_answers import create_if_missing, in_any_session
 from odradek.zk_schema.store import (
     BadVersion,
     ConnectionLost,
+    Create,
+    Delete,
+    NodeExists,
     NoNode,
+    Operation,
     SessionExpired,
+    SetData,
     Store,
 )
 from odradek.zk_schema.znodes.json_data import BadZnode, uuid_text
@@ -159,9 +165,10 @@ class DelegationTokens:
             expiry_timestamp_ms=now_ms + min(lifetime_ms, self.settings.expiry_time_ms),
         )
         async with self._in_turn:
-            create = partial(create_if_missing, self._store, token_path(token.token_id), token.encode())
-            await in_any_session(self._store, create)
-            await self._changed(token.token_id, token)
+            create = Create(token_path(token.token_id), token.encode())
+            with suppress(NodeExists):  # by us: the answer was lost
+                await in_any_session(self._store, lambda: self._write(create, token.token_id))
+            self._note(token.token_id, token)
         log.info("delegation token %s is created for %s", token.token_id, owner)
         return token
 
@@ -194,10 +201,10 @@ class DelegationTokens:
                 expires_ms = min(token.max_timestamp_ms, self._clock.now_ms() + period_ms)
                 token = replace(token, expiry_timestamp_ms=expires_ms)
                 try:
-                    await self._store.set(token_path(token.token_id), token.encode(), version)
+                    await self._write(SetData(token_path(token.token_id), token.encode(), version), token.token_id)
                 except (BadVersion, NoNode, ConnectionLost, SessionExpired):
                     continue  # somebody else was quicker, or it was we: the znode tells
-                await self._changed(token.token_id, token)
+                self._note(token.token_id, token)
                 log.info("delegation token %s of %s expires at %d", token.token_id, token.owner, expires_ms)
                 return expires_ms
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the token is changed by others again and again")
@@ -221,18 +228,13 @@ class DelegationTokens:
         return min(token.max_timestamp_ms, token.expiry_timestamp_ms) < self._clock.now_ms()
 
     async def _remove(self, token_id: str) -> None:
-        async def delete() -> None:
-            try:
-                await self._store.delete(token_path(token_id))
-            except NoNode:
-                return
+        """Remove a token, in whichever session that succeeds: others would take one that nobody finds any more."""
+        with suppress(NoNode):
+            await in_any_session(self._store, lambda: self._write(Delete(token_path(token_id)), token_id))
+        self._note(token_id, None)
 
-        await in_any_session(self._store, delete)  # else others take a token that nobody finds any more
-        await self._changed(token_id, None)
-
-    async def _changed(self, token_id: str, token: DelegationToken | None) -> None:
-        self._note(token_id, token)
-        await tell(self._store, TOKEN_CHANGE_PREFIX, token_id.encode())
+    async def _write(self, write: Operation, token_id: str) -> None:
+        await write_and_tell(self._store, write, TOKEN_CHANGE_PREFIX, token_id.encode())
 
     # ---- the copy
 

@@ -7,11 +7,15 @@ import pytest
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.change_nodes import ChangeNodes, ChangesMissed, tell
+from odradek.zk_schema.change_nodes import ChangeNodes, ChangesMissed
 from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS
 
 PATH = "/config/changes"
 PREFIX = f"{PATH}/config_change_"
+
+
+async def tell(store: MemoryStore, prefix: str, data: bytes) -> None:
+    await store.create(prefix, data, sequential=True, parents=True)
 
 
 def test_changes_are_heard_of_after_their_path_was_made_anew() -> None:

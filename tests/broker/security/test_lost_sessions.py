@@ -1,8 +1,11 @@
-"""Access lists and tokens that are changed while the broker's session with ZooKeeper ends."""
+"""Access lists and tokens that are changed while the broker's session with ZooKeeper ends, or the broker."""
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from odradek.broker.security.acl_rules import AclRules
 from odradek.broker.security.acls import Acl, AclBinding, AclFilter, AclOperation, AclPermission
@@ -12,7 +15,7 @@ from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.tasks import Tasks
-from odradek.zk_schema.store import get_if_any
+from odradek.zk_schema.store import Operation, get_if_any
 from odradek.zk_schema.znodes.acls import ResourcePattern, ResourceType
 from odradek.zk_schema.znodes.tokens import token_path
 
@@ -80,18 +83,64 @@ def test_a_token_whose_removal_is_answered_by_no_session_lets_nobody_in() -> Non
         await asyncio.sleep(1)
         zookeeper.draw_latency_ms = lambda: 1.0
         secret = one.hmac(token.token_id)
-        delete = stores[0].delete
+        commit = zookeeper.commit
 
-        async def cut_off_behind(path: str, *how: Any) -> None:
-            stores[0].delete = delete  # type: ignore[method-assign]
-            clock.call_later(1.5, lambda: cut_off(clock, zookeeper, stores[0]))
-            await delete(path, *how)
+        def cut_off_behind(operations: Sequence[Operation], session_id: int) -> Any:
+            zookeeper.commit = commit  # type: ignore[method-assign]
+            cut_off(clock, zookeeper, stores[0])
+            return commit(operations, session_id)
 
-        stores[0].delete = cut_off_behind  # type: ignore[method-assign, assignment]
+        zookeeper.commit = cut_off_behind  # type: ignore[method-assign]
         await one.expire("User:alice", secret, -1)
         await asyncio.sleep(1)
         assert await get_if_any(stores[1], token_path(token.token_id)) is None
         assert two.find("SCRAM-SHA-256", token.token_id) is None
+        tasks.close()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("what", ["a list", "a new token", "a token that is removed"])
+def test_what_is_changed_by_a_broker_that_dies_behind_its_first_write_is_heard_of(what: str) -> None:
+    """The others went by the old list, took the token and refused the new one, until they started again. Kafka's do."""
+
+    async def main(clock: VirtualClock) -> None:
+        zookeeper = MemoryZooKeeper(clock)
+        dying, living = [await connected(zookeeper) for _ in range(2)]
+        tasks = Tasks(clock, lambda reason: None)
+        settings = TokenSettings("the key of all brokers")
+        lists = [AclAuthorizer(store, clock, tasks, AclRules()) for store in (dying, living)]
+        tokens = [DelegationTokens(store, clock, tasks, random.Random(7), settings) for store in (dying, living)]
+        for authorizer, known in zip(lists, tokens, strict=True):
+            await authorizer.start()
+            await known.start(lambda: False)
+        old = await tokens[0].create("User:alice", "User:alice", (), -1)
+        commit = zookeeper.commit
+
+        def die_behind(operations: Sequence[Operation], session_id: int) -> Any:
+            zookeeper.commit = commit  # type: ignore[method-assign]
+            zookeeper.partition(dying)
+            return commit(operations, session_id)
+
+        zookeeper.commit = die_behind  # type: ignore[method-assign]
+        changes = {
+            "a list": lambda: lists[0].create([BINDING]),
+            "a new token": lambda: tokens[0].create("User:bob", "User:bob", (), -1),
+            "a token that is removed": lambda: tokens[0].expire("User:alice", tokens[0].hmac(old.token_id), -1),
+        }
+        change = asyncio.ensure_future(changes[what]())
+        await asyncio.sleep(2 * SESSION_MS / 1000)
+        change.cancel()
+        owners = [token.owner for token in tokens[1].all()]
+        found = (len(lists[1].bindings(AclFilter())), owners)
+        assert (
+            found
+            == {
+                "a list": (1, ["User:alice"]),
+                "a new token": (0, ["User:alice", "User:bob"]),
+                "a token that is removed": (0, []),
+            }[what]
+        )
         tasks.close()
 
     run_virtual(main)
