@@ -1,8 +1,7 @@
 """Settings that change while the broker runs: what ZooKeeper says of topics and brokers, and when it says more.
 
-Whoever changes settings writes the znode of the topic or broker first and then a sequential znode below
-/config/changes that names it; every broker watches those and reads again what was named (KIP-226, and Kafka's
-ZkConfigManager).
+Whoever changes settings writes the znode of the topic or broker together with a sequential znode below /config/changes
+that names it; every broker watches those and reads again what was named (KIP-226, and Kafka's ZkConfigManager).
 """
 
 import logging
