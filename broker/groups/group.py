@@ -6,7 +6,8 @@ The shell around `GroupStateMachine` and `OffsetTable`. Used on the loop only.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from odradek.broker.coordination.topic_storage import TopicStorage
 from odradek.broker.groups.group_effects import AnswerJoin, Note, StartTimer, StopTimer, StoreGroup, TimerKind
@@ -52,6 +53,12 @@ GROUP_ERRORS = APPEND_ERRORS | {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
+
+TAKES_NOTHING = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS})
+"""Errors of an append to a log that this broker goes on to lead: the disk is full, too few replicas are in sync."""
+REFUSAL_PAUSE_MS: Final = 1000
+"""Time after which members are told of these: librdkafka's join again at once, whatever they are told, each several
+hundred times in a second for as long as the disk is full. A coordinator that resigns answers them before."""
 
 CommitAnswer = Callable[[dict[PartitionKey, ErrorCode]], object]
 
@@ -209,7 +216,7 @@ class CoordinatedGroup:
         self._log_unwritten("tombstones were", error)
 
     def _log_unwritten(self, what: str, error: ErrorCode) -> None:
-        """Log an append that failed. A full disk tells of itself; members join again a hundred times in a second."""
+        """Log an append that failed. A full disk tells of itself; members join again each second."""
         if error is not ErrorCode.NONE:
             level = logging.DEBUG if error is ErrorCode.KAFKA_STORAGE_ERROR else logging.WARNING
             log.log(level, "group %s: %s not written: %s", self.metadata.group_id, what, error.name)
@@ -217,6 +224,12 @@ class CoordinatedGroup:
     def _store(self, effect: StoreGroup) -> None:
         def done(error: ErrorCode) -> None:
             self._log_unwritten("its metadata was", error)
+            if error in TAKES_NOTHING:
+                self._clock.call_later(REFUSAL_PAUSE_MS, partial(ended, error))
+            else:
+                ended(error)
+
+        def ended(error: ErrorCode) -> None:
             self.state_machine.stored(effect.write, group_error(error), self._clock.now_ms())
             self.run_effects()
 

@@ -1,5 +1,8 @@
 """SyncGroup, Heartbeat, LeaveGroup: one generation from its assignment to its end."""
 
+import pytest
+
+from odradek.broker.groups.group import REFUSAL_PAUSE_MS
 from odradek.protocol.errors import ErrorCode
 
 
@@ -58,7 +61,6 @@ def test_assignment_is_handed_out_only_when_it_is_stored(world):
 
 def test_failed_store_answers_all_and_begins_again(world):
     for error, told in [
-        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REBALANCE_IN_PROGRESS),
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
@@ -73,6 +75,36 @@ def test_failed_store_answers_all_and_begins_again(world):
         world.log.error = ErrorCode.NONE
         assert [world.only(one).error for one in syncs] == [told, told]
         assert world.state(group) == "PreparingRebalance"
+
+
+@pytest.mark.parametrize(
+    "error, told",
+    [
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_members_are_told_after_a_pause_that_the_log_takes_nothing_at_the_moment(world, error, told):
+    """One of librdkafka's joins again at once, whatever it is told: 850 times in each second that a disk was full."""
+    leader, follower = joined_pair(world)
+    world.log.error = error
+    syncs = [world.sync(follower), world.sync(leader, {})]
+    world.clock.advance(REFUSAL_PAUSE_MS - 1)
+    assert syncs == [[], []]
+    assert [world.heartbeat(one) for one in (leader, follower)] == [ErrorCode.NONE] * 2
+    world.clock.advance(1)
+    assert [world.only(one).error for one in syncs] == [told, told]
+    assert world.state() == "PreparingRebalance"
+
+
+def test_a_coordinator_that_resigns_answers_in_the_pause(world):
+    leader, _ = joined_pair(world)
+    world.log.error = ErrorCode.KAFKA_STORAGE_ERROR
+    waiting = world.sync(leader, {})
+    world.coordinator.on_resigned(world.coordinator.partition_for("g"))
+    assert world.only(waiting).error is ErrorCode.NOT_COORDINATOR
+    world.clock.advance(REFUSAL_PAUSE_MS)
+    assert len(waiting) == 1
 
 
 def test_store_that_ends_after_the_next_rebalance_began_changes_nothing(world):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.broker.groups.group import REFUSAL_PAUSE_MS
 from odradek.protocol.errors import ErrorCode
 
 
@@ -101,7 +102,9 @@ def test_restart_during_a_rebalance_fences_the_waiting_join(world):
 def test_restart_that_cannot_be_stored_is_taken_back(world, error):
     _, follower = static_pair(world)
     world.log.error = error
-    refused = world.only(world.join(instance_id="two", version=5, protocols=(("range", b"other"),)))
+    waiting = world.join(instance_id="two", version=5, protocols=(("range", b"other"),))
+    world.clock.advance(REFUSAL_PAUSE_MS)
+    refused = world.only(waiting)
     assert refused.error in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
     assert refused.member_id == ""
     assert world.heartbeat(follower, instance_id="two") is ErrorCode.NONE
@@ -111,7 +114,9 @@ def test_restart_that_cannot_be_stored_is_taken_back(world, error):
 def test_a_restart_that_is_taken_back_leaves_the_old_member_no_longer_than_its_session(world):
     static_pair(world)
     world.log.error = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert world.only(world.join(instance_id="two", version=5)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    waiting = world.join(instance_id="two", version=5)
+    world.clock.advance(REFUSAL_PAUSE_MS)
+    assert world.only(waiting).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     world.clock.advance(9_999)
     assert {one.group_instance_id for one in world.describe("g").members} >= {"two"}
     world.clock.advance(1)
