@@ -6,7 +6,6 @@ controller sees them and does the rest. Each function raises KafkaError with the
 """
 
 import random
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import NamedTuple
 from odradek.controller.assignment import assign_replicas, check_assignment, check_numbering, random_start
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.protocol.topic_names import collide, name_fault
 from odradek.zk_schema.lost_answers import create_if_missing, repeated
 from odradek.zk_schema.store import (
     BadVersion,
@@ -40,11 +40,9 @@ from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, Topi
 BROKER_DEFAULT = -1
 CLUSTER_METADATA = "__cluster_metadata"
 """KRaft's log of itself: brokers of ZooKeeper mode have none, and nobody may make one."""
-NAME_LENGTH_MAX = 249
 NEW_PARTITIONS_MAX = 10_000
 """The most for one topic and request, as in KRaft (KAFKA-17870): the znode of a topic has to fit into ZooKeeper's
 megabyte, and whoever asks for two thousand million must not take the controller's memory."""
-LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 Racks = Mapping[int, str | None]
 """The live brokers and their racks."""
@@ -105,32 +103,11 @@ def zookeeper_refusals() -> Iterator[None]:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, str(large)) from large
 
 
-def name_fault(topic: str) -> str | None:
-    """Say what is wrong with a topic's name, in the words of Kafka's Topic.validate; None when it is legal."""
-    if not topic:
-        return "Topic name is invalid: the empty string is not allowed"
-    if topic in (".", ".."):
-        return f"Topic name is invalid: '{topic}' is not allowed"
-    if len(topic) > NAME_LENGTH_MAX:
-        return f"Topic name is invalid: the length of '{topic}' is longer than the max allowed length {NAME_LENGTH_MAX}"
-    if LEGAL_NAME.fullmatch(topic) is None:
-        return (
-            f"Topic name is invalid: '{topic}' contains one or more characters other than ASCII alphanumerics, "
-            "'.', '_' and '-'"
-        )
-    return None
-
-
 def check_name(topic: str) -> None:
     """Check that a topic may have this name. Raises KafkaError: INVALID_TOPIC_EXCEPTION."""
     fault = name_fault(topic)
     if fault is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-
-
-def collide(one: str, other: str) -> bool:
-    """Tell whether two names differ only in `.` and `_`, and so would have the same metrics."""
-    return one != other and one.replace(".", "_") == other.replace(".", "_")
 
 
 def new_topic_id(randomness: random.Random) -> bytes:

@@ -5,7 +5,6 @@ Clients ask the leader unless they name a broker; kafka-transactions --broker-id
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.services import Services
-from odradek.controller.topic_admin import name_fault
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -15,6 +14,7 @@ from odradek.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from odradek.protocol.record_batch import NO_SEQUENCE
+from odradek.protocol.topic_names import name_fault
 
 REQUEST = DescribeProducersRequest
 VERSIONS = (0, 0)

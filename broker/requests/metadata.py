@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Sequence
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.security.acls import ALL_BITS
 from odradek.broker.services import Services
-from odradek.controller.topic_admin import name_fault
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
@@ -26,7 +25,7 @@ from odradek.protocol.messages.metadata import (
 from odradek.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.steps import Steps
-from odradek.protocol.topic_names import INTERNAL_TOPICS
+from odradek.protocol.topic_names import INTERNAL_TOPICS, name_fault
 from odradek.world.time_slices import in_slices
 from odradek.zk_schema.znodes.acls import ResourceType
 from odradek.zk_schema.znodes.topics import NO_LEADER

@@ -18,7 +18,6 @@ from odradek.broker.requests.authorization.rules import Asked, Each, Rule, Shown
 from odradek.broker.security.acls import AclOperation as Do
 from odradek.broker.security.authorizer import AclAuthorizer, Rights, host_of
 from odradek.broker.services import Services
-from odradek.controller.topic_admin import name_fault
 from odradek.protocol.headers import API_NAMES
 from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
@@ -34,6 +33,7 @@ from odradek.protocol.messages.offset_delete import OffsetDeleteResponse
 from odradek.protocol.messages.sync_group import SyncGroupResponse
 from odradek.protocol.messages.update_features import UpdateFeaturesResponse
 from odradek.protocol.messages.update_metadata import UpdateMetadataResponse
+from odradek.protocol.topic_names import name_fault
 from odradek.zk_schema.znodes.acls import ResourceType as On
 
 TOPIC, GROUP, CLUSTER, TRANSACTION = On.TOPIC, On.GROUP, On.CLUSTER, On.TRANSACTIONAL_ID
