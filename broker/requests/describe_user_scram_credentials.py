@@ -1,12 +1,13 @@
 """DescribeUserScramCredentials (key 50), version 0: who may log in with SCRAM, and by how many iterations (KIP-554).
 
 Any broker answers, from ZooKeeper. Without names all users who have credentials are shown. A user who is named and has
-none is RESOURCE_NOT_FOUND, one who is named twice DUPLICATE_RESOURCE, one whose znode cannot be read
-UNKNOWN_SERVER_ERROR. The credentials themselves are never shown. Source: ZkAdminManager.describeUserScramCredentials of
-Kafka 3.9.
+none is RESOURCE_NOT_FOUND, one who is named twice DUPLICATE_RESOURCE, one whose znode makes no sense
+UNKNOWN_SERVER_ERROR, which is the whole answer while ZooKeeper is away. The credentials themselves are never shown.
+Source: ZkAdminManager.describeUserScramCredentials of Kafka 3.9.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.services import Services
@@ -19,7 +20,7 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
 )
 from odradek.security.scram import MECHANISMS, decode_credential
 from odradek.zk_schema.entity_settings import stored_settings
-from odradek.zk_schema.store import children_if_any
+from odradek.zk_schema.store import StoreError, children_if_any
 from odradek.zk_schema.znodes.configs import USERS, desanitize, entity_type_path, sanitize
 
 REQUEST = DescribeUserScramCredentialsRequest
@@ -31,14 +32,21 @@ Result = DescribeUserScramCredentialsResult
 
 
 async def handle(broker: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext) -> Reply:
-    names = [one.name for one in request.users or ()]
+    try:
+        results = await _results(broker, [one.name for one in request.users or ()])
+    except StoreError as error:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return Reply(DescribeUserScramCredentialsResponse(error_code=code, error_message=str(error)))
+    return Reply(DescribeUserScramCredentialsResponse(error_message=None, results=results))
+
+
+async def _results(broker: Services, names: Sequence[str]) -> list[Result]:
+    """Describe the users of these names, or all that have credentials. Raises StoreError."""
     if names:
         times = Counter(names)
-        results = [await _named(broker, name, times[name]) for name in times]
-    else:
-        found = [await _stored(broker, user) for user in sorted(await _all_users(broker))]
-        results = [one for one in found if one.credential_infos or one.error_code]
-    return Reply(DescribeUserScramCredentialsResponse(error_message=None, results=results))
+        return [await _named(broker, name, times[name]) for name in times]
+    found = [await _stored(broker, user) for user in sorted(await _all_users(broker))]
+    return [one for one in found if one.credential_infos or one.error_code]
 
 
 async def _named(broker: Services, user: str, times: int) -> Result:

@@ -153,3 +153,17 @@ def test_who_may_not_ask_is_told_so() -> None:
         assert (await ask(DescribeUserScramCredentialsRequest(users=None))).error_code == denied
 
     play(scenario, authorizer_class_name="kafka.security.authorizer.AclAuthorizer")
+
+
+def test_zookeeper_that_is_away_is_an_error_in_the_answer() -> None:
+    """The connection was closed, as after an error of ours: clients asked again and again, and nobody said why."""
+
+    async def scenario(cluster: EmbeddedCluster, ask: Ask) -> None:
+        await altered(ask, upsert("alice"))
+        cluster.zookeeper.stop()
+        for users in (None, [UserName(name="alice")]):
+            answer = await ask(DescribeUserScramCredentialsRequest(users=users))
+            assert (answer.error_code, answer.results) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+            assert answer.error_message.endswith("no connection to ZooKeeper")
+
+    play(scenario)
