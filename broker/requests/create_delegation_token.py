@@ -1,8 +1,8 @@
 """CreateDelegationToken (key 38), versions 0 to 3: makes a token with which others may log in as its owner (KIP-48).
 
-Any broker does it. From version 3 on one may ask for a token of another owner (KIP-373). Renewers must be users, else
-INVALID_PRINCIPAL_TYPE. A connection that has not authenticated, or has with a token, is told
-DELEGATION_TOKEN_REQUEST_NOT_ALLOWED; without a key (delegation.token.secret.key) everybody is told
+Any broker does it. From version 3 on one may ask for a token of another owner (KIP-373). Renewers must be users, and an
+owner that is named have a type, else INVALID_PRINCIPAL_TYPE. A connection that has not authenticated, or has with a
+token, is told DELEGATION_TOKEN_REQUEST_NOT_ALLOWED; without a key (delegation.token.secret.key) everybody is told
 DELEGATION_TOKEN_AUTH_DISABLED.
 """
 
@@ -26,7 +26,7 @@ def handle(broker: Services, request: CreateDelegationTokenRequest, context: Req
     if not may_ask(broker, context):
         return Reply(refusal(owner, requester, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED))
     renewers = [KafkaPrincipal(one.principal_type, one.principal_name) for one in request.renewers]
-    if any(one.type != USER_TYPE for one in renewers):
+    if not owner.type or any(one.type != USER_TYPE for one in renewers):
         return Reply(refusal(owner, requester, ErrorCode.INVALID_PRINCIPAL_TYPE))
     return _create(broker.tokens, owner, requester, renewers, request.max_lifetime_ms)
 

@@ -280,3 +280,17 @@ def test_a_token_that_somebody_else_writes_counts_at_once() -> None:
             await asyncio.sleep(0.1)
 
     play(scenario)
+
+
+@pytest.mark.parametrize("kind", [None, ""])
+def test_an_owner_without_a_type_is_refused(kind: str | None) -> None:
+    """The token was made, and each login with it ended as an error of ours: its owner could not be read."""
+
+    async def scenario(cluster: Cluster) -> None:
+        request = create(owner="bob")
+        request.owner_principal_type = kind
+        token = await cluster.ask("alice", request)
+        assert token.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+        assert await ids(cluster, "alice") == []
+
+    play(scenario)
