@@ -29,6 +29,7 @@ from odradek.zk_schema.store import (
     SetData,
     Stat,
     Store,
+    StoreError,
     TooLarge,
     parent,
 )
@@ -93,7 +94,8 @@ class Created(NamedTuple):
 def zookeeper_refusals() -> Iterator[None]:
     """Raise NOT_CONTROLLER if the session or connection ends: the client looks for the controller and asks again.
 
-    POLICY_VIOLATION, with which KRaft refuses too many partitions, for a topic that is too large for ZooKeeper.
+    POLICY_VIOLATION, with which KRaft refuses too many partitions, for a topic that is too large for ZooKeeper, and
+    UNKNOWN_SERVER_ERROR, after which nobody asks again, for what ZooKeeper refuses else: its access lists forbid it.
     """
     try:
         yield
@@ -101,6 +103,8 @@ def zookeeper_refusals() -> Iterator[None]:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, str(away)) from away
     except TooLarge as large:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, str(large)) from large
+    except StoreError as refused:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(refused)) from refused
 
 
 def check_name(topic: str) -> None:
@@ -361,7 +365,10 @@ def _added(
     if count == has:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {has} partitions.")
     _check_count(count - has)
-    first = existing.partitions[min(existing.partitions)].replicas
+    first = existing.partitions[min(existing.partitions)].replicas if existing.partitions else ()
+    if not first:
+        said = f"{topic_path(topic)} names no replicas of the first partition, as many of which the new ones would have"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, said)
     if assignments is None:
         start = next((place for place, broker in enumerate(sorted(racks)) if broker >= first[0]), 0)
         return assign_replicas(racks, count - has, len(first), start=start, shift=start, first_partition=has)
