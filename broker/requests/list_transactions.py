@@ -24,6 +24,17 @@ STATE_NAMES = frozenset(status.camel_case for status in TransactionStatus)
 def handle(broker: Services, request: ListTransactionsRequest, context: RequestContext) -> Outcome:
     error, transactions = broker.transactions.list_transactions()
     now_ms = broker.clock.now_ms()
+    producer_ids, state_names = frozenset(request.producer_id_filters), frozenset(request.state_filters)
+
+    def is_asked_for(state: TxnState) -> bool:
+        if producer_ids and state.producer.id not in producer_ids:
+            return False
+        if state_names and state.status.camel_case not in state_names:
+            return False
+        if request.duration_filter < 0:
+            return True
+        return state.started_ms != NO_TIME_MS and now_ms - state.started_ms > request.duration_filter
+
     return Reply(
         ListTransactionsResponse(
             error_code=error,
@@ -35,17 +46,7 @@ def handle(broker: Services, request: ListTransactionsRequest, context: RequestC
                     transaction_state=state.status.camel_case,
                 )
                 for name, state in transactions
-                if _is_asked_for(state, request, now_ms)
+                if is_asked_for(state)
             ],
         )
     )
-
-
-def _is_asked_for(state: TxnState, request: ListTransactionsRequest, now_ms: int) -> bool:
-    if request.producer_id_filters and state.producer.id not in request.producer_id_filters:
-        return False
-    if request.state_filters and state.status.camel_case not in request.state_filters:
-        return False
-    if request.duration_filter < 0:
-        return True
-    return state.started_ms != NO_TIME_MS and now_ms - state.started_ms > request.duration_filter

@@ -1,8 +1,14 @@
 """Producers whose id or epoch is below 0, and questions about transactions that say something twice: as Kafka 3.9.1
 answers them."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from odradek.broker.network.outcomes import Reply, RequestContext
+from odradek.broker.requests import list_transactions
+from odradek.broker.transactions.transaction_state import ProducerIdentity, TxnState
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.list_transactions import ListTransactionsRequest
@@ -67,3 +73,26 @@ def test_each_unknown_state_of_transactions_is_named_once() -> None:
         assert answer.unknown_state_filters == ["b", "a"]
 
     with_broker(scenario)
+
+
+def test_a_million_producer_ids_are_not_looked_through_for_each_transaction() -> None:
+    """They were: a thousand transactions held the broker's loop for half a minute, and anybody may ask."""
+    compared = []
+
+    class ProducerId(int):
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    states = [(f"t{n}", TxnState(ProducerIdentity(n, 0), 60_000)) for n in range(100)]
+    broker: Any = SimpleNamespace(
+        transactions=SimpleNamespace(list_transactions=lambda: (ErrorCode.NONE, states)),
+        clock=SimpleNamespace(now_ms=lambda: 0),
+    )
+    request = ListTransactionsRequest(producer_id_filters=[ProducerId(n) for n in range(99, 1000)])
+    reply = list_transactions.handle(broker, request, RequestContext(0, "", "", ""))
+    assert isinstance(reply, Reply)
+    assert [one.transactional_id for one in reply.response.transaction_states] == ["t99"]  # type: ignore[attr-defined]
+    assert len(compared) <= len(states)
