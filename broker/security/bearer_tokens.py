@@ -83,7 +83,7 @@ class SignedTokens:
                 leeway=self._skew_seconds,
                 options={"require": ["exp", self._principal_claim], "verify_aud": self._audience is not None},
             )
-        except (jwt.PyJWTError, OverflowError) as error:
+        except (jwt.PyJWTError, OverflowError, RecursionError) as error:
             raise InvalidCredentials(f"the token is not valid: {error}") from None
         return _valid(claims, self._principal_claim)
 
@@ -147,7 +147,7 @@ def _valid(claims: dict[str, Any], principal_claim: str) -> ValidToken:
 
 
 def fetch_keys(url: str) -> jwt.PyJWKSet:
-    """Return a set of keys from a file or an issuer. Raises OSError, ValueError and PyJWTError."""
+    """Return a set of keys from a file or an issuer. Raises OSError, PyJWTError, and ValueError for what is none."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme == "file":
         with Path(urllib.parse.unquote(parts.path)).open("rb") as file:
@@ -157,4 +157,7 @@ def fetch_keys(url: str) -> jwt.PyJWKSet:
             text = answer.read(KEYS_BYTES_MAX)
     else:
         raise ValueError(f"{parts.scheme}: is not https: or file:")
-    return jwt.PyJWKSet.from_json(text.decode())
+    try:
+        return jwt.PyJWKSet.from_json(text.decode())
+    except (AttributeError, TypeError, RecursionError) as error:
+        raise ValueError("is no set of keys") from error

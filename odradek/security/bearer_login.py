@@ -68,7 +68,7 @@ def _fetch(look: Look, endpoint: str, options: dict[str, str]) -> str:
         if parts.scheme not in ("https", "http"):
             raise AuthenticationFailed(f"{ENDPOINT}: {parts.scheme}: is not https: or file:")
         return _from_issuer(look, endpoint, options)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, AuthenticationFailed):
             raise
         raise AuthenticationFailed(f"no token from {ENDPOINT}: {error}") from None
@@ -94,7 +94,8 @@ def _from_issuer(look: Look, endpoint: str, options: dict[str, str]) -> str:
     request.add_header("Accept", "application/json")
     timeout = (look("sasl.login.read.timeout.ms") or TIMEOUT_SECONDS * 1000) / 1000
     with urllib.request.build_opener(_Here).open(request, timeout=timeout) as answer:
-        token = json.loads(answer.read(TOKEN_BYTES_MAX)).get("access_token")
+        found = json.loads(answer.read(TOKEN_BYTES_MAX))
+    token = found.get("access_token") if isinstance(found, dict) else None
     if not isinstance(token, str):
         raise AuthenticationFailed(f"the issuer at {ENDPOINT} has given no access_token")
     return _checked(token)

@@ -19,6 +19,13 @@ JAAS = (
     'clientId="me" clientSecret="my secret" scope="records";'
 )
 TOKEN = "head.body.signature"
+NONSENSE = {
+    "/list": "[1]",
+    "/text": '"none"',
+    "/deep": "[" * 100_000,
+    "/page": "<html>",
+    "/number": '{"access_token": 1}',
+}
 
 
 class Issuer(BaseHTTPRequestHandler):
@@ -33,7 +40,7 @@ class Issuer(BaseHTTPRequestHandler):
         if self.path == "/moved":
             self.send_header("Location", "/elsewhere")
         self.end_headers()
-        self.wfile.write(json.dumps({"access_token": TOKEN}).encode())
+        self.wfile.write(NONSENSE.get(self.path, json.dumps({"access_token": TOKEN})).encode())
 
     do_GET = do_POST  # noqa: N815 - what a redirected POST becomes
 
@@ -73,6 +80,13 @@ def test_the_secret_does_not_go_where_an_issuer_sends_us(issuer: str) -> None:
         login(f"{issuer}/moved")
     assert [path for path, *_ in Issuer.asked] == ["/moved"]
     assert "my secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", NONSENSE)
+def test_an_issuer_that_answers_nonsense_is_a_failed_login(issuer: str, path: str) -> None:
+    """A list, or a text, was an error of ours."""
+    with pytest.raises(AuthenticationFailed, match=r"access_token|no token from sasl\.oauthbearer"):
+        login(f"{issuer}{path}")
 
 
 @pytest.mark.parametrize("token", [None, "", b"abc", "abc\x01auth=Bearer another", "with blank"])

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from odradek.broker.config import Given, read_config
-from odradek.broker.security.bearer_tokens import UnsecuredTokens
+from odradek.broker.security.bearer_tokens import SignedTokens, UnsecuredTokens
 from odradek.broker.security.listener_security import BrokerSecurity
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import decode_response
@@ -106,6 +106,29 @@ def test_tokens_that_json_allows_and_no_clock(claims: str) -> None:
     header, body = (base64.urlsafe_b64encode(one.encode()).decode().rstrip("=") for one in ('{"alg": "none"}', claims))
     with pytest.raises(InvalidCredentials):
         UnsecuredTokens("sub", 0)(f"{header}.{body}.")
+
+
+@pytest.mark.parametrize("text", ["[]", "1", "{}", '{"keys": 1}', '{"keys": ["k"]}', '{"keys": []}', "[" * 100_000])
+def test_keys_of_an_issuer_that_are_none(text: str, tmp_path: Path) -> None:
+    """Some of these ended the broker's start as an error of ours, others the thread that fetches them anew."""
+    (tmp_path / "keys").write_text(text)
+    look = {"sasl.oauthbearer.jwks.endpoint.refresh.ms": 1000}.get
+    with pytest.raises(BadSecuritySetting, match=r"sasl\.oauthbearer\.jwks\.endpoint\.url"):
+        SignedTokens(f"file://{tmp_path}/keys", look)
+
+
+def test_a_header_that_pyjwt_cannot_read_to_its_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With older versions of it anybody could bring a RecursionError about, which was an error of ours."""
+    public = {**json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEY.public_key())), "kid": "k1"}
+    (tmp_path / "keys").write_text(json.dumps({"keys": [public]}))
+    tokens = SignedTokens(f"file://{tmp_path}/keys", {"sasl.oauthbearer.jwks.endpoint.refresh.ms": 1000}.get)
+
+    def read(token: str) -> Any:
+        raise RecursionError("maximum recursion depth exceeded while decoding a JSON array")
+
+    monkeypatch.setattr(jwt, "get_unverified_header", read)
+    with pytest.raises(InvalidCredentials):
+        tokens("[[[[.e30.c2ln")
 
 
 def test_a_token_for_ever_ends_where_an_answer_can_say_it(play: Any) -> None:
@@ -267,6 +290,8 @@ def test_signed_tokens(play: Any, tmp_path: Any) -> None:
             "cut": signed()[:-5],
         }
         assert {name for name, token in wrong.items() if judge(token)} == set()
+        deep = base64.urlsafe_b64encode(b"[" * 99_999).decode()
+        assert not judge(f"{deep}.e30.c2ln")
         assert with_token(signed())
         keys.unlink()
         harness.security.configure(harness.config)
