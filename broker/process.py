@@ -23,6 +23,7 @@ from odradek.broker.world import World
 from odradek.world.background import ThreadBackground
 from odradek.world.children import ProcessChildren
 from odradek.world.clock import Clock, LoopClock
+from odradek.world.memory import end_when_exhausted
 from odradek.world.os_files import OsFiles
 from odradek.world.process_log import log_as, log_to_stderr
 from odradek.world.tasks import Tasks
@@ -61,6 +62,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError) as error:
         return _fail(error, WRONG_USAGE if str(error).startswith(OVERRIDE) else FAILED)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    end_when_exhausted()
     return uvloop.run(_serve(config))
 
 

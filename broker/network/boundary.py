@@ -24,7 +24,7 @@ class UnsupportedRequestError(Exception):
 
 
 class FrameSizeError(Exception):
-    """A frame announced a size that is negative or over the limit."""
+    """A frame announced a size that is negative, over the limit, or more than there is memory for."""
 
 
 PEER_MISTAKES = (MalformedMessage, UnsupportedRequestError, FrameSizeError)

@@ -91,7 +91,8 @@ class ReceiveBuffer:
         """Keep what is left over after the frames of a wake-up, and have room for more.
 
         `grow`: a full buffer may become larger for the frame in it. It becomes twice as large, so it is never larger
-        than twice what has come, and never larger than the frame and one receive buffer.
+        than twice what has come, and never larger than the frame and one receive buffer. Raises FrameSizeError when
+        there is no memory for it.
         """
         start, end = self.start, self.end
         if end > self._used:
@@ -116,7 +117,10 @@ class ReceiveBuffer:
 
     def _move_to(self, size_bytes: int) -> None:
         kept = self.end - self.start
-        own = memoryview(bytearray(max(size_bytes, kept)))
+        try:
+            own = memoryview(bytearray(max(size_bytes, kept)))
+        except MemoryError:
+            raise FrameSizeError(f"there is no memory for a request of {self._frame_total()} bytes") from None
         own[:kept] = self.view[self.start : self.end]
         self.view, self.start, self.end = own, 0, kept
 

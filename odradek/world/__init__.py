@@ -10,6 +10,6 @@ tasks               the one way to start work that goes on; periodic: work that 
 time_slices         long work on the loop, with pauses for others
 background          work that blocks in the kernel, on a thread
 children            work that takes much Python time, in a process; child_process: the inside of that
-memory              what the C library keeps of it
+memory              what the C library keeps of it, and its end
 process_log         where a process writes what it logs
 """

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.broker.network import buffers
 from odradek.broker.network.boundary import FrameSizeError
 from odradek.broker.network.buffers import ReceiveBuffer
 from odradek.broker.network.limits import RECEIVE_BUFFER_BYTES
@@ -59,6 +60,18 @@ def test_a_frame_may_be_written_to() -> None:
     assert frame is not None
     frame[0] = ord("x")
     assert bytes(frame) == b"xbc"
+
+
+def test_a_frame_that_there_is_no_memory_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = new_buffer()
+    put(buffer, memoryview(struct.pack(">i", LIMIT) + bytes(RECEIVE_BUFFER_BYTES)), LIMIT)
+
+    def bytearray_without_memory(size_bytes: int) -> bytearray:
+        raise MemoryError
+
+    monkeypatch.setattr(buffers, "bytearray", bytearray_without_memory, raising=False)
+    with pytest.raises(FrameSizeError, match=f"there is no memory for a request of {LIMIT + 4} bytes"):
+        buffer.settle(grow=True)
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), LIMIT + 1, 2**31 - 1])
