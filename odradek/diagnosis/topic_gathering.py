@@ -147,6 +147,19 @@ class TopicGathering:
                     replace(open_one, state=unlisted) if name is None else await self._coordinated(at, open_one, name)
                 )
             partitions[at] = replace(partitions[at], transactions=tuple(found))
+        await self._drop_ended(partitions)
+
+    async def _drop_ended(self, partitions: dict[TopicPartition, PartitionFacts]) -> None:
+        """Look again at transactions that no coordinator has: most have ended since their partitions told of them."""
+        asked = [at for at, one in partitions.items() if any(each.state == "" for each in one.transactions)]
+        if not asked:
+            return
+        producers = await self._questions.ask("the producers of partitions", self._admin.describe_producers(asked), {})
+        for at in asked:
+            begun = {(one.producer_id, one.current_transaction_start_offset) for one in producers.get(at, ())}
+            known = partitions[at].transactions
+            kept = tuple(one for one in known if one.state != "" or (one.producer_id, one.start_offset) in begun)
+            partitions[at] = replace(partitions[at], transactions=kept)
 
     async def _coordinated(self, at: TopicPartition, one: OpenTransaction, transactional_id: str) -> OpenTransaction:
         """Add what a transaction's coordinator says of it; the state only if that knows of this partition."""

@@ -304,3 +304,28 @@ def test_a_transaction_whose_coordinator_cannot_be_asked_is_not_said_to_hang(
             await producer.abort_transaction()
 
     run(test)
+
+
+def test_a_transaction_that_ends_between_two_questions_is_not_said_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way out that was told would have aborted the next one of its producer."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await flights(cluster, [0, 1])
+        async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="bills") as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send("flights", value=b"x"))
+            listed = Admin.list_transactions
+
+            async def commit_and_list(admin: Admin) -> object:
+                await producer.commit_transaction()
+                while any(one.state != "CompleteCommit" for some in (await listed(admin)).values() for one in some):
+                    await asyncio.sleep(0.1)
+                return await listed(admin)
+
+            with monkeypatch.context() as context:
+                context.setattr(Admin, "list_transactions", commit_and_list)
+                facts = await facts_of(cluster, {"flights"})
+            assert facts.topics["flights"].partitions[0].transactions == ()
+
+    run(test)
