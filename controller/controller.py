@@ -366,7 +366,8 @@ class Controller:
         if self._active is None or active not in (None, self._active):
             return
         log.info("broker %d is not the controller any more: %s", self.broker_id, why)
-        self.journal.note("controller", str(self.broker_id), change="resigned", reason=why)
+        epoch = self._active.state.controller_epoch
+        self.journal.note("controller", str(self.broker_id), change="resigned", epoch=epoch, reason=why)
         self._active.close()
         self._active = None
         for waiting in self._queue:

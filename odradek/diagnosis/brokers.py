@@ -1,7 +1,7 @@
 """Situations of a broker: whether it is there, how it went, what of it has failed."""
 
 from odradek.diagnosis.cases import BROKER, BrokerCase, duration, size
-from odradek.diagnosis.history import end_of
+from odradek.diagnosis.history import end_by, end_of, last_start
 from odradek.diagnosis.situation import Told, WayOut, Weight
 
 row = BROKER.row
@@ -20,6 +20,8 @@ def died(case: BrokerCase) -> Told | None:
         return None
     when = "" if end.at_ms is None else f" since {case.time(end.at_ms)}"
     noted = case.history.last("broker", str(case.number), "went")
+    if noted is not None and noted.at_ms != end.at_ms:  # of an earlier life
+        noted = None
     evidence = () if noted is None else (noted,)
     unknown = ""
     if noted is not None:
@@ -205,17 +207,16 @@ def session_expired(case: BrokerCase) -> Told | None:
 @row(Weight.NOTE, "/brokers/ids; KIP-380", "nothing")
 def came_back(case: BrokerCase) -> Told | None:
     """The broker was down and has started again."""
-    went = case.history.last("broker", str(case.number), "went") or case.history.last(
-        "broker", str(case.number), "bounced"
-    )
-    came = case.history.last("broker", str(case.number), "came") or case.history.last(
-        "broker", str(case.number), "bounced"
-    )
+    came = last_start(case.history, case.number)
+    bounced = came is not None and came.change == "bounced"
+    went = came if bounced else case.history.last("broker", str(case.number), "went")
     if not case.broker.registered or went is None or came is None or came.at_ms < went.at_ms:
         return None
-    gone = duration(came.at_ms - went.at_ms)
-    because = f"it was gone for {gone}" if came is not went else "it was started again before its session had ended"
-    because = f"{end_of(case.history, case.number).told(case.facts.now_ms)}; {because}" if came is not went else because
+    if bounced:
+        because = "it was started again before its session had ended"
+    else:
+        gone = duration(came.at_ms - went.at_ms)
+        because = f"{end_by(case.history, went).told(case.facts.now_ms)}; it was gone for {gone}"
     return Told(
         f"came back at {case.time(came.at_ms)}",
         because,

@@ -35,18 +35,12 @@ def controller_moved(case: ClusterCase) -> Told | None:
     last = next((one for one in reversed(elected) if one.change == "elected"), None)
     if last is None or last.entry.get("epoch", 1) <= 1 or case.facts.now_ms - last.at_ms > RECENT_MS:
         return None
-    resigned = [one for one in elected if one.change == "resigned" and one.at_ms <= last.at_ms]
-    went = [
-        one
-        for one in case.history.about("broker")
-        if one.change == "went" and one.broker == last.broker and one.at_ms >= last.at_ms
-    ]
+    former_epoch = last.entry["epoch"] - 1
+    resigned = [one for one in elected if one.change == "resigned" and one.entry.get("epoch") == former_epoch]
     if resigned:
         because = (
             f"broker {resigned[-1].broker} resigned at {case.time(resigned[-1].at_ms)}: {resigned[-1].entry['reason']}"
         )
-    elif went:
-        because = f"broker {went[0].subject} went"
     else:
         because = "the former one's ZooKeeper session ended"
     what = f"has another controller since {case.time(last.at_ms)}: broker {last.broker}"

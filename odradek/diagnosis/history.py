@@ -114,14 +114,27 @@ class BrokerEnd(NamedTuple):
 
 
 def end_of(history: History, broker: int) -> BrokerEnd:
-    """Return how a broker went last."""
+    """Return how a broker went that is not there. How it went before it came the last time says nothing of that."""
+    came = last_start(history, broker)
     went = history.last("broker", str(broker), "went")
-    if went is None:
-        found = history.taken_offline(broker)  # by a controller that came after it, or was elected because of it
-        return BrokerEnd(broker, None if found is None else found.at_ms, False)
-    asked = history.last("broker", str(broker), "shutting down")
-    epoch = went.entry.get("former_epoch")
-    return BrokerEnd(broker, went.at_ms, asked is not None and asked.entry.get("epoch") == epoch)
+    if went is not None and (came is None or came.at_ms <= went.at_ms):
+        return end_by(history, went)
+    found = history.taken_offline(broker)  # by a controller that came after it, or was elected because of it
+    known = found is not None and (came is None or came.at_ms <= found.at_ms)
+    return BrokerEnd(broker, found.at_ms if found is not None and known else None, False)
+
+
+def end_by(history: History, went: Noted) -> BrokerEnd:
+    """Return the end that a controller has noted so."""
+    asked = history.last("broker", went.subject, "shutting down")
+    controlled = asked is not None and asked.entry.get("epoch") == went.entry.get("former_epoch")
+    return BrokerEnd(int(went.subject), went.at_ms, controlled)
+
+
+def last_start(history: History, broker: int) -> Noted | None:
+    """Return the last entry by which a broker was there again: it came, or had been restarted unnoticed (bounced)."""
+    noted = reversed(history.about("broker", str(broker)))
+    return next((one for one in noted if one.change in ("came", "bounced")), None)
 
 
 def clock(moment_ms: int, now_ms: int) -> str:

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 from odradek.cli.main import COMMANDS
-from odradek.diagnosis.examination import TABLES, Subject, merged
-from odradek.diagnosis.facts import Facts, JournalFacts, PartitionFacts, TopicFacts
+from odradek.diagnosis.examination import TABLES, Subject, examine, merged
+from odradek.diagnosis.facts import BrokerFacts, Facts, JournalFacts, PartitionFacts, TopicFacts
 from odradek.diagnosis.history import BrokerEnd, History, clock, end_of
 from odradek.diagnosis.page import PAGE, current
 from odradek.diagnosis.situation import Finding, Told, WayOut, Weight, plain
@@ -102,6 +102,49 @@ def test_a_controlled_shutdown_is_told_from_a_death_by_the_broker_epoch() -> Non
     assert end_of(History({0: journal}), 1) == BrokerEnd(1, AT_MS + 2, True)
     assert end_of(History({0: JournalFacts(0, AT_MS, 0, (asked, went, died))}), 1) == BrokerEnd(1, AT_MS + 3, False)
     assert end_of(History({}), 1) == BrokerEnd(1, None, False)
+
+
+def test_an_end_of_an_earlier_life_is_not_that_of_the_last_one() -> None:
+    """The controller that had noted it is not any more, and whoever came after it found the broker gone."""
+    shut_down = (
+        entry(1, "broker", "1", change="shutting down", epoch=45, led=1, still_led=0),
+        entry(2, "broker", "1", change="went", former_epoch=45),
+        entry(3, "broker", "1", change="came", epoch=46),
+    )
+    change = {"before": {"leader": 1, **STATE}, "after": {"leader": 2, **STATE, "leader_epoch": 2}}
+    taken = entry(9, "partition", "flights-3", rule="OfflineReplica 1", unclean=False, **change)
+    journals = {0: JournalFacts(0, AT_MS, 0, shut_down), 2: JournalFacts(2, AT_MS, 0, (taken,))}
+    assert end_of(History(journals), 1) == BrokerEnd(1, AT_MS + 9, False)
+    assert end_of(History({0: journals[0]}), 1) == BrokerEnd(1, None, False)
+    facts = Facts(AT_MS + 10, brokers={1: BrokerFacts(1, registered=False)}, journals=journals)
+    (found,) = (one for one in examine(facts, Subject(broker=1)) if one.weight is Weight.DEGRADED)
+    assert found.situation == "died" and found.told.evidence == ()
+
+
+def test_a_broker_that_came_back_twice_is_told_with_the_last_time() -> None:
+    entries = (
+        entry(1, "broker", "1", change="went", former_epoch=45),
+        entry(2, "broker", "1", change="came", epoch=46),
+        entry(9, "broker", "1", change="bounced", former_epoch=46, epoch=60),
+    )
+    for count, said in ((2, "its epoch is 46 now"), (3, "its epoch is 60 now")):
+        journal = JournalFacts(0, AT_MS, 0, entries[:count])
+        facts = Facts(AT_MS + 10, brokers={1: BrokerFacts(1)}, journals={0: journal})
+        (found,) = examine(facts, Subject(broker=1))
+        assert found.situation == "came-back" and found.told.rule == said
+        assert ("was started again before" in found.told.because) == (count == 3)
+
+
+def test_a_controller_s_end_is_not_told_by_what_happened_to_others() -> None:
+    """Broker 0 resigned an hour before, and broker 3 went long after the election."""
+    elected = entry(5, "controller", "2", change="elected", epoch=3)
+    others = entry(9, "broker", "3", change="went", former_epoch=4)
+    for epoch, said in ((2, "broker 0 resigned at "), (1, "the former one's ZooKeeper session ended")):
+        resigned = entry(1, "controller", "0", change="resigned", epoch=epoch, reason="it failed")
+        journals = {0: JournalFacts(0, AT_MS, 0, (resigned,)), 2: JournalFacts(2, AT_MS, 0, (elected, others))}
+        facts = Facts(AT_MS + 10, controller=2, brokers={2: BrokerFacts(2)}, journals=journals)
+        found = next(one for one in examine(facts, Subject()) if one.situation == "controller-moved")
+        assert found.told.because.startswith(said)
 
 
 def test_a_moment_of_another_day_has_its_date() -> None:

@@ -48,7 +48,7 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
         "a later one has been obeyed: the znode was deleted, or is of an older ZooKeeper",
     ),
     "controller resigned": (
-        {"kind": "controller", "subject": "2", "change": "resigned", "reason": "it failed"},
+        {"kind": "controller", "subject": "2", "change": "resigned", "epoch": 2, "reason": "it failed"},
         "broker 2 is not the controller any more: it failed",
     ),
     "session registered": (
