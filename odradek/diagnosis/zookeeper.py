@@ -14,7 +14,14 @@ from odradek.zk_schema.znodes.controller import (
     decode_controller_epoch,
 )
 from odradek.zk_schema.znodes.json_data import BadZnode
-from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
+from odradek.zk_schema.znodes.topics import (
+    NO_LEADER,
+    TOPICS_PATH,
+    PartitionState,
+    TopicAssignment,
+    state_path,
+    topic_path,
+)
 
 READS_AT_ONCE = 200
 
@@ -23,7 +30,8 @@ READS_AT_ONCE = 200
 class SeenInZooKeeper:
     """A look at the znodes. Registrations and marks by their names, with their stats."""
 
-    controller: int = -1
+    controller: int | None = NO_LEADER
+    """NO_LEADER: there is none; None: its znode cannot be understood."""
     controller_since_ms: int | None = None
     controller_epoch: int | None = None
     brokers: dict[int, Stat] = field(default_factory=dict)
@@ -41,8 +49,8 @@ async def look(store: Store) -> SeenInZooKeeper:
     controller, epoch = await _read(store, [CONTROLLER_PATH, CONTROLLER_EPOCH_PATH])
     try:
         if controller is not None:
+            seen.controller, seen.controller_since_ms = None, controller[1].created_ms
             seen.controller = ControllerRegistration.decode(controller[0]).broker_id
-            seen.controller_since_ms = controller[1].created_ms
         if epoch is not None:
             seen.controller_epoch = decode_controller_epoch(epoch[0])
     except BadZnode as bad:

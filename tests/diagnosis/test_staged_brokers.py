@@ -9,6 +9,7 @@ from odradek.diagnosis.examination import Subject, examine, examine_all
 from odradek.diagnosis.facts import DirectoryFacts, PartitionFacts, TopicFacts
 from odradek.diagnosis.situation import Weight
 from odradek.testing.virtual_run import VirtualCluster, run
+from odradek.zk_schema.znodes.controller import CONTROLLER_PATH
 from odradek.zk_schema.znodes.topics import NO_LEADER
 from tests.diagnosis.conftest import broker, facts_of, staged
 
@@ -157,6 +158,19 @@ def test_no_controller() -> None:
         facts = await facts_of(cluster)
         found = staged(examine(facts, Subject()), "no-controller")
         assert "no broker is registered" in found.sentence and found.weight is Weight.STOPPED
+
+    run(test)
+
+
+def test_a_controller_whose_znode_cannot_be_read_is_not_said_to_be_missing() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        store = cluster.embedded.zookeeper.connect()
+        await store.start(10_000)
+        await store.set(CONTROLLER_PATH, b"{")
+        facts = await facts_of(cluster)
+        await store.close()
+        assert facts.controller is None and any("/controller: not JSON" in one for one in facts.unknown)
+        assert "no-controller" not in {one.situation for one in examine(facts, Subject())}
 
     run(test)
 
