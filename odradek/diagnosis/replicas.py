@@ -22,7 +22,7 @@ def under_min_isr(case: PartitionCase) -> Told | None:
     rule = f"min.insync.replicas={setting}, so acks=all is refused with NOT_ENOUGH_REPLICAS"
     ways = [case.start(one) for one in case.dead] or [WayOut(f"have broker {numbers(case.outside)} catch up")]
     ways += dict.fromkeys(_lift(case, held) for one in case.outside if (held := case.throttle(one)))
-    if in_sync == case.min_isr - 1 or in_sync:
+    if in_sync:
         lower = f"configs alter --topic {case.partition.topic} --set min.insync.replicas={in_sync}"
         ways.append(case.way("take fewer copies for enough", lower))
     return Told(
