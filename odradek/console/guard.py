@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 TOKEN_BYTES = 18
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+HTTP_PORT = 80
+"""Port that browsers leave out of the Host header."""
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -44,7 +46,7 @@ class Guard:
     def refusal(self, headers: Mapping[str, str], *, changes: bool = False, public: bool = False) -> str | None:
         """Return why a request is refused; None when it is not. `public`: the page itself, in which nothing is known
         of the cluster. Header names are as in a case-insensitive mapping."""
-        authorities = {f"{host}:{self.port}" for host in (*LOOPBACK, *self.hosts)}
+        authorities = self._authorities()
         if headers.get("Host", "") not in authorities:
             return "this console is not reached under that name: see --host and --allow-host"
         origin = headers.get("Origin")
@@ -57,6 +59,12 @@ class Guard:
         if (changes or (self.private and not public)) and not self.knows(headers.get("Authorization", "")):
             return "the token is missing or another one: use the address that was printed at the start"
         return None
+
+    def _authorities(self) -> set[str]:
+        """Return what a browser puts into the Host header for a console of ours."""
+        hosts = {f"[{host}]" if ":" in host and host[0] != "[" else host for host in (*LOOPBACK, *self.hosts)}
+        with_port = {f"{host}:{self.port}" for host in hosts}
+        return with_port | hosts if self.port == HTTP_PORT else with_port
 
     def knows(self, authorization: str) -> bool:
         """Tell whether `Bearer TOKEN` has the token."""

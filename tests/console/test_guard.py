@@ -17,6 +17,16 @@ def test_names_of_ours(host: str) -> None:
     assert GUARD.refusal({"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}) is None
 
 
+@pytest.mark.parametrize("host", ["fd00::5", "[fd00::5]"])
+def test_an_ipv6_address_has_brackets_in_the_header(host: str) -> None:
+    assert Guard(9090, "secret", (host,)).refusal({"Host": "[fd00::5]:9090"}) is None
+
+
+def test_the_usual_port_of_http_is_not_in_the_header() -> None:
+    assert Guard(80, "secret").refusal({"Host": "localhost", "Origin": "http://localhost"}) is None
+    assert Guard(80, "secret").refusal({"Host": "evil.example"}) is not None
+
+
 @pytest.mark.parametrize(
     "headers",
     [
