@@ -120,7 +120,7 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
     while code is None and not READY.search(said):
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = process.wait(LOOK_SECONDS)
-        said = path.read_bytes()[begins:].decode()
+        said = path.read_bytes()[begins:].decode(errors="replace")  # it may end in the middle of a character
     print(said, end="", file=sys.stderr if code else sys.stdout)
     return code or 0
 
@@ -146,8 +146,14 @@ def _metrics_port(port: int, brokers: int) -> int:
 
 def _secure_files(data: Path, brokers: int) -> "SecureFiles":
     from odradek.local.secure import SecureFiles
+    from odradek.security.errors import BadSecuritySetting
 
-    return SecureFiles.make(data.resolve() / "security", brokers)
+    directory = data.resolve() / "security"
+    try:
+        return SecureFiles.make(directory, brokers)
+    except BadSecuritySetting as error:
+        again = "put back what is damaged, or delete the folder for new keys and passwords"
+        raise OSError(f"{directory}: {error}: {again}") from None
 
 
 def run(plan: "ClusterPlan", *, as_json: bool = False) -> int:

@@ -16,6 +16,7 @@ from odradek.broker.security.acl_store import AclStore
 from odradek.broker.security.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission
 from odradek.local.broker_files import HOST
 from odradek.security.authority import Authority
+from odradek.security.errors import BadSecuritySetting
 from odradek.security.key_stores import KeyPair, StoreSettings, load_key_pair
 from odradek.security.scram import (
     LEAST_ITERATIONS,
@@ -174,10 +175,12 @@ class SecureFiles:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that its owner alone may read, from its first byte on."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    """Write a file that its owner alone may read, from its first byte on, whole or not at all."""
+    unfinished = path.with_name(f"{path.name}.part")
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
+    unfinished.rename(path)
 
 
 def _authority(directory: Path) -> Authority:
@@ -194,15 +197,22 @@ def _authority(directory: Path) -> Authority:
 
 
 def _passwords(path: Path) -> dict[str, str]:
-    if path.exists():
-        found: dict[str, str] = json.loads(path.read_bytes())
-        return found
-    made = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in USER_NAMES}
-    write_private(path, json.dumps(made, indent=1).encode())
-    return made
+    if not path.exists():
+        made = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in USER_NAMES}
+        write_private(path, json.dumps(made, indent=1).encode())
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(found.get(user), str) for user in USER_NAMES):
+        raise BadSecuritySetting(path.name, f"these are not the passwords of {', '.join(USER_NAMES)}")
+    return found
 
 
 def _token_key(path: Path) -> str:
     if not path.exists():
         write_private(path, secrets.token_urlsafe(PASSWORD_BYTES).encode())
-    return path.read_text()
+    key = path.read_bytes().decode(errors="replace").strip()
+    if not key:
+        raise BadSecuritySetting(path.name, "it is empty")
+    return key

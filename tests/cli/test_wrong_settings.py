@@ -1,11 +1,13 @@
 """Settings on the command line that are wrong: one line that names the option, and exit code 2 where it is usage."""
 
+import json
 import socket
 from pathlib import Path
 
 import pytest
 
 from odradek.cli import main as command_line
+from odradek.local.secure import SecureFiles, write_private
 
 
 def test_up_says_what_is_wrong_with_a_setting_before_it_starts_anything(
@@ -68,3 +70,44 @@ def test_a_port_of_the_console_that_is_taken_is_named_with_its_option(capsys: py
         f"odradek: port {port} on 127.0.0.1, for the console's page, is in use: choose another (--port; for `up` "
         "--console-port), or 0 for a free one\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("users.json", "", "users.json: these are not the passwords of broker, admin, client"),
+        ("users.json", "[]", "users.json: these are not the passwords of broker, admin, client"),
+        ("users.json", json.dumps({"broker": "x"}), "users.json: these are not the passwords of broker, admin, client"),
+        ("users.json", json.dumps(dict.fromkeys(("broker", "admin", "client"), 1)), "users.json: these are not "),
+        ("token-key", "", "token-key: it is empty"),
+        ("ca-key.pem", "", "ssl.key.location: no private key could be read: "),
+    ],
+)
+def test_a_damaged_file_of_a_secured_cluster_is_named_with_what_to_do(
+    name: str,
+    content: str,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was a traceback; an empty key was taken for one."""
+    monkeypatch.setattr("odradek.cli.up.run", lambda plan, as_json: 0)
+    directory = tmp_path / "security"
+    SecureFiles.make(directory, 1)
+    (directory / name).write_text(content)
+    assert command_line.run(["up", "--secure", "--data", str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"odradek: {directory}: {said}")
+    assert line.endswith(": put back what is damaged, or delete the folder for new keys and passwords")
+
+
+def test_a_file_that_is_written_anew_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    """Passwords that were cut off in the writing would be those of a cluster that nobody can log in to."""
+    path = tmp_path / "users.json"
+    write_private(path, b"before")
+    with pytest.raises(TypeError):
+        write_private(path, "no bytes")  # type: ignore[arg-type]
+    assert path.read_bytes() == b"before"
+    write_private(path, b"after")
+    assert path.read_bytes() == b"after" and path.stat().st_mode & 0o777 == 0o600
