@@ -149,7 +149,10 @@ def decode(lines: Iterable[str]) -> list[Znode]:
 
 def _decoded(line: dict[str, Any]) -> Znode:
     data = base64.b64decode(line["base64"], validate=True) if "base64" in line else line["text"].encode()
-    return Znode(line["path"], data, line.get("version", 0))
+    path, version = line["path"], line.get("version", 0)
+    if not (isinstance(path, str) and path.startswith("/") and isinstance(version, int)):
+        raise TypeError(f"path {path!r}, version {version!r}")
+    return Znode(path, data, version)
 
 
 async def _children(store: Store, path: str) -> list[str]:

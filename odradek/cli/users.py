@@ -157,8 +157,12 @@ async def _stored(store: "Store") -> dict[str, list[str]]:
 
 
 def _check_name(name: str) -> None:
+    from odradek.zk_schema.znodes.configs import is_part_of_path, sanitize
+
     if not name:
         raise typer.BadParameter("a user has a name", param_hint="NAME")
+    if not is_part_of_path(sanitize(name)):
+        raise typer.BadParameter(f"{name!r} cannot be the name of a znode, as a user's is", param_hint="NAME")
 
 
 def _check_place(bootstrap_server: str | None, zookeeper: str | None, zookeeper_file: Path | None) -> None:

@@ -94,7 +94,8 @@ def export(
 def _write_whole(file: Path, text: str) -> None:
     """Write a file of its owner's, whole or not at all."""
     unfinished = file.with_name(f"{file.name}.part")
-    unfinished.touch(0o600)
+    unfinished.unlink(missing_ok=True)  # whoever may read that would read this
+    unfinished.touch(0o600, exist_ok=False)
     unfinished.write_text(text, encoding="utf-8")
     unfinished.rename(file)
 
@@ -148,6 +149,8 @@ def decoded(data: bytes) -> Any:
 def _absolute(path: str) -> str:
     if not path.startswith("/"):
         raise typer.BadParameter(f"{path!r} does not begin with /", param_hint="PATH")
+    if {".", ".."} & set(path.split("/")):
+        raise typer.BadParameter(f"{path!r}: ZooKeeper knows neither . nor ..", param_hint="PATH")
     return path.rstrip("/") or "/"
 
 

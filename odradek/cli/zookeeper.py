@@ -72,11 +72,13 @@ def with_store(
     """Connect to a ZooKeeper, do the work, disconnect; return what the work returns.
 
     `address`: host:port of its servers, with commas, and a path. `make_chroot`: that path may be missing, and is made.
-    Raises OSError with what ZooKeeper says, also when it does not answer within ten seconds.
+    Raises OSError with what ZooKeeper says, also when it does not answer within ten seconds, and for a znode whose
+    content cannot be understood.
     """
     from odradek.world.clock import LoopClock
     from odradek.zk_schema.kazoo_store import KazooStore
     from odradek.zk_schema.store import ConnectionLost, NoSuchHost, StoreError
+    from odradek.zk_schema.znodes.json_data import BadZnode
 
     async def run() -> Result:
         clock = LoopClock(asyncio.get_running_loop())
@@ -88,7 +90,7 @@ def with_store(
         except ConnectionLost as error:
             why = f": {error}" if isinstance(error, NoSuchHost) else ""
             raise OSError(f"no ZooKeeper answers at {address}{why}") from None
-        except StoreError as error:
+        except (StoreError, BadZnode) as error:
             raise OSError(str(error)) from None
         finally:
             await store.close()

@@ -14,7 +14,7 @@ from odradek.zk_schema.store import (
     StoreEvent,
     WatchFired,
 )
-from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_path
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_ids, broker_path
 from odradek.zk_schema.znodes.controller import CONTROLLER_PATH, ControllerRegistration
 
 NO_CONTROLLER = -1
@@ -58,7 +58,7 @@ async def look(store: Store, *, watch: bool = False) -> ClusterView:
     if await store.exists(BROKER_IDS_PATH, watch=watch) is None:
         return ClusterView({})
     names = await store.children(BROKER_IDS_PATH, watch=watch)
-    ids = sorted(int(name) for name in names)
+    ids = sorted(broker_ids(names))
     stats = await asyncio.gather(*(store.exists(broker_path(broker_id)) for broker_id in ids))
     registered = {broker_id: stat for broker_id, stat in zip(ids, stats, strict=True) if stat is not None}
     return ClusterView(registered, await _controller_id(store, watch))

@@ -217,6 +217,10 @@ def test_a_complaint_does_not_command_the_terminal(capsys: pytest.CaptureFixture
         (["perf", "latency", "t", "--acks", "2"], "'2' is not one of all, 1, 0"),
         (["produce", "t", "--compression", "zip"], "'zip' is not one of none, gzip, snappy, lz4, zstd"),
         (["produce", "t", "--partition", "-1"], "-1 is not in the range x>=0"),
+        (["users", "add", ".."], "'..' cannot be the name of a znode, as a user's is"),
+        (["users", "delete", "."], "'.' cannot be the name of a znode, as a user's is"),
+        (["zk", "ls", "/brokers/../config"], "'/brokers/../config': ZooKeeper knows neither . nor .."),
+        (["zk", "get", "/."], "'/.': ZooKeeper knows neither . nor .."),
         (["users", "delete", "ann", "--mechanism", "PLAIN"], "'PLAIN' is not one of SCRAM-SHA-256, SCRAM-SHA-512"),
     ],
 )

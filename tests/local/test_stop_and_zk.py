@@ -22,8 +22,11 @@ from odradek.cli.zk import decoded
 from odradek.local import processes
 from odradek.local.ports import free_ports
 from odradek.local.processes import locked
+from odradek.local.view import look
 from odradek.local.zookeeper import EmbeddedZooKeeper
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.znodes.controller import ControllerRegistration
@@ -65,6 +68,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             await store.create(f"/brokers/ids/{number}")
         await store.create("/controller", ControllerRegistration(2, 22).encode())
         await store.create("/controller_epoch", b"7")
+        await store.create("/config/users/ann", b"{", parents=True)
         await store.close()
 
     with asyncio.Runner() as runner:
@@ -96,6 +100,33 @@ def test_zk_says_what_is_wrong(server: str, capsys: pytest.CaptureFixture[str]) 
     assert run(["zk", "get", "/missing", "--zookeeper", server]) == 1
     assert capsys.readouterr().err == "odradek: /missing: no such znode\n"
     assert run(["zk", "get", "missing", "--zookeeper", server]) == 2
+
+
+@pytest.mark.zookeeper
+def test_users_whose_znode_cannot_be_read_are_a_line(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["list"], ["delete", "ann"]):
+        assert run(["users", *arguments, "--zookeeper", server]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("odradek: /config/users/ann: not JSON")
+
+
+@pytest.mark.zookeeper
+def test_an_export_is_readable_by_its_owner_also_over_a_file_that_was_not(server: str, tmp_path: Path) -> None:
+    left = tmp_path / "cluster.znodes.part"
+    left.touch(0o644)
+    assert run(["zk", "export", str(tmp_path / "cluster.znodes"), "--zookeeper", server]) == 0
+    assert (tmp_path / "cluster.znodes").stat().st_mode & 0o777 == 0o600 and not left.exists()
+
+
+def test_a_hand_made_name_among_the_brokers_does_not_end_the_watching() -> None:
+    async def test(clock: VirtualClock) -> None:
+        store = MemoryZooKeeper(clock).connect()
+        await store.start(1000)
+        for name in ("1", "note"):
+            await store.create(f"/brokers/ids/{name}", parents=True)
+        assert list((await look(store)).registered) == [1]
+
+    run_virtual(test)
 
 
 @pytest.mark.parametrize(

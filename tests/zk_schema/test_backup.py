@@ -125,6 +125,9 @@ def test_epochs_and_producer_ids_go_on_above_what_newer_logs_may_have() -> None:
         lambda lines: [lines[0], '{"path": "/a"}'],
         lambda lines: [lines[0], lines[1], '{"path": "/b", "base64": "~"}'],
         lambda lines: ["[1]", *lines[1:]],
+        lambda lines: [lines[0], lines[1], '{"path": 7, "text": ""}'],
+        lambda lines: [lines[0], lines[1], '{"path": "b", "text": ""}'],
+        lambda lines: [lines[0], lines[1], '{"path": "/b", "text": "", "version": "2"}'],
     ],
 )
 def test_a_file_that_is_not_whole_is_refused(spoil: object) -> None:
