@@ -238,9 +238,13 @@ class TransactionMetadata:
         self.pending = DEAD
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Tell whether the transaction has been open for longer than its producer's timeout."""
+        """Tell whether the transaction has been open for longer than its producer's timeout.
+
+        When it began further ahead than that, the clock has been put back: nobody knows how long it has been open, and
+        it would hold up readers until the clock is there again. (Kafka's coordinator waits.)
+        """
         state = self.state
-        return self.pending is None and state.status is ONGOING and state.started_ms + state.timeout_ms < now_ms
+        return self.pending is None and state.status is ONGOING and abs(now_ms - state.started_ms) > state.timeout_ms
 
     def is_forgotten(self, now_ms: int, expiration_ms: int) -> bool:
         """Tell whether the id is in no transaction and nobody has used it for `expiration_ms`."""

@@ -194,6 +194,8 @@ def test_when_all_markers_are_written_it_is_over(status: TransactionStatus) -> N
 def test_time() -> None:
     assert not transaction(ONGOING).is_overdue(NOW - 10 + TIMEOUT)
     assert transaction(ONGOING).is_overdue(NOW - 10 + TIMEOUT + 1)
+    assert not transaction(ONGOING).is_overdue(NOW - 10 - TIMEOUT), "of a coordinator whose clock is ahead"
+    assert transaction(ONGOING).is_overdue(NOW - 10 - TIMEOUT - 1), "the clock was put back"
     assert not transaction(EMPTY).is_overdue(NOW * 10)
     assert transaction(COMPLETE_COMMIT).is_forgotten(NOW + 95, 100)
     assert not transaction(COMPLETE_COMMIT).is_forgotten(NOW + 94, 100)
