@@ -132,7 +132,7 @@ async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
     try:
         async with asyncio.timeout(HTTP_S):
             told = json.loads(await get_page(host, port, "/journal"))
-    except (OSError, TimeoutError, ValueError) as error:
+    except (OSError, TimeoutError, ValueError, RecursionError) as error:
         return f"its journal at {host}:{port} cannot be read from here ({error or 'no answer'})"
     try:
         entries: tuple[Mapping[str, Any], ...] = tuple(told["entries"])
@@ -143,17 +143,26 @@ async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
 
 
 async def get_page(host: str, port: int, path: str) -> bytes:
-    """Return the body of an answer. Raises OSError, ValueError."""
-    reader, writer = await asyncio.open_connection(host, port, limit=JOURNAL_BYTES_MAX)
+    """Return the body of an answer. Raises OSError; and ValueError for a refusal, and for one that has no end."""
+    reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         await writer.drain()
-        head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
+        answer = await _read_whole(reader)
     finally:
         writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
     if b" 200 " not in head.partition(b"\r\n")[0]:
         raise ValueError(head.partition(b"\r\n")[0].decode("latin-1") or "it closed the connection")
     return body
+
+
+async def _read_whole(reader: asyncio.StreamReader) -> bytes:
+    try:
+        await reader.readexactly(JOURNAL_BYTES_MAX)
+    except asyncio.IncompleteReadError as ended:
+        return ended.partial
+    raise ValueError(f"more than {JOURNAL_BYTES_MAX:,} bytes")
 
 
 def broker_files(folder: Path, addresses: Mapping[int, str]) -> dict[int, str]:

@@ -1,6 +1,7 @@
 """Journals of controllers, leaders and coordinators: enough to tell an event from its rule, writes and requests."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -49,7 +50,9 @@ def test_requests_to_the_controller_are_events_by_their_names() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("page", [b"[]", b"{}", b'{"entries": 3}', b'{"entries": [1], "forgotten": 0}', b"<html>"])
+@pytest.mark.parametrize(
+    "page", [b"[]", b"{}", b'{"entries": 3}', b'{"entries": [1], "forgotten": 0}', b"<html>", b"[" * 100_000]
+)
 def test_what_is_no_journal_is_not_taken_for_one(page: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another program may have the port by now."""
 
@@ -60,3 +63,24 @@ def test_what_is_no_journal_is_not_taken_for_one(page: bytes, monkeypatch: pytes
     broker = BrokerFacts(1, address="127.0.0.1:9092", settings={"metrics.port": "7071"})
     said = asyncio.run(surroundings.read_journal(broker))
     assert isinstance(said, str) and "127.0.0.1:7071" in said
+
+
+def test_a_page_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What answers there is another program perhaps; all that it sent was kept until it closed the connection."""
+    monkeypatch.setattr(surroundings, "JOURNAL_BYTES_MAX", 100_000)
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"HTTP/1.1 200 OK\r\n\r\n" * 1_000)
+                await writer.drain()
+
+    async def test() -> str:
+        async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            with pytest.raises(ValueError, match="more than 100,000 bytes"):
+                await surroundings.get_page(host, port, "/journal")
+            server.close()
+        return "given up"
+
+    assert asyncio.run(test()) == "given up"
