@@ -22,9 +22,10 @@ next `Connected` always carries a session id never seen before.
 # ruff: noqa: N818 (the errors have ZooKeeper's own names)
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from odradek.world.durations import Durations
 
@@ -311,6 +312,15 @@ async def children_if_any(store: Store, path: str) -> list[str]:
         return sorted(await store.children(path))
     except NoNode:
         return []
+
+
+NOT_IN_NAMES: Final = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+"""Slashes, control characters, surrogates, private use and specials."""
+
+
+def is_znode_name(name: str) -> bool:
+    """Tell whether ZooKeeper takes a name as one part of a path. Source: ZooKeeper's PathUtils.validatePath."""
+    return name not in ("", ".", "..") and NOT_IN_NAMES.search(name) is None
 
 
 def parent(path: str) -> str:

@@ -13,7 +13,7 @@ from odradek.broker.groups.group_offsets import NO_EXPIRY, CommittedOffset
 from odradek.broker.groups.group_records import offset_records
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.coordinator_answers import LaterReply
-from odradek.broker.requests.zookeeper_offsets import is_znode_name, write_offset
+from odradek.broker.requests.zookeeper_offsets import write_offset
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_commit import (
@@ -25,6 +25,7 @@ from odradek.protocol.messages.offset_commit import (
 )
 from odradek.protocol.topic_names import PartitionKey
 from odradek.world.time_slices import TimeSlice
+from odradek.zk_schema.store import is_znode_name
 
 REQUEST = OffsetCommitRequest
 VERSIONS = (0, 9)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from odradek.broker.groups.group_offsets import NO_OFFSET, FetchedOffset
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
-from odradek.broker.requests.zookeeper_offsets import is_znode_name, read_offset
+from odradek.broker.requests.zookeeper_offsets import read_offset
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offset_fetch import (
@@ -28,6 +28,7 @@ from odradek.protocol.messages.offset_fetch import (
 from odradek.protocol.steps import Steps, at_once
 from odradek.protocol.topic_names import PartitionKey
 from odradek.world.time_slices import in_slices
+from odradek.zk_schema.store import is_znode_name
 
 REQUEST = OffsetFetchRequest
 VERSIONS = (0, 9)

@@ -1,20 +1,9 @@
 """Offsets in ZooKeeper, /consumers/[group]/offsets/[topic]/[partition]: version 0 of OffsetCommit and OffsetFetch."""
 
-import re
-from typing import Final
-
 from odradek.protocol.errors import ErrorCode
 from odradek.zk_schema.store import NodeExists, NoNode, Store, StoreError
 from odradek.zk_schema.znodes.consumers import decode_offset, encode_offset, offset_path
 from odradek.zk_schema.znodes.json_data import BadZnode
-
-NOT_IN_NAMES: Final = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
-"""Slashes, control characters, surrogates, private use and specials."""
-
-
-def is_znode_name(group_id: str) -> bool:
-    """Tell whether a group's id can be the name of a znode. Source: ZooKeeper's PathUtils.validatePath."""
-    return group_id not in ("", ".", "..") and NOT_IN_NAMES.search(group_id) is None
 
 
 async def write_offset(store: Store, group_id: str, topic: str, partition: int, offset: int) -> ErrorCode:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from odradek.zk_schema.store import is_znode_name
 from odradek.zk_schema.znodes.acls import AclEntry, PatternType, ResourcePattern, ResourceType
 
 
@@ -143,20 +144,6 @@ class AclBinding(NamedTuple):
     acl: Acl
 
 
-def is_resource_name(name: str) -> bool:
-    """Tell whether ZooKeeper takes a name as part of a path (Kafka refuses `/`, ZooKeeper's PathUtils the others)."""
-    return name not in ("", ".", "..") and "/" not in name and not any(map(_is_refused, name))
-
-
-def _is_refused(character: str) -> bool:
-    return (
-        character <= "\x1f"
-        or "\x7f" <= character <= "\x9f"
-        or "\ud800" <= character <= "\uf8ff"
-        or "\ufff0" <= character <= "\uffff"
-    )
-
-
 class AclFilter(NamedTuple):
     """Filter of the bindings to show or to delete. Numbers are those of the wire; None, or ANY, takes in everything."""
 
@@ -197,7 +184,7 @@ class AclFilter(NamedTuple):
         resource_type = TYPES_BY_NUMBER.get(self.resource_type)
         if resource_type is None or self.name is None or self.pattern_type == MATCH:
             return []
-        if not is_resource_name(self.name):
+        if not is_znode_name(self.name):
             return []
         kinds = [one for one, number in PATTERN_NUMBERS.items() if self.pattern_type in (ANY, number)]
         return [ResourcePattern(resource_type, self.name, one) for one in kinds]

@@ -23,7 +23,6 @@ from odradek.broker.security.acls import (
     AclFilter,
     AclOperation,
     bits,
-    is_resource_name,
 )
 from odradek.broker.security.principal import KafkaPrincipal
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -31,7 +30,7 @@ from odradek.world.clock import Clock
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.change_nodes import ChangeFollower, read_each
 from odradek.zk_schema.lost_answers import in_any_session
-from odradek.zk_schema.store import Store, StoreError
+from odradek.zk_schema.store import Store, StoreError, is_znode_name
 from odradek.zk_schema.znodes.acls import (
     ResourcePattern,
     ResourceType,
@@ -191,7 +190,7 @@ _AUDIT_LINE: Final = (
 
 def _fault(binding: AclBinding) -> KafkaError | None:
     """Find what makes a line one that cannot be kept."""
-    if not is_resource_name(binding.pattern.name):
+    if not is_znode_name(binding.pattern.name):
         return KafkaError(ErrorCode.INVALID_REQUEST, "Failed to create ACL: invalid resource name")
     try:
         KafkaPrincipal.parse(binding.acl.principal)
