@@ -74,7 +74,7 @@ class MetadataCache:
         """Controller epoch and broker epoch of the last request."""
         self._is_complete = False
         """Under these epochs it has been told of all partitions."""
-        self._deleted_topics: dict[str, bytes] = {}
+        self.deleted_topics: dict[str, bytes] = {}
         """Id by name, in the order of their deletion. It stays when there is a topic of that name again: a LeaderAndIsr
         that comes late must not give it the former one's id."""
         self._lists: dict[tuple[int, ...], list[int]] = {}
@@ -137,7 +137,7 @@ class MetadataCache:
         """Take the ids of topics from a LeaderAndIsr: followers fetch by id before the UpdateMetadata has come."""
         self._enter(request.controller_epoch, request.broker_epoch)
         for topic in request.topic_states:
-            if self._deleted_topics.get(topic.topic_name) != topic.topic_id:
+            if self.deleted_topics.get(topic.topic_name) != topic.topic_id:
                 self._name(topic.topic_name, topic.topic_id)
 
     def is_deleted(self, topic: str, index: int) -> bool:
@@ -150,12 +150,12 @@ class MetadataCache:
         if self.partition(topic, index) is not None:
             return False
         is_there = topic in self.topics or topic in self.names.ids_by_name
-        return self._is_complete or (topic in self._deleted_topics and not is_there)
+        return self._is_complete or (topic in self.deleted_topics and not is_there)
 
     def _is_back(self, topic: str, topic_id: bytes) -> bool:
         """Tell whether the topic of that id has been deleted, and there is another of its name."""
         present_id = self.names.ids_by_name.get(topic)
-        return present_id is not None and present_id != topic_id == self._deleted_topics.get(topic)
+        return present_id is not None and present_id != topic_id == self.deleted_topics.get(topic)
 
     def _holds_everything(self, request: UpdateMetadataRequest) -> bool:
         """Tell whether an UpdateMetadata names all partitions of the cluster.
@@ -203,11 +203,11 @@ class MetadataCache:
         partitions.pop(index, None)
         if not partitions:
             self.topics.pop(topic, None)
-            topic_id = self.names.ids_by_name.pop(topic, self._deleted_topics.pop(topic, ZERO_UUID))
+            topic_id = self.names.ids_by_name.pop(topic, self.deleted_topics.pop(topic, ZERO_UUID))
             self.names.names_by_id.pop(topic_id, None)
-            self._deleted_topics[topic] = topic_id
-            if len(self._deleted_topics) > DELETED_TOPICS_MAX:
-                del self._deleted_topics[next(iter(self._deleted_topics))]
+            self.deleted_topics[topic] = topic_id
+            if len(self.deleted_topics) > DELETED_TOPICS_MAX:
+                del self.deleted_topics[next(iter(self.deleted_topics))]
 
     def _tell(self) -> None:
         for look in tuple(self._subscribers):

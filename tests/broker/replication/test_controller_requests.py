@@ -176,6 +176,28 @@ def test_a_topic_that_the_metadata_has_forgotten_takes_no_records_before_its_rep
     with_broker(scenario)
 
 
+def test_a_topic_whose_deletion_waits_is_led_again_only_when_the_metadata_has_it_again() -> None:
+    """A new controller tells all brokers of all replicas, and a deletion may wait for a broker that is dead: records
+    of the deleted topic were acknowledged again, and a proposal for its ISR was forgotten, but carried out. A
+    controller with `delete.topic.enable=false` gives up the deletion."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        partition, requests = services.replicas.partitions["t", 0], services.controller_requests
+        replica = LeaderAndIsrPartitionState(leader=0, leader_epoch=partition.leader_epoch, isr=[0], replicas=[0])
+        led = []
+        for leader in (LEADER_DURING_DELETE, 0):
+            told = UpdateMetadataPartitionState(leader=leader, isr=[0], replicas=[0])
+            topic = UpdateMetadataTopicState(topic_name="t", topic_id=partition.topic_id, partition_states=[told])
+            requests.update_metadata(
+                UpdateMetadataRequest(type=TYPE_INCREMENTAL, controller_epoch=2, topic_states=[topic])
+            )
+            assert requests.apply("t", partition.topic_id, replica) is ErrorCode.NONE
+            led.append(partition.is_leader)
+        assert led == [False, True]
+
+    with_broker(scenario)
+
+
 @pytest.mark.parametrize("told", [{"leader": 1, "leader_epoch": 9}, {"leader": LEADER_DURING_DELETE}])
 def test_a_late_word_of_an_earlier_topic_of_the_name_deletes_nothing_where_topics_have_no_ids(
     told: dict[str, Any],
