@@ -61,8 +61,9 @@ def settled(engine: ConsumerEngine) -> Iterable[tuple[int, TopicPartition]]:
             yield membership.identity.generation_id, partition
 
 
-SESSION_SLACK_MS = 4_000.0
-"""What a member had sent may arrive so much later, and timers of a broker may be so late."""
+SESSION_SLACK_MS = 4_000.0 + 5_000.0
+"""What a member had sent may arrive so much later, and timers of a broker may be so late. What it had sent behind an
+OffsetCommit is heard when that is answered, which takes `offsets.commit.timeout.ms` where a follower lags."""
 Where = tuple[object, str]
 """A group as its coordinator has loaded it, and a member."""
 

@@ -12,6 +12,9 @@ from odradek.testing.simulation.faults import Faults
 
 MOMENTS_S = (0.0, 0.003, 0.02, 0.1)
 """So long after an administrator's request, at most, a broker dies: most are done within a tenth of a second."""
+WRITES_MAX = 4
+"""Or right behind so many writes to ZooKeeper, at most, if they come within a tenth of a second."""
+LOOK_S, LOOKS = 0.0001, 1000
 OF_ANY_TOPIC = {
     "compression.type": ("producer", "lz4", "gzip", "uncompressed"),
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
@@ -64,11 +67,14 @@ class Operations:
     async def live_settings(self) -> None:
         """Change settings of topics, or those that hold for all brokers."""
         for _ in range(self._random.randint(1, 6)):
-            if self._random.random() < 0.7:
-                await self._set_of_topic(self._random.choice(self._topics))
-            else:
-                await self._set(OF_BROKERS, "", {**OF_ALL_BROKERS, **self._min_in_sync})
+            await self._change_settings()
             await self._others.pass_time(0.0, 3.0)
+
+    async def _change_settings(self) -> None:
+        if self._random.random() < 0.7:
+            await self._set_of_topic(self._random.choice(self._topics))
+        else:
+            await self._set(OF_BROKERS, "", {**OF_ALL_BROKERS, **self._min_in_sync})
 
     @property
     def _min_in_sync(self) -> dict[str, tuple[str, ...]]:
@@ -87,18 +93,33 @@ class Operations:
         await self._administrator.configure(kind, name, setting, self._random.choice((*settings[setting], None)))
 
     async def death_within(self) -> None:
-        """Kill a broker, the controller as often as not, while topics are made or deleted, or replicas move."""
+        """Kill a broker, the controller as often as not, while topics are made or deleted, replicas move, or settings
+        change."""
         administrator = self._administrator
-        acts = (administrator.create_topic, administrator.delete_topic, administrator.reassign)
+        acts = (
+            administrator.create_topic, administrator.delete_topic, administrator.reassign, self._change_settings,
+        )  # fmt: skip
         for _ in range(self._random.randint(1, 3)):
             if not administrator.topics:
                 await administrator.create_topic()
             acting = asyncio.ensure_future(self._random.choice(acts)())
-            await asyncio.sleep(self._random.choice(MOMENTS_S) * self._random.random())
+            await self._moment()
             chosen = self._others.free_controller() if self._random.random() < 0.5 else self._others.pick()
             if chosen is not None:
                 await self._others.kill_free(chosen)
             await acting
+
+    async def _moment(self) -> None:
+        """Wait for the moment of a death: some time, or a write to ZooKeeper that another should follow."""
+        if self._random.random() < 0.5:
+            await asyncio.sleep(self._random.choice(MOMENTS_S) * self._random.random())
+            return
+        zookeeper = self._others.cluster.zookeeper
+        last = zookeeper.tree.last_zxid + self._random.randint(1, WRITES_MAX)
+        for _ in range(LOOKS):
+            if zookeeper.tree.last_zxid >= last:
+                return
+            await asyncio.sleep(LOOK_S)
 
     async def delete_records(self) -> None:
         """Delete committed records of the topic whose records may go."""
