@@ -2,7 +2,7 @@
 
 from odradek.controller.active_controller import ActiveController
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.zk_schema.store import BadVersion, ConnectionLost, Create, MultiFailed, NoNode, SetData
+from odradek.zk_schema.store import BadVersion, ConnectionLost, Create, MultiFailed, NodeExists, NoNode, SetData
 from odradek.zk_schema.znodes.cluster import PRODUCER_ID_BLOCK_PATH, ProducerIdBlock
 from odradek.zk_schema.znodes.json_data import BadZnode
 
@@ -23,23 +23,21 @@ async def allocate(active: ActiveController, broker_id: int, broker_epoch: int) 
     store = active.store
     while True:
         znode = await store.get(PRODUCER_ID_BLOCK_PATH)
-        if znode is None:
-            await store.write_until_done(Create(PRODUCER_ID_BLOCK_PATH))
-            continue
         try:
-            last = ProducerIdBlock.decode(znode[0])
+            last = None if znode is None else ProducerIdBlock.decode(znode[0])
         except BadZnode as bad:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(bad)) from bad
         first = 0 if last is None else last.last + 1
         if first > LAST_PRODUCER_ID - BLOCK_SIZE:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been handed out")
         block = ProducerIdBlock(broker_id, first, first + BLOCK_SIZE - 1)
+        path, data = PRODUCER_ID_BLOCK_PATH, block.encode()
         try:
-            await store.write([SetData(PRODUCER_ID_BLOCK_PATH, block.encode(), znode[1].version)])
+            await store.write([Create(path, data) if znode is None else SetData(path, data, znode[1].version)])
         except ConnectionLost:
             continue
         except MultiFailed as failed:
-            if not isinstance(failed.cause, BadVersion | NoNode):
+            if not isinstance(failed.cause, BadVersion | NoNode | NodeExists):
                 raise
             continue
         return block

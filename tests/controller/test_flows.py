@@ -305,6 +305,29 @@ def test_producer_ids_are_handed_out_once(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("another_is_quicker", [False, True])
+def test_a_missing_block_is_made_with_its_content(play: Play, another_is_quicker: bool) -> None:
+    """It was made empty first: had the controller died then, one of Kafka's gave out no ids."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0)
+        await cluster.admin.delete(PRODUCER_ID_BLOCK_PATH)
+        seen: list[bytes] = []
+
+        def look(operations: list[Any], session_id: int) -> None:
+            cluster.before_commit = None
+            seen.extend(operation.data for operation in operations if operation.path == PRODUCER_ID_BLOCK_PATH)
+            if another_is_quicker:
+                cluster.zookeeper.commit([Create(PRODUCER_ID_BLOCK_PATH, ProducerIdBlock(2, 0, 999).encode())], 0)
+
+        cluster.before_commit = look
+        block = await cluster.active.allocate_producer_ids(0, cluster.brokers[0].epoch)
+        assert block.first == (1000 if another_is_quicker else 0)
+        assert seen == [ProducerIdBlock(0, 0, 999).encode()]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("data", [b"{", ProducerIdBlock(1, 2**63 - 1000, 2**63 - 1).encode()])
 def test_no_producer_ids_follow_a_block_that_cannot_be_read_or_is_the_last(play: Play, data: bytes) -> None:
     async def scenario(cluster: Any) -> None:
