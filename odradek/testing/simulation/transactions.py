@@ -189,14 +189,14 @@ class AbandonedProducer(TransactionalProducer):
         """Leave it to the coordinator."""
 
     def see_to_clocks(self) -> None:
-        """Have a successor end the transaction after all, when by its coordinator's clock, which was set wrong, it is
-        not to be aborted for a long time yet. It is the same with Kafka's."""
+        """Have a successor end the transaction after all, when it began ahead of its coordinator's clock, which was put
+        back by less than the timeout. If by more, the coordinator aborts it."""
         for broker in self._cluster.brokers if self._ending is None else ():
             states = dict(broker.server.services.transactions.list_transactions()[1]) if broker.running else {}
             state = states.get(self.name)
             if state is not None and state.status is ONGOING:
                 left_ms = state.started_ms + state.timeout_ms - broker.clock.now_ms()
-                if left_ms > TIMEOUT_MS:
+                if TIMEOUT_MS < left_ms <= 2 * TIMEOUT_MS:
                     self._ending = asyncio.ensure_future(super().settle())
 
     def stop(self) -> None:
