@@ -25,6 +25,7 @@ MAGIC_AT: Final = 16  # the same in message sets of magic 0 and 1
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 LAST_OFFSET_DELTA_AT: Final = 23
+BASE_TIMESTAMP_AT: Final = 27
 MAX_TIMESTAMP_AT: Final = 35
 PRODUCER_ID_AT: Final = 43
 RECORD_COUNT_AT: Final = 57

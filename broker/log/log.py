@@ -87,7 +87,7 @@ class Log(LocalLog):
         view = memoryview(records)
         from_client = origin is Origin.CLIENT
         append_time_ms = -1
-        if self.rewrites:
+        if self.rewrites or (from_client and rewriting.misdated(view)):
             name = f"{self.topic}-{self.partition}"
             view, append_time_ms = rewriting.apply(config, name, records, self.environment.clock.now_ms())
         first_offset = next_offset = self.log_end_offset

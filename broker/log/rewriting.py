@@ -1,9 +1,11 @@
 """Validation and rewriting of batches that a leader may not write as they came: rules that look at their records.
 
 A compacted topic needs keys; LogAppendTime sets the time; a forced `compression.type` recompresses; limits on
-timestamps are checked record by record. Source: LogValidator.java of Kafka 3.9.
+timestamps are checked record by record; a largest timestamp that cannot be is corrected. Source: LogValidator.java of
+Kafka 3.9.
 """
 
+from struct import Struct
 from typing import NamedTuple
 
 from odradek.broker.settings.topic_settings import CREATE_TIME, LOG_APPEND_TIME, NO_LIMIT_MS, LogConfig
@@ -12,9 +14,11 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.primitives import Buffer
 from odradek.protocol.record_batch import (
     ATTRIBUTES_AT,
+    BASE_TIMESTAMP_AT,
     CODEC_MASK,
     HEADER_BYTES,
     LOG_OVERHEAD,
+    MAGIC_AT,
     NO_TIMESTAMP,
     BatchHeader,
     BatchTooLarge,
@@ -23,11 +27,14 @@ from odradek.protocol.record_batch import (
     check_crc,
     read_header,
     set_log_append_time,
+    set_max_timestamp,
 )
 from odradek.protocol.records import Columns, encode_batch
 from odradek.protocol.records_in_steps import decode_in_steps, encode_in_steps
 from odradek.protocol.steps import STEP_RECORDS, Steps, at_once
 
+BOTH_TIMESTAMPS = Struct(">qq")
+"""Base timestamp and largest timestamp of a batch."""
 PRODUCER = "producer"
 EXPANSION_MAX = 16
 """A batch whose records are looked at may decompress to this many times `max.message.bytes`: otherwise the records of a
@@ -82,6 +89,17 @@ def needed(config: LogConfig) -> bool:
         or config.message_timestamp_after_max_ms != NO_LIMIT_MS
         or config.message_timestamp_before_max_ms != NO_LIMIT_MS
     )
+
+
+def misdated(records: Buffer) -> bool:
+    """Tell whether the first batch says that its largest timestamp is below that of its first record.
+
+    Sarama always says -1. As it stands it would be found by no search by time, nor by retention.
+    """
+    if len(records) < HEADER_BYTES or records[MAGIC_AT] != 2:
+        return False
+    first_ms, largest_ms = BOTH_TIMESTAMPS.unpack_from(records, BASE_TIMESTAMP_AT)
+    return bool(largest_ms < first_ms)
 
 
 class Rewritten(bytearray):
@@ -145,7 +163,8 @@ def _rewrite_batch(
     looks = times_are_its_own and (
         config.message_timestamp_after_max_ms != NO_LIMIT_MS or config.message_timestamp_before_max_ms != NO_LIMIT_MS
     )
-    if not (recompress or looks or config.compacts) or header.is_control or len(batch) == HEADER_BYTES:
+    corrects = times_are_its_own and header.max_timestamp < header.base_timestamp
+    if not (recompress or looks or corrects or config.compacts) or header.is_control or len(batch) == HEADER_BYTES:
         return batch
     if header.is_log_append_time and times_are_its_own:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
@@ -153,7 +172,11 @@ def _rewrite_batch(
     yield from _check_records(config, partition, records, now_ms, looks)
     if recompress:
         return (yield from _recompress(config, header, records))
-    return batch
+    if not corrects or not records.timestamps:
+        return batch
+    corrected = bytearray(batch)
+    set_max_timestamp(corrected, 0, max(records.timestamps))
+    return corrected
 
 
 def _check_records(

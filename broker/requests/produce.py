@@ -190,7 +190,7 @@ class _Appends:
                 partition = self.broker.replicas.partitions.get((topic.name, data.index))
                 try:
                     _check(data.records, self.version, True)
-                    if partition is not None and partition.log.rewrites and are_slow(data.records):
+                    if partition is not None and are_slow(data.records, partition.log):
                         data.records = yield from make_ready(data.records, partition.log, self.version)
                 except KafkaError as error:
                     refused[topic.name, data.index] = error
@@ -223,7 +223,7 @@ class _Appends:
                 appending = verdicts.get((topic.name, data.index)) is error
                 self._refuse(topic.name, data, answer, error, appending=appending)
                 continue
-            if slow is not None and (old_format or (partition.log.rewrites and are_slow(data.records))):
+            if slow is not None and (old_format or are_slow(data.records, partition.log)):
                 partition.counters.produce_requests -= 1  # counted when it is taken up again
                 slow.append(put_off(topic.name, data, answers, None if old_format else partition.log))
             else:

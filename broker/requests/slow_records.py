@@ -9,7 +9,7 @@ many partitions writes to.
 from typing import NamedTuple
 
 from odradek.broker.log.log import Log
-from odradek.broker.log.rewriting import Rewritten, rewrite, takes_long
+from odradek.broker.log.rewriting import Rewritten, misdated, rewrite, takes_long
 from odradek.protocol.compression import NONE
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from odradek.protocol.message_set import InvalidWrapper, add_records, messages
@@ -85,9 +85,11 @@ def put_off(
     return SlowRecords(topic, PartitionProduceData(index=data.index, records=records), answers, len(answers) - 1, log)
 
 
-def are_slow(records: Records) -> bool:
-    """Tell whether a look at each of these records takes long."""
-    return records is not None and not isinstance(records, Rewritten) and takes_long(records)
+def are_slow(records: Records, log: Log) -> bool:
+    """Tell whether each of these records must be looked at before `log` can have them, and that takes long."""
+    if records is None or isinstance(records, Rewritten):
+        return False
+    return (log.rewrites or misdated(records)) and takes_long(records)
 
 
 def make_ready(records: Records, log: Log | None, version: int) -> Steps[Records]:

@@ -177,6 +177,16 @@ def test_log_append_time_is_given_to_the_batch() -> None:
     assert read_batches(log)[0].timestamps == [clock.now_ms()] * 2
 
 
+@pytest.mark.parametrize("codec", [NONE, LZ4])
+def test_a_largest_timestamp_that_cannot_be_is_that_of_the_records(codec: int) -> None:
+    batch = encode_batch(0, [5, 9, 7], [None] * 3, [b"v"] * 3, codec=codec)
+    record_batch.set_max_timestamp(batch, 0, -1)
+    log = new_log()
+    log.append_as_leader(batch, 0)
+    assert log.segments[-1].largest_timestamp == (9, 2)
+    assert read_batches(log)[0].timestamps == [5, 9, 7]
+
+
 def test_a_compacted_topic_needs_keys() -> None:
     log = new_log(LogConfig(cleanup_policy=frozenset({"compact"})))
     with pytest.raises(KafkaError) as refused:
