@@ -32,8 +32,9 @@ async def allocate(active: ActiveController, broker_id: int, broker_epoch: int) 
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been handed out")
         block = ProducerIdBlock(broker_id, first, first + BLOCK_SIZE - 1)
         path, data = PRODUCER_ID_BLOCK_PATH, block.encode()
+        write = Create(path, data) if znode is None else SetData(path, data, znode[1].version)
         try:
-            await store.write([Create(path, data) if znode is None else SetData(path, data, znode[1].version)])
+            await store.write([write])
         except ConnectionLost:
             continue
         except MultiFailed as failed:
