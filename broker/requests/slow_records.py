@@ -87,9 +87,9 @@ def put_off(
 
 def are_slow(records: Records, log: Log) -> bool:
     """Tell whether each of these records must be looked at before `log` can have them, and that takes long."""
-    if records is None or isinstance(records, Rewritten):
+    if records is None or not takes_long(records):
         return False
-    return (log.rewrites or misdated(records)) and takes_long(records)
+    return (log.rewrites or misdated(records)) and not isinstance(records, Rewritten)
 
 
 def make_ready(records: Records, log: Log | None, version: int) -> Steps[Records]:
