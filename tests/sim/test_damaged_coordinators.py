@@ -250,6 +250,20 @@ def test_a_coordinator_that_does_not_tell_the_newest_of_a_transaction(status: ob
     assert stage.seen.startswith("the coordinator tells of id: ")
 
 
+@pytest.mark.parametrize(("status", "waits"), [(ONGOING, True), (PREPARE_ABORT, False)])
+def test_there_is_no_rest_while_a_transaction_is_to_be_aborted(status: TransactionStatus, waits: bool) -> None:
+    """Its abort could not be written: until the next attempt the coordinator has an epoch that is in no log."""
+    stage = Stage(TRANSACTION_STATE)
+    begun = TxnState(ProducerIdentity(1, 0), 1000, status, frozenset(), stage.clock.now_ms(), 6)
+    services = stage.brokers[1].server.services
+    services.clock, services.transactions.list_transactions = stage.clock, lambda: (0, [("id", begun)])
+    coordinators = Coordinators(stage.cluster, stage.history)
+    stage.clock.advance(1000)
+    assert coordinators.unrest() is None
+    stage.clock.advance(1)
+    assert (coordinators.unrest() == f"id is to be aborted: {begun}") is waits
+
+
 def test_producer_ids_that_two_brokers_give_out() -> None:
     stage = Stage()
     coordinators = Coordinators(stage.cluster, stage.history)

@@ -2,7 +2,8 @@
 
 A coordinator answers from its memory. Nothing that this broker has written in its present epoch may stand there before
 the high watermark has passed it: another leader would not know of it. At rest it is the newest that is in the log. And
-no two brokers give out the same producer ids. A transaction that is open in a log is open to its coordinator.
+no two brokers give out the same producer ids. A transaction that is open in a log is open to its coordinator. None is
+open for longer than its producer allows.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ from odradek.broker.groups.group_records import read_key as read_group_key
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.replication.partition import Partition
 from odradek.broker.transactions.transaction_records import read_key, read_value
-from odradek.broker.transactions.transaction_state import EXPIRABLE, NO_PRODUCER
+from odradek.broker.transactions.transaction_state import EXPIRABLE, NO_PRODUCER, ONGOING
 from odradek.protocol.record_batch import batches
 from odradek.protocol.records import decode_records
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -102,6 +103,18 @@ class Coordinators:
         """Note that an ask of the simulation was given the block that ends before `end`: each is given another one."""
         self._asks += 1
         self.give_out(end, f"ask {self._asks}")
+
+    def unrest(self) -> str | None:
+        """Return which transaction is still to be aborted, as it has been open for longer than its timeout.
+
+        An abort that could not be written is tried again; its epoch is the coordinator's until then, and in no log.
+        """
+        for broker in self._cluster.brokers:
+            services = broker.server.services
+            for name, state in services.transactions.list_transactions()[1]:
+                if state.status is ONGOING and services.clock.now_ms() - state.started_ms > state.timeout_ms:
+                    return f"{name} is to be aborted: {state}"
+        return None
 
     def judge(self, where: tuple[str, int], written: Mapping[bytes, bytes]) -> None:
         """Compare, at rest, what the coordinator of a partition tells with the newest that is `written` there."""

@@ -102,7 +102,7 @@ class Verdict:
         if moving:
             return f"reassignments under way: {moving}"
         transactions = self._run.transactions
-        unrest = self._unrest_of_partitions() or self._unrest_of_clients()
+        unrest = self._unrest_of_partitions() or self._unrest_of_clients() or self._run.coordinators.unrest()
         return unrest or (transactions.unrest() if transactions is not None else None)
 
     def _partitions(self) -> list[tuple[str, int]]:
