@@ -13,9 +13,10 @@ from odradek.controller.cluster_state import Assignment, LeaderAndIsr, Partition
 from odradek.controller.controller_store import lost_race, slices
 from odradek.controller.events import ReassignmentAsked
 from odradek.controller.partition_machine import Strategy
-from odradek.protocol.errors import ErrorCode
+from odradek.controller.topic_admin import zookeeper_refusals
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.topic_names import TopicPartition
-from odradek.zk_schema.store import Delete, Operation, SetData, StoreError, TooLarge
+from odradek.zk_schema.store import Delete, Operation, SetData, StoreError
 from odradek.zk_schema.znodes.admin import REASSIGN_PARTITIONS_PATH, decode_reassignment, encode_reassignment
 from odradek.zk_schema.znodes.json_data import BadZnode
 
@@ -49,7 +50,7 @@ async def reassign(
     # The latest order holds, so one from the znode for the same partition is void.
     await _forget_in_znode(active, accepted)
     for partition, assignment in accepted.items():
-        outcomes[partition] = DONE if await _advance(active, partition, assignment) else NO_PARTITION
+        outcomes[partition] = await _advance(active, partition, assignment)
     return outcomes
 
 
@@ -124,8 +125,9 @@ async def obey_znode(active: ActiveController) -> None:
             continue
         current = active.state.assignment(partition)
         wanted = current.reassigned_to(target)
-        if wanted != current or not wanted.reassigning:
-            await _advance(active, partition, wanted)
+        to_begin = wanted != current or not wanted.reassigning
+        if to_begin and await _advance(active, partition, wanted) != DONE:
+            refused.append(partition)
     await _forget_in_znode(active, refused)
 
 
@@ -175,41 +177,41 @@ def _caught_up(active: ActiveController, partition: TopicPartition, assignment: 
     return set(assignment.target) <= set(active.state.leader_and_isr[partition].isr)
 
 
-async def _advance(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> bool:
-    """Take a reassignment as far as it can go now; False when the partition is gone, or its deletion has begun.
+async def _advance(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> Outcome:
+    """Take a reassignment as far as it can go now; refused when the partition is gone, when its deletion has begun, or
+    when ZooKeeper does not take it.
 
     Brokers that have deleted their replicas already would create them again, and nobody would have them deleted.
     """
     state = active.state
     if partition not in state.leader_and_isr or state.phase(partition) is PartitionPhase.NON_EXISTENT:
-        return False
+        return NO_PARTITION
     if partition.topic in state.topics_to_delete:
         state.deletion_halted.add(partition.topic)
-    if not await _write_down(active, partition, assignment):
-        return False
+    written = await _write_down(active, partition, assignment)
+    if written != DONE:
+        return written
     state.reassigning.add(partition)
     if assignment.reassigning and not _caught_up(active, partition, assignment):
         await _begin(active, partition, assignment)
     else:
         await _complete(active, partition, assignment)
-    return True
+    return DONE
 
 
-async def _write_down(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> bool:
-    """Keep the order in ZooKeeper and here; replicas that an earlier one was adding and this one does not want stop.
-
-    False when the partition is gone from ZooKeeper.
-    """
+async def _write_down(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> Outcome:
+    """Keep the order in ZooKeeper and here; replicas that an earlier one was adding and this one does not want stop."""
     state = active.state
     current = state.assignment(partition)
     if current == assignment:
-        return True
-    if not await _store_assignment(active, partition, assignment):
-        return False
+        return DONE
+    stored = await _store_assignment(active, partition, assignment)
+    if stored != DONE:
+        return stored
     state.assign(partition, assignment)
     unwanted = [broker for broker in current.replicas if broker not in assignment.replicas]
     await _stop(active, partition, unwanted)
-    return True
+    return DONE
 
 
 async def _begin(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> None:
@@ -285,9 +287,9 @@ async def _tell_under_new_epoch(active: ActiveController, partition: TopicPartit
     await active.send(batch)
 
 
-async def _store_assignment(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> bool:
-    """Write one partition's replicas, whatever else was written into the topic's znode; False when it is not there, or
-    there is no room for them."""
+async def _store_assignment(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> Outcome:
+    """Write one partition's replicas, whatever else was written into the topic's znode; refused when the partition is
+    not there, or ZooKeeper does not take so much."""
     topic_id = active.state.topic_ids.get(partition.topic)
 
     def change(found: Topic) -> Topic | None:
@@ -296,13 +298,15 @@ async def _store_assignment(active: ActiveController, partition: TopicPartition,
         return found._replace(partitions={**found.partitions, partition.partition: assignment})
 
     try:
-        written = await active.store.change_assignment(partition.topic, change)
-    except TooLarge as large:
-        active.log_failure(partition, "reassignment", str(large))
-        return False
+        with zookeeper_refusals():
+            written = await active.store.change_assignment(partition.topic, change)
+    except KafkaError as refused:
+        active.log_failure(partition, "reassignment", refused.message)
+        return refused.code, refused.message
     if written is None:
         active.log_failure(partition, "reassignment", "it is not in ZooKeeper any more")
-    return written is not None
+        return NO_PARTITION
+    return DONE
 
 
 async def _forget_in_znode(active: ActiveController, partitions: Iterable[TopicPartition]) -> None:

@@ -14,6 +14,7 @@ from odradek.controller.events import DeletionsChanged
 from odradek.controller.partition_machine import Strategy
 from odradek.controller.topic_admin import new_topic_id
 from odradek.protocol.topic_names import TopicPartition
+from odradek.zk_schema.store import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ async def take_up_partitions(active: ActiveController, topic: str, randomness: r
         await _take_up(active, {topic: found}, randomness)
         return
     if found.topic_id is None and topic in state.topic_ids:
-        await _give_id(active, topic, state.topic_ids[topic])
+        await _give_id(active, topic, found, state.topic_ids[topic])
     known = state.assignments[topic]
     added = {index: assignment for index, assignment in found.partitions.items() if index not in known}
     if not added:
@@ -66,9 +67,9 @@ def _without_others(found: Topic, known: Iterable[int]) -> Topic:
 
 
 async def add_topic(active: ActiveController, topic: str, found: Topic, randomness: random.Random) -> bool:
-    """Take a topic into the state; one without an id gets one first. False when it is gone meanwhile."""
+    """Take a topic into the state; one without an id gets one first, if it can. False when it is gone meanwhile."""
     if found.topic_id is None:
-        named = await _give_id(active, topic, new_topic_id(randomness))
+        named = await _give_id(active, topic, found, new_topic_id(randomness))
         if named is None:
             return False
         found = named
@@ -81,11 +82,19 @@ async def add_topic(active: ActiveController, topic: str, found: Topic, randomne
     return True
 
 
-async def _give_id(active: ActiveController, topic: str, topic_id: bytes) -> Topic | None:
-    """Write the id of a topic that has none; return what ZooKeeper has then, None when the topic is gone."""
-    return await active.store.change_assignment(
-        topic, lambda now: now if now.topic_id is not None else now._replace(topic_id=topic_id)
-    )
+async def _give_id(active: ActiveController, topic: str, found: Topic, topic_id: bytes) -> Topic | None:
+    """Write the id of a topic that has none; return what ZooKeeper has then, None when the topic is gone.
+
+    Where ZooKeeper does not take it (the znode would be too large), the topic stays as it was `found`: brokers and
+    clients serve one without an id by its name, and no other topic has to wait. (Kafka's controller asks for ever.)
+    """
+    try:
+        return await active.store.change_assignment(
+            topic, lambda now: now if now.topic_id is not None else now._replace(topic_id=topic_id)
+        )
+    except StoreError as refused:
+        log.error("topic %s has no topic id, and none can be written: %s", topic, refused)
+        return found
 
 
 async def _take_up(active: ActiveController, topics: Mapping[str, Topic], randomness: random.Random) -> None:

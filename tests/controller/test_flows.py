@@ -9,7 +9,15 @@ from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.protocol.topic_names import TopicPartition
-from odradek.zk_schema.store import ConnectionLost, Create, SetData
+from odradek.zk_schema.store import (
+    ConnectionLost,
+    Create,
+    MultiFailed,
+    NotAuthorized,
+    SetData,
+    StoreError,
+    TooLarge,
+)
 from odradek.zk_schema.znodes.admin import (
     PREFERRED_REPLICA_ELECTION_PATH,
 )
@@ -141,6 +149,41 @@ def test_a_topic_keeps_its_id_when_a_tool_older_than_topic_ids_adds_partitions(p
         assert cluster.state("t", 1).leader == 2
         found = TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t")))
         assert (found.topic_id, found.partitions) == (topic_id, written)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("refusal", [TooLarge, NotAuthorized])
+def test_a_topic_whose_id_zookeeper_does_not_take_is_served_without_one(
+    play: Play, caplog: pytest.LogCaptureFixture, refusal: type[StoreError]
+) -> None:
+    """No controller could take office any more: each one failed when it gave the topic its id."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0, 1])
+        await cluster.create_topic("known", [1, 2])
+
+        refused = (topic_path("t"), topic_path("known"))
+
+        def refuse(operations: list[Any], session_id: int) -> None:
+            for index, one in enumerate(operations):
+                if isinstance(one, SetData) and one.path in refused and session_id != cluster.admin.session_id:
+                    raise MultiFailed(index, refusal(one.path))
+
+        cluster.before_commit = refuse
+        held = PartitionReplicas((2, 1))
+        await cluster.admin.create(topic_path("t"), TopicAssignment({0: held}).encode())
+        await cluster.admin.set(topic_path("known"), TopicAssignment({0: held, 1: held}).encode())
+        await cluster.settle()
+        assert [cluster.state("t").leader, cluster.state("known", 1).leader] == [2, 2]
+        assert cluster.holder() == 0
+        cluster.kill(0)
+        await cluster.settle(4000)
+        assert cluster.holder() == 1
+        await cluster.create_topic("u", [1, 2])
+        assert cluster.state("u").leader == 1
+        assert "topic t has no topic id, and none can be written: /brokers/topics/t: " in caplog.text
+        assert "controller failed" not in caplog.text
 
     play(scenario)
 

@@ -79,8 +79,12 @@ def test_a_move_that_zookeeper_has_no_room_for_is_refused(play: Play, monkeypatc
         await cluster.create_topic("t", [1, 2])
         with monkeypatch.context() as patch:
             patch.setattr(store, "WRITE_BYTES_MAX", len(cluster.zookeeper.data(topic_path("t"))))
-            refused = await cluster.active.alter_reassignments({T0: [3, 2]})
-            assert refused[T0][0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            code, why = (await cluster.active.alter_reassignments({T0: [3, 2]}))[T0]
+            assert code is ErrorCode.POLICY_VIOLATION
+            assert why.startswith("/brokers/topics/t: more than the ")
+            await cluster.admin.create(REASSIGN_PARTITIONS_PATH, encode_reassignment({T0: [3, 2]}))
+            await cluster.settle()
+            assert not cluster.exists(REASSIGN_PARTITIONS_PATH), "tools would take it for under way, for ever"
         assert assignment(cluster) == PartitionReplicas((1, 2))
         assert (await cluster.active.alter_reassignments({T0: [3, 2]}))[T0][0] is ErrorCode.NONE
         cluster.check_agreement()
