@@ -290,6 +290,7 @@ class FetcherCore:
         return (
             not partition.is_leader
             and partition.leader_epoch == asked.leader_epoch
+            and partition.topic_id == asked.topic_id
             and partition.log.log_end_offset == asked.fetch_offset
             and not partition.offline
         )

@@ -96,6 +96,23 @@ def test_an_answer_is_dropped_when_the_log_ends_elsewhere_by_now(grown: bool) ->
     assert partition.log.log_end_offset == end + 1
 
 
+def test_an_answer_about_a_topic_that_has_another_id_by_now_is_dropped() -> None:
+    """Deleted and made anew under its name, the topic has the same leader epoch and is as empty: it took records of the
+    former one, which its leader does not have."""
+    core, (former,) = following(1)
+    core.request(1.0)
+    late = records(former, 0)
+    core.leave(former)
+    anew = Partition("t", 0, 1, open_test_log(make_environment()))
+    anew.topic_id = b"n" * 16
+    anew.follow(PartitionView(0, 0, (0, 1), 0, (0, 1)))
+    core.follow(anew)
+    answer(core, late)
+    assert anew.log.log_end_offset == 0
+    request = core.request(2.0)
+    assert request is not None and [topic.topic_id for topic in request.topics] == [anew.topic_id]
+
+
 def test_thousands_of_new_ones_are_named_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their request, its answer and what the leader reads for it held both loops for a tenth of a second."""
     monkeypatch.setattr(fetcher, "ADDED_AT_ONCE_MAX", 2)
