@@ -234,6 +234,7 @@ def make_coordination(parts: Parts, replicas: ReplicaManager, elections: Coordin
         config,
         group_partitions,
         parts.journal,
+        metadata.is_deleted,
     )
     markers = TransactionMarkers(broker_id, metadata, world.clock, parts.client, parts.tasks, timeout_ms)
     transaction_partitions = PartitionCount(TRANSACTION_STATE, metadata, config.transaction_state_log_num_partitions)

@@ -185,7 +185,7 @@ class CoordinatedGroup:
         """Delete an empty group, with all that the log has of it."""
         assert self.metadata.state is GroupState.EMPTY, (self.metadata.group_id, self.metadata.state)
         group_id = self.metadata.group_id
-        self._bury([offset_tombstone(group_id, at) for at in self.offsets.remove_all()])
+        self._bury([offset_tombstone(group_id, at) for at in self.offsets.remove(self.offsets.partitions())])
 
     def _bury(self, of_offsets: list[Record]) -> None:
         self.die(ErrorCode.NOT_COORDINATOR)

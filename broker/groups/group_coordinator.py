@@ -52,11 +52,13 @@ class GroupCoordinator:
         config: GroupSettings,
         partition_count: Callable[[], int],
         journal: Journal | None = None,
+        is_deleted: Callable[[str, int], bool] = lambda topic, index: False,
     ) -> None:
+        """`is_deleted` tells whether a partition that existed once exists no more, on evidence."""
         self._clock = clock
         self._random = random
         self._config = config
-        self._partition_count = partition_count
+        self._partition_count, self._is_deleted = partition_count, is_deleted
         self._context = CoordinatorContext(clock, storage, config, journal)
         self._partitions = OwnedPartitions(
             CONSUMER_OFFSETS, clock, storage, config.offsets_load_buffer_size, GroupReplay, self._install
@@ -102,8 +104,9 @@ class GroupCoordinator:
     def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         """Forget what groups had committed for partitions that have been deleted, in slices of time.
 
-        Of groups that are still being loaded too, when they are there: who reads a topic that is made anew under an old
-        name would go on from an offset of the old one. (Kafka's coordinator forgets nothing of those.)
+        Of groups that are still being loaded too, when they are there, and then also what was deleted before, while
+        nobody coordinated them: who reads a topic that is made anew under an old name would go on from an offset of the
+        old one. (Kafka's coordinator forgets nothing of those.)
         """
         for loading in self._partitions.loading:
             self._deleted_meanwhile.setdefault(loading, set()).update(partitions)
@@ -361,9 +364,10 @@ class GroupCoordinator:
             self._note_transaction(group, producer_id)
         group.state_machine.loaded(self._clock.now_ms())
         group.run_effects()
-        deleted = self._deleted_meanwhile.get(partition)
+        meanwhile = self._deleted_meanwhile.get(partition, ())
+        deleted = [at for at in offsets.partitions() if at in meanwhile or self._is_deleted(*at)]
         if deleted:
-            group.forget(group.offsets.remove(deleted))
+            group.forget(offsets.remove(deleted))
             self._drop_if_dead(group)
 
     def _unload(self, group: CoordinatedGroup) -> None:

@@ -224,6 +224,10 @@ class OffsetTable:
             return False
         return all(partition not in transaction for transaction in self._transactions())
 
+    def partitions(self) -> Collection[PartitionKey]:
+        """Return the partitions of which an offset is visible or on its way."""
+        return dict.fromkeys(chain(self._visible, self._staged, *self._transactions()))
+
     def is_empty(self) -> bool:
         """Tell whether nothing is, or may become, visible."""
         return not (self._visible or self._staged or any(self._transactions()))
@@ -244,10 +248,6 @@ class OffsetTable:
             if any([*parts, self._staged.pop(partition, None), self._visible.pop(partition, None)]):
                 removed.append(partition)
         return removed
-
-    def remove_all(self) -> list[PartitionKey]:
-        """Forget every offset that is visible or on its way."""
-        return self.remove(dict.fromkeys(chain(self._visible, self._staged, *self._transactions())))
 
 
 def expired(group: GroupMetadata, offsets: OffsetTable, now_ms: int, retention_ms: int) -> list[PartitionKey]:
