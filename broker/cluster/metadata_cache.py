@@ -6,7 +6,7 @@ when that is answered; a broker whose session had expired was told nothing meanw
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.update_metadata import (
@@ -20,6 +20,8 @@ from odradek.protocol.messages.update_metadata import (
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.topic_names import PartitionKey
 from odradek.zk_schema.znodes.brokers import SECURITY_PROTOCOLS
+
+T = TypeVar("T")
 
 NO_CONTROLLER = -1
 NO_BROKERS: list[int] = []
@@ -236,6 +238,10 @@ class MetadataCache:
 
     def partition(self, topic: str, index: int) -> UpdateMetadataPartitionState | None:
         return self.topics.get(topic, {}).get(index)
+
+    def of_known(self, said: Mapping[PartitionKey, T]) -> dict[PartitionKey, T]:
+        """Return what is said of partitions that are known here."""
+        return {at: one for at, one in said.items() if self.partition(*at) is not None}
 
     def partition_count(self, topic: str) -> int:
         return len(self.topics.get(topic, ()))

@@ -59,9 +59,13 @@ def handle(broker: Services, request: OffsetCommitRequest, context: RequestConte
 
 
 async def _commit_many(broker: Services, request: OffsetCommitRequest, commit: CommitRequest) -> Reply:
-    """Commit when the records of the offsets are made, which takes most of the time, in slices."""
+    """Commit when the records of the offsets are made, which takes most of the time, in slices.
+
+    Not for topics that are deleted meanwhile: their offsets the group has forgotten by then.
+    """
     records = await TimeSlice(broker.clock).result(offset_records(request.group_id, commit.offsets))
-    return await _commit(broker, request, replace(commit, records=records)).arrived()
+    offsets = broker.metadata.of_known(commit.offsets)
+    return await _commit(broker, request, replace(commit, offsets=offsets, records=records)).arrived()
 
 
 def _commit(broker: Services, request: OffsetCommitRequest, commit: CommitRequest) -> LaterReply[OffsetCommitResponse]:

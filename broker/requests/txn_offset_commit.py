@@ -75,7 +75,7 @@ async def _commit_many(broker: Services, request: TxnOffsetCommitRequest, versio
     to_verify = _unverified(broker, request)
     if to_verify is not None:
         return await _commit_verified(broker, request, version, commit, to_verify)
-    return await _commit(broker, request, version, commit).arrived()
+    return await _commit_now(broker, request, version, commit)
 
 
 def _unverified(broker: Services, request: TxnOffsetCommitRequest) -> Unverified | None:
@@ -96,6 +96,12 @@ async def _commit_verified(
     if isinstance(verdict, ErrorCode):
         told = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if verdict in RETRIED else verdict
         return Reply(_response(request, _known_to(version, dict.fromkeys(commit.offsets, told))))
+    return await _commit_now(broker, request, version, commit)
+
+
+async def _commit_now(broker: Services, request: TxnOffsetCommitRequest, version: int, commit: CommitRequest) -> Reply:
+    """Commit after a pause, but not for topics that were deleted meanwhile: the group has forgotten their offsets."""
+    commit = replace(commit, offsets=broker.metadata.of_known(commit.offsets))
     return await _commit(broker, request, version, commit).arrived()
 
 

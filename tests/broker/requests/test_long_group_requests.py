@@ -1,13 +1,17 @@
 """Requests of groups for very many partitions are served in slices, like those in test_long_requests.py."""
 
 import asyncio
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from odradek.broker.groups.group_offsets import CommittedOffset
+from odradek.broker.groups.group_records import offset_records
 from odradek.broker.requests import offset_commit, offset_delete, txn_offset_commit
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
 from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -28,6 +32,7 @@ from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from odradek.protocol.topic_names import PartitionKey
 from odradek.testing.askers import ABSENT, PARTITIONS, Asker, with_topic
 
 pytestmark = pytest.mark.usefixtures("slow_machine")
@@ -146,6 +151,38 @@ def test_commits_whose_transaction_ends_while_their_records_are_made_are_refused
         answers = (await late).topics[0].partitions
         assert ErrorCode.NONE not in {answer.error_code for answer in answers}
         assert request.producer_id not in groups._groups["g"].offsets.open_producers
+
+    with_topic(scenario)
+
+
+@pytest.mark.parametrize("module", [offset_commit, txn_offset_commit])
+def test_commits_whose_topic_is_deleted_while_their_records_are_made_are_refused(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group heard of the deletion before: who read a topic that was made anew went on from an offset of the old."""
+    offsets = [OffsetCommitRequestPartition(partition_index=index, committed_offset=9) for index in range(PARTITIONS)]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=offsets)]
+
+    async def scenario(asker: Asker) -> None:
+        services = asker.cluster.brokers[0].server.services
+
+        def until_deleted(group_id: str, committed: dict[PartitionKey, CommittedOffset]) -> Any:
+            records = yield from offset_records(group_id, committed)
+            while services.metadata.partition_count("t"):
+                yield
+            return records
+
+        monkeypatch.setattr(module, "offset_records", until_deleted)
+        await coordinators(asker)
+        if module is txn_offset_commit:
+            late = asyncio.ensure_future(asker.ask(await begin_transaction(asker), 3))
+        else:
+            request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+            late = asyncio.ensure_future(asker.ask(request, 7))
+        await asker.ask_other(DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000), 3)
+        answers = (await late).topics[0].partitions
+        assert {answer.error_code for answer in answers} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert services.groups._groups["g"].offsets.is_empty()
 
     with_topic(scenario)
 
