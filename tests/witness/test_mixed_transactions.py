@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from odradek.testing.foreign.mixed_cluster import MixedCluster
 from odradek.testing.foreign.stage import Stage
@@ -34,6 +34,7 @@ class Transactions:
 
     def __init__(self, cluster: MixedCluster) -> None:
         self.topics = [topic for topic in cluster.topics if topic.startswith("by")]
+        self.cluster = cluster
         self.bootstrap = cluster.bootstrap
         self.expected: dict[str, list[str]] = defaultdict(list)
         self._round = 0
@@ -57,11 +58,18 @@ class Transactions:
     def end(self) -> None:
         for number, (name, producer) in enumerate(self._producers.items()):
             if (number + self._round) % 2:
-                until_done(producer.abort_transaction)
+                self._finish(name, producer.abort_transaction)
                 continue
-            until_done(producer.commit_transaction)
+            self._finish(name, producer.commit_transaction)
             for topic in self.topics:
                 self.expected[topic].append(f"{name} {self._round}")
+
+    def _finish(self, name: str, step: Callable[[float], None]) -> None:
+        try:
+            until_done(step)
+        except KafkaException as error:
+            error.add_note(f"{name}: {self.cluster.transactions([name])}, {self.cluster.internals()}")
+            raise
 
     def succeed(self) -> None:
         """Every second producer dies with its transaction open, and has a successor."""
@@ -69,7 +77,7 @@ class Transactions:
         for name in TRANSACTIONAL_IDS[::2]:
             self._producers[name] = self._new_producer(name)
         for name in TRANSACTIONAL_IDS[1::2]:
-            until_done(self._producers[name].abort_transaction)
+            self._finish(name, self._producers[name].abort_transaction)
 
     def check(self) -> None:
         """A commit is answered before its markers are written. What comes too many is there at the next check."""

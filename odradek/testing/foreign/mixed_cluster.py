@@ -9,6 +9,7 @@ from pathlib import Path
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing.broker_process import BrokerProcess, OdradekBroker
 from odradek.testing.foreign.raw import RawConnection
@@ -115,9 +116,37 @@ class MixedCluster:
         wait_until(lambda: all(holds(broker) for broker in (of or self.lives)), what)
 
     def wait_in_sync(self) -> None:
-        """Wait until every running broker is in every ISR."""
+        """Wait until every running broker is in every ISR, those of the internal topics too."""
         running = frozenset(self.lives)
         self.wait(lambda told: all(told[topic].isr == running for topic in self.topics), f"in sync: {set(running)}")
+        wait_until(
+            lambda: all(partition.isr == running for told in self.internals().values() for partition in told.values()),
+            f"internal topics in sync: {set(running)}",
+            lambda: str(self.internals()),
+        )
+
+    def internals(self) -> dict[int, dict[str, PartitionSeen]]:
+        """Return what each running broker tells of every partition of the internal topics."""
+        told: dict[int, dict[str, PartitionSeen]] = {}
+        for broker in self.lives:
+            with RawConnection(self.stages[broker].address) as connection:
+                answer = connection.ask(MetadataRequest(topics=None), 8)
+            told[broker] = {
+                f"{topic.name}-{seen.partition_index}": PartitionSeen(seen.leader_id, frozenset(seen.isr_nodes))
+                for topic in answer.topics
+                if topic.is_internal
+                for seen in topic.partitions
+            }
+        return told
+
+    def transactions(self, ids: Sequence[str]) -> dict[int, list[str]]:
+        """Return what each running broker tells of transactional ids."""
+        told: dict[int, list[str]] = {}
+        for broker in self.lives:
+            with RawConnection(self.stages[broker].address) as connection:
+                answer = connection.ask(DescribeTransactionsRequest(transactional_ids=list(ids)), 0)
+            told[broker] = [str(state) for state in answer.transaction_states]
+        return told
 
     def wait_controller(self, broker: int) -> None:
         wait_until(lambda: all(self.controller(asked) == broker for asked in self.lives), f"controller {broker}")
