@@ -14,7 +14,7 @@ from odradek.controller.events import DeletionsChanged
 from odradek.controller.partition_machine import Strategy
 from odradek.controller.topic_admin import new_topic_id
 from odradek.protocol.topic_names import TopicPartition
-from odradek.zk_schema.store import StoreError
+from odradek.zk_schema.store import NotAuthorized, TooLarge
 
 log = logging.getLogger(__name__)
 
@@ -85,14 +85,14 @@ async def add_topic(active: ActiveController, topic: str, found: Topic, randomne
 async def _give_id(active: ActiveController, topic: str, found: Topic, topic_id: bytes) -> Topic | None:
     """Write the id of a topic that has none; return what ZooKeeper has then, None when the topic is gone.
 
-    Where ZooKeeper does not take it (the znode would be too large), the topic stays as it was `found`: brokers and
+    Where ZooKeeper does not take it (too large a znode, or an access list), the topic stays as it was `found`: brokers and
     clients serve one without an id by its name, and no other topic has to wait. (Kafka's controller asks for ever.)
     """
     try:
         return await active.store.change_assignment(
             topic, lambda now: now if now.topic_id is not None else now._replace(topic_id=topic_id)
         )
-    except StoreError as refused:
+    except (NotAuthorized, TooLarge) as refused:
         log.error("topic %s has no topic id, and none can be written: %s", topic, refused)
         return found
 
