@@ -85,7 +85,7 @@ async def add_topic(active: ActiveController, topic: str, found: Topic, randomne
 async def _give_id(active: ActiveController, topic: str, found: Topic, topic_id: bytes) -> Topic | None:
     """Write the id of a topic that has none; return what ZooKeeper has then, None when the topic is gone.
 
-    Where ZooKeeper does not take it (too large a znode, or an access list), the topic stays as it was `found`: brokers and
+    Where ZooKeeper refuses it (too large a znode, or an access list), the topic stays as it was `found`: brokers and
     clients serve one without an id by its name, and no other topic has to wait. (Kafka's controller asks for ever.)
     """
     try:
