@@ -352,7 +352,7 @@ class KafkaAdminClient(Blocking[Admin]):
     def find_hanging_transactions(
         self, broker_ids: Collection[int] | None = None, max_transaction_timeout_ms: int = LONGEST_TRANSACTION_MS
     ) -> list[HangingTransaction]:
-        """Return the transactions that are open for five minutes longer than `max_transaction_timeout_ms`."""
+        """Return the transactions that are open for too long, and those that no coordinator knows."""
         return self._run(self._core.find_hanging_transactions(broker_ids, max_transaction_timeout_ms))
 
     def abort_transaction(self, spec: AbortTransactionSpec) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 from odradek.client.admin.values import (
     AbortTransactionSpec,
-    HangingTransaction,
     ProducerState,
     TransactionDescription,
     TransactionListing,
@@ -30,9 +29,6 @@ from odradek.protocol.messages.write_txn_markers import (
 
 logger = logging.getLogger(__name__)
 NO_DURATION = -1
-SLACK_MS = 300_000
-"""Time beyond its longest after which a transaction counts as hanging (Java: TransactionsCommand)."""
-ENDED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
 async def list_transactions(
@@ -170,22 +166,3 @@ async def abort_transaction(cluster: Cluster, spec: AbortTransactionSpec, deadli
         },
         deadline,
     )
-
-
-def hanging(described: dict[str, TransactionDescription], now_ms: int, longest_ms: int) -> list[HangingTransaction]:
-    """Return those that have been open for longer than any transaction may be (Java: TransactionsCommand)."""
-    return [
-        HangingTransaction(
-            name,
-            one.producer_id,
-            one.producer_epoch,
-            one.state,
-            now_ms - one.transaction_start_time_ms,
-            one.coordinator_id,
-            tuple(sorted(one.topic_partitions)),
-        )
-        for name, one in sorted(described.items())
-        if one.state not in ENDED
-        and one.transaction_start_time_ms >= 0
-        and now_ms - one.transaction_start_time_ms >= longest_ms + SLACK_MS
-    ]

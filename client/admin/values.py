@@ -284,7 +284,8 @@ class AbortTransactionSpec(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """A transaction that has been open for longer than any may be."""
+    """A transaction that has been open for longer than any may be, or that no coordinator knows: its id and state are
+    empty then, its coordinator -1, and its age is that of its last record."""
 
     transactional_id: str
     producer_id: int

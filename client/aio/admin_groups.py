@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from odradek.client import arguments
-from odradek.client.admin import groups, transactions
+from odradek.client.admin import groups, hanging_transactions, transactions
 from odradek.client.admin.values import (
     AbortTransactionSpec,
     GroupDescription,
@@ -225,12 +225,19 @@ class GroupsAdmin(AdminBase):
     async def find_hanging_transactions(
         self, broker_ids: Collection[int] | None = None, max_transaction_timeout_ms: int = LONGEST_TRANSACTION_MS
     ) -> list[HangingTransaction]:
-        """Return the transactions that are open for five minutes longer than `max_transaction_timeout_ms`."""
-        listed = await self.list_transactions(broker_ids)
-        described = await self.describe_transactions(
-            sorted(one.transactional_id for some in listed.values() for one in some)
+        """Return the transactions that are open for five minutes longer than `max_transaction_timeout_ms`, and those
+        that partitions have open and no coordinator knows: their state is empty, or that of the next one.
+
+        `broker_ids`: coordinators, and leaders of partitions. A warning is logged where it cannot be told whether a
+        coordinator knows one.
+        """
+        what = "looking for hanging transactions"
+        return await self._run(
+            what,
+            lambda cluster, _: hanging_transactions.find_hanging(
+                cluster, broker_ids, max_transaction_timeout_ms, self._started().clock.now_ms, self._again(what)
+            ),
         )
-        return transactions.hanging(described, self._started().clock.now_ms(), max_transaction_timeout_ms)
 
     async def abort_transaction(self, spec: AbortTransactionSpec) -> None:
         """Abort a hanging transaction in one partition; `describe_producers` tells its producer."""

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, new_app, topic_partition
-from odradek.cli.output import print_json, print_table
+from odradek.cli.output import heard_from, print_json, print_table
 
 transactions = new_app("List transactions, find hanging ones, abort one.")
 
@@ -24,15 +24,16 @@ def list_(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Js
 
 @transactions.command()
 def hanging(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Json = False) -> None:
-    """List transactions that are open for five minutes longer than any may be."""
-    with connect(bootstrap_server) as admin:
+    """List transactions that are open for five minutes longer than any may be, or that no coordinator knows."""
+    with connect(bootstrap_server) as admin, heard_from("WARNING", "odradek.client.admin"):
         found = admin.find_hanging_transactions()
     if json:
         print_json(found)
     else:
         rows = [
             (
-                one.transactional_id,
+                one.transactional_id or None,
+                one.state or "not known",
                 one.producer_id,
                 one.producer_epoch,
                 one.age_ms // 1000,
@@ -40,7 +41,7 @@ def hanging(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: 
             )
             for one in found
         ]
-        print_table(["transactional.id", "producer", "epoch", "seconds", "partitions"], rows)
+        print_table(["transactional.id", "state", "producer", "epoch", "seconds", "partitions"], rows)
 
 
 @transactions.command()
@@ -51,12 +52,25 @@ def abort(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Abort a hanging transaction in one partition."""
+    """Abort a hanging transaction in one partition; only one that is open there."""
     from odradek.client.admin.values import AbortTransactionSpec
+    from odradek.client.errors import ClientError
 
     where = topic_partition(partition)
     with connect(bootstrap_server) as admin:
-        admin.abort_transaction(AbortTransactionSpec(where, producer_id, producer_epoch))
+        opened = {
+            (one.producer_id, one.producer_epoch): one
+            for one in admin.describe_producers([where])[where]
+            if one.current_transaction_start_offset >= 0
+        }
+        found = opened.get((producer_id, producer_epoch))
+        if found is None:
+            others = ", ".join(f"producer {id_}, epoch {epoch}" for id_, epoch in sorted(opened)) or "none"
+            said = f"no transaction of producer {producer_id}, epoch {producer_epoch} is open in {where}"
+            raise ClientError(f"{said}; open there: {others}")
+        # A partition refuses whoever knows less than the coordinator of the producer's last transaction.
+        epoch = max(found.coordinator_epoch, 0)
+        admin.abort_transaction(AbortTransactionSpec(where, producer_id, producer_epoch, epoch))
     if json:
         print_json({"aborted": str(where), "producer_id": producer_id, "producer_epoch": producer_epoch})
     else:

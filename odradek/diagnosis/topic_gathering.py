@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from odradek.aio import Admin
+from odradek.client.admin.hanging_transactions import ALL_LISTS, NOT_ALL_SEEN, may_describe_all
 from odradek.client.admin.values import ConfigResource, Reassignment
 from odradek.client.metadata import PartitionInfo, TopicInfo
 from odradek.client.records import OffsetAndTimestamp, TopicPartition
@@ -45,9 +46,7 @@ class TopicGathering:
                 partitions[at] = _partition(info, seen, moves.get(at))
         await self._directories(partitions)
         await self._offsets(partitions)
-        coordinators = infos.get(TRANSACTION_STATE)
-        complete = coordinators is None or all(one.leader != NO_LEADER for one in coordinators.partitions)
-        await self._transactions(partitions, complete)
+        await self._transactions(partitions, infos.get(TRANSACTION_STATE))
         settings = await self._topic_settings(sorted(wanted))
         deleting = {} if seen is None else seen.deleting
         topics = {}
@@ -122,18 +121,25 @@ class TopicGathering:
                 last_stable_offset=None if stable is None else stable.offset,
             )
 
-    async def _transactions(self, partitions: dict[TopicPartition, PartitionFacts], complete: bool) -> None:
+    async def _transactions(
+        self, partitions: dict[TopicPartition, PartitionFacts], coordinators: TopicInfo | None
+    ) -> None:
         """Fill in the open transactions that hold the last stable offset below the high watermark.
 
-        `complete`: every transactional id has a coordinator, so that one which nobody lists is known by nobody.
+        `coordinators`: the topic whose leaders coordinate transactions; None: there is none, nor any transaction.
         """
         held = [at for at, one in partitions.items() if (one.last_stable_offset or 0) < (one.high_watermark or 0)]
         if not held:
             return
         producers = await self._questions.ask("the producers of partitions", self._admin.describe_producers(held), {})
         listed = await self._questions.ask("transactions", self._admin.list_transactions(), None)
-        unlisted = "" if complete and listed is not None else None
         by_producer = {one.producer_id: one.transactional_id for some in (listed or {}).values() for one in some}
+        strange = any(
+            one.producer_id not in by_producer and one.current_transaction_start_offset >= 0
+            for known in producers.values()
+            for one in known
+        )
+        unlisted = "" if strange and listed is not None and await self._lists_are_complete(coordinators) else None
         for at, known in producers.items():
             found = []
             for one in known:
@@ -148,6 +154,22 @@ class TopicGathering:
                 )
             partitions[at] = replace(partitions[at], transactions=tuple(found))
         await self._drop_ended(partitions)
+
+    async def _lists_are_complete(self, coordinators: TopicInfo | None) -> bool:
+        """Tell whether a transaction that is not listed has no coordinator: it might be that one transactional id has
+        none now, or that we may not see it."""
+        if coordinators is None:
+            return True
+        if any(one.leader == NO_LEADER for one in coordinators.partitions):
+            return False
+        admin = self._admin
+        asked = may_describe_all(
+            lambda: admin.describe_acls(ALL_LISTS), lambda name: admin.describe_transactions([name])
+        )
+        sees_all = await self._questions.ask("who may see transactions", asked, None)
+        if sees_all is False:
+            self._questions.unknown.append(f"whether open transactions hang: {NOT_ALL_SEEN}")
+        return bool(sees_all)
 
     async def _drop_ended(self, partitions: dict[TopicPartition, PartitionFacts]) -> None:
         """Look again at transactions that no coordinator has: most have ended since their partitions told of them."""

@@ -18,8 +18,9 @@ from odradek.diagnosis.watching import Watcher
 from odradek.local.ports import free_port_range
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing import Cluster
-from odradek.testing.foreign.raw import RawConnection
+from odradek.testing.foreign.raw import RawConnection, place_of
 from odradek.testing.patience import PATIENCE_SECONDS, UNHURRIED, wait_until
+from odradek.testing.usual_requests import hanging_request
 
 Capture = pytest.CaptureFixture[str]
 NO_ZOOKEEPER = ["--zookeeper", "none"]
@@ -29,7 +30,8 @@ NO_ZOOKEEPER = ["--zookeeper", "none"]
 def cluster() -> Iterator[Cluster]:
     """Three brokers whose journals can be read: their metrics.port is a number with the broker's behind it."""
     tens = free_port_range(20) // 10 + 1
-    settings = UNHURRIED | {"metrics.port": f"{tens}{{}}"}
+    hanging = {"transaction.partition.verification.enable": "false"}
+    settings = UNHURRIED | hanging | {"metrics.port": f"{tens}{{}}"}
     with Cluster(brokers=3, topics={"flights": 2}, settings=settings, trace=False) as cluster:
         yield cluster
 
@@ -120,6 +122,9 @@ def test_a_transaction_is_listed_and_one_that_hangs_is_ended(cluster: Cluster, c
     with KafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id="bills") as producer:
         producer.init_transactions()
         producer.begin_transaction()
+        producer.send("flights", b"w", partition=0).result()
+        producer.commit_transaction()
+        producer.begin_transaction()
         producer.send("flights", b"x", partition=0).result()
         code, lines = run(cluster, capsys, "transactions", "list")
         assert code == 0 and "Ongoing" in lines[1]
@@ -128,12 +133,30 @@ def test_a_transaction_is_listed_and_one_that_hangs_is_ended(cluster: Cluster, c
         _, lines = run(cluster, capsys, "why", "flights-0", "--history", "0", *NO_ZOOKEEPER)
         assert any("the transaction of bills is Ongoing" in line for line in lines)
         number = str(listed["producer_id"])
-        arguments = ["flights-0", "--producer-id", number, "--producer-epoch", "0"]
-        assert run(cluster, capsys, "transactions", "abort", *arguments)[0] == 0
+        arguments = ["flights-0", "--producer-id", number, "--producer-epoch"]
+        for where, epoch, opened in (("flights-0", "7", f"producer {number}, epoch 0"), ("flights-1", "0", "none")):
+            code, (line,) = run(cluster, capsys, "transactions", "abort", where, *arguments[1:], epoch)
+            said = f"no transaction of producer {number}, epoch {epoch} is open in {where}; open there: {opened}"
+            assert (code, line) == (1, f"odradek: {said}")
+        assert run(cluster, capsys, "transactions", "abort", *arguments, "0")[0] == 0
         _, lines = run(cluster, capsys, "why", "flights-0", "--history", "0", *NO_ZOOKEEPER)
         assert not any("transaction" in line for line in lines)
         assert run(cluster, capsys, "transactions", "hanging", "--json") == (0, ["[]"])
         producer.abort_transaction()
+
+
+def test_a_transaction_that_no_coordinator_knows_is_listed_and_ended(cluster: Cluster, capsys: Capture) -> None:
+    with RawConnection(place_of(cluster.bootstrap, "flights").leader) as connection:
+        answer = connection.ask(hanging_request("flights", 999), 9)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    code, (line,) = run(cluster, capsys, "transactions", "hanging", "--json")
+    (found,) = json.loads(line)
+    assert (code, found["producer_id"], found["topic_partitions"]) == (0, 999, [{"topic": "flights", "partition": 0}])
+    code, lines = run(cluster, capsys, "transactions", "hanging")
+    assert code == 0 and lines[1].split()[:3] == ["-", "not", "known"]
+    arguments = ["flights-0", "--producer-id", "999", "--producer-epoch", "0"]
+    assert run(cluster, capsys, "transactions", "abort", *arguments)[0] == 0
+    assert run(cluster, capsys, "transactions", "hanging", "--json") == (0, ["[]"])
 
 
 def test_top_once_in_words_and_as_json(cluster: Cluster, capsys: Capture) -> None:

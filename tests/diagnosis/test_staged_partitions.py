@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 
 from odradek.aio import Admin, Producer
+from odradek.client.admin.access_values import ACL, ACLOperation, ACLPermissionType, ACLResourceType, ResourcePattern
 from odradek.client.admin.values import ConfigResource
 from odradek.diagnosis.examination import Subject, examine
 from odradek.diagnosis.facts import Facts
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.usual_requests import hanging_request
 from odradek.testing.virtual_run import VirtualCluster, run
 from odradek.testing.way_through import until
 from odradek.zk_schema.znodes.brokers import broker_path
@@ -17,6 +19,7 @@ from odradek.zk_schema.znodes.configs import topic_config_path
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path
 from tests.diagnosis.conftest import facts_of, partition, staged
 from tests.diagnosis.staged_topics import AT, directory_of, flights, others, produce
+from tests.sim.asking import Asking
 
 
 async def configure(cluster: VirtualCluster, kind: str, name: str, **settings: str) -> None:
@@ -304,6 +307,47 @@ def test_a_transaction_whose_coordinator_cannot_be_asked_is_not_said_to_hang(
             await producer.abort_transaction()
 
     run(test)
+
+
+def test_a_transaction_that_may_not_be_seen_is_not_said_to_hang() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await flights(cluster, [0, 1])
+        async with (
+            Admin(bootstrap_servers=cluster.bootstrap) as admin,
+            Producer(bootstrap_servers=cluster.bootstrap, transactional_id="bills") as producer,
+        ):
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send("flights", value=b"x"))
+            bills = ResourcePattern(ACLResourceType.TRANSACTIONAL_ID, "bills")
+            await admin.create_acls([ACL("User:clerk", "*", ACLOperation.ALL, ACLPermissionType.ALLOW, bills)])
+            await asyncio.sleep(1)
+            facts = await facts_of(cluster, {"flights"})
+            findings = examine(facts, Subject("flights"))
+            assert "is open (last record" in staged(findings, "open-transaction").sentence
+            assert "hanging-transaction" not in {one.situation for one in findings}
+            assert any(one.startswith("whether open transactions hang: you may not") for one in facts.unknown)
+
+    settings = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    run(test, settings=settings)
+
+
+def test_a_transaction_that_no_coordinator_knows_hangs() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await flights(cluster, [0, 1])
+        async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="bills") as producer:
+            await producer.init_transactions()
+        leader = cluster.broker(cluster.leader_now("flights", 0))
+        await Asking(cluster.embedded).ask(leader, hanging_request("flights", 999), 9)
+        found = await partition(cluster, "flights", "hanging-transaction")
+        assert found.told.ways_out[0].command == (
+            "odradek transactions abort flights-0 --producer-id 999 --producer-epoch 0"
+        )
+
+    run(test, settings={"transaction.partition.verification.enable": "false"})
 
 
 def test_a_transaction_that_ends_between_two_questions_is_not_said_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
