@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from odradek.broker.security.principal import KafkaPrincipal
 from odradek.broker.settings.definition import Value
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.security.scram import LEAST_ITERATIONS, SALT_BYTES, ScramCredential, ScramIdentity, new_credential
@@ -131,9 +132,14 @@ class DelegationTokens:
         return token_hmac(token_id, self.settings.secret_key)
 
     def find(self, mechanism: str, token_id: str) -> ScramIdentity | None:
-        """Find whom a token speaks for; None when it is unknown or has expired."""
+        """Find whom a token speaks for; None when it is unknown, has expired, or speaks for nobody, which is logged."""
         token = self._tokens.get(token_id)
         if token is None or self._is_over(token):
+            return None
+        try:
+            KafkaPrincipal.parse(token.owner)
+        except ValueError as error:  # whoever wrote the znode by hand, or a broker of ours that did not check
+            log.error("nobody can log in with delegation token %s, its owner cannot be read: %s", token_id, error)
             return None
         credential = self._credentials.get((mechanism, token_id))
         if credential is None:
@@ -193,20 +199,27 @@ class DelegationTokens:
         return self._clock.now_ms()
 
     async def _move_expiry(self, principal: str, secret: bytes, period_ms: int) -> int:
+        unheard: DelegationToken | None = None  # as it was written, if the answer was lost
         async with self._in_turn:
             for _ in range(UPDATE_ATTEMPTS_MAX):
                 token, version = await self._own(principal, secret)
-                if self._is_over(token):
-                    raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
-                expires_ms = min(token.max_timestamp_ms, self._clock.now_ms() + period_ms)
-                token = replace(token, expiry_timestamp_ms=expires_ms)
-                try:
-                    await self._write(SetData(token_path(token.token_id), token.encode(), version), token.token_id)
-                except (BadVersion, NoNode, ConnectionLost, SessionExpired):
-                    continue  # somebody else was quicker, or it was we: the znode tells
+                if token != unheard:
+                    if self._is_over(token):
+                        raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+                    expires_ms = min(token.max_timestamp_ms, self._clock.now_ms() + period_ms)
+                    token = replace(token, expiry_timestamp_ms=expires_ms)
+                    try:
+                        await self._write(SetData(token_path(token.token_id), token.encode(), version), token.token_id)
+                    except (BadVersion, NoNode):
+                        continue  # somebody else was quicker
+                    except (ConnectionLost, SessionExpired):
+                        unheard = token
+                        continue
                 self._note(token.token_id, token)
-                log.info("delegation token %s of %s expires at %d", token.token_id, token.owner, expires_ms)
-                return expires_ms
+                log.info(
+                    "delegation token %s of %s expires at %d", token.token_id, token.owner, token.expiry_timestamp_ms
+                )
+                return token.expiry_timestamp_ms
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the token is changed by others again and again")
 
     async def _own(self, principal: str, secret: bytes) -> tuple[DelegationToken, int]:

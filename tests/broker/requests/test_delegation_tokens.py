@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.cluster.peer import Peer
+from odradek.broker.security import delegation_tokens
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_delegation_token import (
     CreatableRenewers,
@@ -27,6 +28,8 @@ from odradek.security.scram import encode_credential, new_credential
 from odradek.security.secure_network import ClientSecurity, SecureNetwork
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.zk_schema.change_nodes import write_and_tell
+from odradek.zk_schema.store import ConnectionLost, Operation, Store
 from odradek.zk_schema.znodes.acls import AclEntry, ResourcePattern, ResourceType, encode_acls
 from odradek.zk_schema.znodes.configs import encode_config
 from odradek.zk_schema.znodes.tokens import DelegationToken, token_path
@@ -278,6 +281,49 @@ def test_a_token_that_somebody_else_writes_counts_at_once() -> None:
         await cluster.zookeeper.create(change, b"an-id", sequential=True)
         while tokens.find(MECHANISM, "an-id") is not None:
             await asyncio.sleep(0.1)
+
+    play(scenario)
+
+
+def test_a_token_whose_owner_cannot_be_read_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
+    """Each login with it ended as an error of ours."""
+
+    async def scenario(cluster: Cluster) -> None:
+        now_ms = cluster.clock.now_ms()
+        token = DelegationToken(
+            "an-id", "alice", "User:alice", ("User:bob",), now_ms, now_ms + HOUR_MS, now_ms + HOUR_MS
+        )
+        await cluster.zookeeper.create(token_path("an-id"), token.encode())
+        await cluster.zookeeper.create("/delegation_token/token_changes/token_change_", b"an-id", sequential=True)
+        while await ids(cluster, "bob") != ["an-id"]:
+            await asyncio.sleep(0.1)
+        secret = cluster.brokers[0].server.services.tokens.hmac("an-id")
+        with pytest.raises(AuthenticationFailed):
+            await cluster.log_in("an-id", secret)
+        assert "nobody can log in with delegation token an-id, its owner cannot be read: " in caplog.text
+        assert [one.levelname for one in caplog.records if one.exc_info] == []
+        assert (await cluster.ask("bob", expire(CreateDelegationTokenResponse(hmac=secret)))).error_code == 0
+
+    play(scenario)
+
+
+def test_an_expiry_whose_answer_was_lost_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token was found expired, which had been asked for."""
+
+    async def scenario(cluster: Cluster) -> None:
+        token = await cluster.ask("alice", create())
+        write = write_and_tell
+
+        async def write_unheard(store: Store, operation: Operation, prefix: str, data: bytes) -> None:
+            monkeypatch.setattr(delegation_tokens, "write_and_tell", write)
+            await write(store, operation, prefix, data)
+            await asyncio.sleep(2)
+            raise ConnectionLost(operation.path)
+
+        monkeypatch.setattr(delegation_tokens, "write_and_tell", write_unheard)
+        answer = await cluster.ask("alice", expire(token, 0))
+        assert (answer.error_code, answer.expiry_timestamp_ms) == (0, pytest.approx(cluster.clock.now_ms(), abs=60_000))
+        assert (await cluster.ask("alice", expire(token, 0))).error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
 
     play(scenario)
 
