@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 T = TypeVar("T")
+
+NO_FURTHER_THREAD: Final = "can't start new thread"
+"""Words of the RuntimeError when the system's limit of threads, or of memory, is reached."""
 
 
 class Background(Protocol):
@@ -15,7 +18,8 @@ class Background(Protocol):
         """Run `work` elsewhere; then, on the owner's loop, `done` with its result, or with the OSError it raised.
 
         Any other exception is a bug and goes to the loop's exception handler. Works may run in parallel and finish in
-        any order. Returns False after `close`: the work is not begun, and `done` is not called.
+        any order. Returns False after `close`: the work is not begun, and `done` is not called. Raises RuntimeError
+        when there is no thread at all, and none can be started.
         """
 
     def resize(self, threads: int) -> None:
@@ -52,13 +56,24 @@ class ThreadBackground:
         self._closed = False
         self._threads = threads
         self._executor = _executor(threads)
+        self._has_threads = False
+        """True when the executor has taken work, so that it has threads: they stay as long as it does."""
         self._former: list[ThreadPoolExecutor] = []
         """Pools of other sizes, which end when they have done what they were given."""
 
     def run(self, work: Callable[[], T], done: Callable[[T | OSError], object]) -> bool:
         if self._closed:
             return False
-        future = self._executor.submit(work)
+        future: Future[T] = Future()
+        try:
+            self._executor.submit(_carry_out, work, future)
+            self._has_threads = True
+        except RuntimeError as error:
+            if NO_FURTHER_THREAD not in str(error):
+                raise
+            if not self._has_threads:
+                future.cancel()  # it is in the queue: not to be done when this has told that it was not taken
+                raise
         future.add_done_callback(lambda finished: self._deliver(finished, done))
         return True
 
@@ -79,7 +94,7 @@ class ThreadBackground:
             return
         self._executor.shutdown(wait=False)
         self._former.append(self._executor)
-        self._threads, self._executor = threads, _executor(threads)
+        self._threads, self._executor, self._has_threads = threads, _executor(threads), False
 
     def close(self) -> None:
         self._closed = True
@@ -89,3 +104,16 @@ class ThreadBackground:
 
 def _executor(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="background")
+
+
+def _carry_out(work: Callable[[], T], future: "Future[T]") -> None:
+    """Do a work in its thread. Its future is our own: an executor that cannot start a further thread does not return
+    one, though it has queued the work for the others."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001 - whoever has the future raises it
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -3,6 +3,8 @@
 import asyncio
 import threading
 
+import pytest
+
 from odradek.world.background import InlineBackground, ThreadBackground
 
 
@@ -59,6 +61,44 @@ def test_threads_become_more_and_fewer_while_works_run() -> None:
         background.run(lambda: "last", results.put_nowait)
         background.close()
         assert await results.get() == "last"
+
+    asyncio.run(main())
+
+
+def refuse_to_start(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_where_no_further_thread_can_start_the_others_do_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was raised, to whoever had asked; the work was done all the same, and nobody heard of it."""
+
+    async def main() -> None:
+        background = ThreadBackground(asyncio.get_running_loop(), threads=2)
+        results: asyncio.Queue[object] = asyncio.Queue()
+        release = threading.Event()
+        background.run(release.wait, results.put_nowait)
+        monkeypatch.setattr(threading.Thread, "start", refuse_to_start)
+        assert background.run(lambda: "behind it", results.put_nowait)
+        release.set()
+        assert [await results.get(), await results.get()] == [True, "behind it"]
+        background.close()
+
+    asyncio.run(main())
+
+
+def test_work_that_no_thread_could_take_is_not_done_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        background = ThreadBackground(asyncio.get_running_loop())
+        results: asyncio.Queue[object] = asyncio.Queue()
+        done: list[str] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse_to_start)
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                background.run(lambda: done.append("refused"), results.put_nowait)
+        background.run(lambda: done.append("taken"), results.put_nowait)
+        await results.get()
+        background.close()
+        assert done == ["taken"]
 
     asyncio.run(main())
 
