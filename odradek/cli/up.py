@@ -174,6 +174,7 @@ class _Up:
         self._asked_to_stop = asyncio.Event()
         self._told_to_stop = False
         self._shown: Sequence[BrokerStatus] = ()
+        self._zookeeper_ended = False
         self._cluster: LocalCluster
 
     async def run(self) -> int:
@@ -265,6 +266,10 @@ class _Up:
         self._report.show(statuses)
         if not self._cluster.ready or self._asked_to_stop.is_set():
             return
+        zookeeper = self._cluster.zookeeper
+        if zookeeper is not None and zookeeper.end and not self._zookeeper_ended:
+            self._zookeeper_ended = True
+            self._report.say({"event": "zookeeper", "state": zookeeper.end})
         for event in changes(self._shown, statuses):
             self._report.say(event)
         self._shown = statuses

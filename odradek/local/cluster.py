@@ -23,7 +23,7 @@ from odradek.local.view import NO_CONTROLLER, ClusterView, Watcher, look
 from odradek.local.zookeeper import NAME, SESSION_TIMEOUT_MAX_MS, EmbeddedZooKeeper
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from odradek.world.clock import Clock, LoopClock
+from odradek.world.clock import LoopClock
 from odradek.world.network import Network
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.world.tcp import TcpNetwork
@@ -157,9 +157,9 @@ class LocalCluster:
         self._started_ms = 0
         self._past_epochs: set[int] = set()
         self._epochs_at_end: dict[int, int | None] = {}
-        clock = LoopClock(asyncio.get_running_loop())
-        self.tasks = Tasks(clock, log.critical)
-        self._store = KazooStore(plan.zookeeper_connect, clock, session_timeout_ms=SESSION_TIMEOUT_MS)
+        self._clock = LoopClock(asyncio.get_running_loop())
+        self.tasks = Tasks(self._clock, log.critical)
+        self._store = KazooStore(plan.zookeeper_connect, self._clock, session_timeout_ms=SESSION_TIMEOUT_MS)
         self._up_pid = plan.directory.resolve() / "run" / UP_PID
         self._own_pid: TextIO | None = None
 
@@ -194,6 +194,7 @@ class LocalCluster:
         if self.plan.secure is None:
             await self._launch_brokers()
         await self.zookeeper.wait_ready()
+        self.tasks.spawn("end-of-zookeeper", partial(self._await_end_of_zookeeper, self.zookeeper), OnDeath.REPORT)
         await self._store.start(READY_TIMEOUT_SECONDS * 1000)
         if self.plan.secure is not None:  # the brokers log in to each other: their user has to be there first
             await self._write_users()
@@ -213,8 +214,7 @@ class LocalCluster:
 
     async def _write_users(self) -> None:
         if self.plan.secure is not None:
-            clock = LoopClock(asyncio.get_running_loop())
-            self.changed_users = await self.plan.secure.write_to(self._store, clock)
+            self.changed_users = await self.plan.secure.write_to(self._store, self._clock)
 
     async def _launch_brokers(self) -> None:
         if self.plan.console_port is not None and self.plan.zookeeper is None:
@@ -251,6 +251,10 @@ class LocalCluster:
     async def _await_end(self, broker_id: int, child: Child) -> None:
         await child.wait()
         self._epochs_at_end[broker_id] = self._epoch(broker_id)
+        self.tell()
+
+    async def _await_end_of_zookeeper(self, zookeeper: EmbeddedZooKeeper) -> None:
+        await zookeeper.until_end()
         self.tell()
 
     def _epoch(self, broker_id: int) -> int | None:
@@ -303,12 +307,10 @@ class LocalCluster:
             self._check_all_alive()
             self._something_changed.clear()
             await self._something_changed.wait()
-        loop = asyncio.get_running_loop()
-        clock = LoopClock(loop)
-        network = self._network(TcpNetwork(loop), clock)
-        await asyncio.gather(*(self._wait_for_metadata(network, clock, one) for one in self._files.values()))
+        network = self._network(TcpNetwork(asyncio.get_running_loop()))
+        await asyncio.gather(*(self._wait_for_metadata(network, one) for one in self._files.values()))
 
-    def _network(self, network: Network, clock: Clock) -> Network:
+    def _network(self, network: Network) -> Network:
         """Return the way to the brokers, as an administrator where it is not open to everybody."""
         if self.plan.secure is None:
             return network
@@ -316,7 +318,7 @@ class LocalCluster:
         from odradek.security.secure_network import ClientSecurity, SecureNetwork
 
         settings = {**self.plan.secure.client_settings(BROKER), "ssl.endpoint.identification.algorithm": "https"}
-        return SecureNetwork(network, clock, ClientSecurity.read(LISTENER, settings.get))
+        return SecureNetwork(network, self._clock, ClientSecurity.read(LISTENER, settings.get))
 
     def _all_registered(self) -> bool:
         registered = {number for number, stat in self.view.registered.items() if self._is_new(stat)}
@@ -332,8 +334,8 @@ class LocalCluster:
             return stat.created_ms >= self._started_ms
         return stat.czxid not in self._past_epochs
 
-    async def _wait_for_metadata(self, network: Network, clock: Clock, broker: BrokerFile) -> None:
-        peer = Peer(network, clock, HOST, broker.port, "odradek-up")
+    async def _wait_for_metadata(self, network: Network, broker: BrokerFile) -> None:
+        peer = Peer(network, self._clock, HOST, broker.port, "odradek-up")
         try:
             while not self._knows_all(await self._ask(peer)):
                 self._check_all_alive()
@@ -355,6 +357,8 @@ class LocalCluster:
         return set(self._files) <= {broker.node_id for broker in answer.brokers} and answer.controller_id in self._files
 
     def _check_all_alive(self) -> None:
+        if self.zookeeper is not None:
+            self.zookeeper.check_alive()
         for broker_id, child in self.brokers.items():
             if not child.alive:
                 raise ClusterFailure(f"broker {broker_id} {child.describe_end()}: {child.last_line()}")

@@ -8,6 +8,11 @@ from typing import Any, Protocol
 
 from odradek.local.cluster import REGISTERED, STARTING, STOPPING, BrokerStatus
 
+WITHOUT_ZOOKEEPER = (
+    "Without it no leader moves and no broker can join; "
+    "`odradek stop` and `odradek up` start all again, nothing is lost"
+)
+
 
 def changes(before: Sequence[BrokerStatus], after: Sequence[BrokerStatus]) -> Iterator[dict[str, Any]]:
     """Yield what happened between two looks, as events with what a script needs to know."""
@@ -30,6 +35,8 @@ def sentence(event: dict[str, Any]) -> str:
             return f"ready bootstrap={event['bootstrap']} zookeeper={event['zookeeper']}{clients}{console}"
         case "controller":
             return "no controller" if event["broker"] is None else f"controller is broker {event['broker']}"
+        case "zookeeper":
+            return f"{event['state']}. {WITHOUT_ZOOKEEPER}"
         case "stopped":
             return "stopped"
         case _:

@@ -138,7 +138,7 @@ class EmbeddedZooKeeper:
             raise NoZooKeeper(
                 f"ZooKeeper did not serve within {READY_TIMEOUT_SECONDS:.0f} s: see {self.child.log_file}"
             ) from None
-        self._check_alive(self.child)
+        self.check_alive()
 
     async def _serves_before_silence(self) -> bool:
         """Wait until it gives out sessions; False when it has accepted connections in silence for too long."""
@@ -146,7 +146,7 @@ class EmbeddedZooKeeper:
         silent_since: float | None = None
         loop = asyncio.get_running_loop()
         while (answer := await ask_for_session(self.host, self.port)) is not Readiness.READY:
-            self._check_alive(self.child)
+            self.check_alive()
             if answer is Readiness.ABSENT:
                 silent_since = None
             elif silent_since is None:
@@ -161,14 +161,28 @@ class EmbeddedZooKeeper:
         await self.launch()
         await self.wait_ready()
 
+    async def until_end(self) -> None:
+        """Wait until it ends, which it should not by itself."""
+        assert self.child is not None, "launch() first"
+        await self.child.wait()
+
     async def stop(self) -> None:
         """Stop ZooKeeper. Harmless when it does not run."""
         if self.child is not None:
             await self.child.stop()
 
-    def _check_alive(self, child: Child) -> None:
-        if not child.alive:
-            raise NoZooKeeper(f"ZooKeeper {child.describe_end()}: {child.last_line()} (see {child.log_file})")
+    @property
+    def end(self) -> str:
+        """How it has ended, in a sentence for a person; empty while it runs."""
+        child = self.child
+        if child is None or child.alive:
+            return ""
+        return f"ZooKeeper {child.describe_end()}: {child.last_line()} (see {child.log_file})"
+
+    def check_alive(self) -> None:
+        """Raise NoZooKeeper when it has ended."""
+        if self.end:
+            raise NoZooKeeper(self.end)
 
     def _command(self, java: str, jars: list[str]) -> list[str]:
         data = self.directory / "zookeeper"

@@ -14,6 +14,7 @@ import pytest
 from odradek.console.actions import ActionRefusedError
 from odradek.local.cluster import ClusterFailure, ClusterPlan, LocalCluster
 from odradek.local.in_hand import BrokersInHand
+from odradek.local.java import NoZooKeeper
 from odradek.local.ports import PortInUse, free_port_range, free_ports
 from odradek.local.processes import read_pid
 from odradek.local.zookeeper import EmbeddedZooKeeper
@@ -39,9 +40,10 @@ class Setting:
         self._clusters: list[LocalCluster] = []
 
     def plan(self, **changes: Any) -> ClusterPlan:
-        values = {"brokers": 3, "port": self.port, "zookeeper_port": self.zookeeper_port} | changes
+        values: dict[str, Any] = {"brokers": 3, "port": self.port, "zookeeper_port": self.zookeeper_port}
+        values |= {"broker_command": STAND_IN} | changes
         overrides = {"zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS), **values.pop("overrides", {})}
-        return ClusterPlan(self.directory, broker_command=STAND_IN, overrides=overrides, **values)
+        return ClusterPlan(self.directory, overrides=overrides, **values)
 
     def cluster(self, changed: Callable[[], None] = lambda: None, **changes: Any) -> LocalCluster:
         cluster = LocalCluster(self.plan(**changes), changed)
@@ -95,6 +97,40 @@ def test_starts_reports_a_death_and_stops_in_order(tmp_path: Path) -> None:
         assert cluster.zookeeper is not None
         assert cluster.zookeeper.child is not None
         assert not cluster.zookeeper.child.alive
+
+    play(tmp_path, scenario)
+
+
+def test_the_end_of_its_zookeeper_is_told(tmp_path: Path) -> None:
+    """Nothing was said but that it cannot be reached, and `up` that was not ready waited on."""
+
+    async def scenario(setting: Setting) -> None:
+        changed = asyncio.Event()
+        cluster = setting.cluster(changed.set)
+
+        async def kill(cluster: LocalCluster) -> EmbeddedZooKeeper:
+            """Kill it when something has been seen in it."""
+            await changed.wait()
+            assert cluster.zookeeper is not None and cluster.zookeeper.child is not None
+            assert cluster.zookeeper.end == ""
+            cluster.zookeeper.child.kill()
+            return cluster.zookeeper
+
+        await cluster.start()
+        zookeeper = await kill(cluster)
+        while not zookeeper.end:
+            changed.clear()
+            await changed.wait()
+        assert zookeeper.end.startswith("ZooKeeper was killed by SIGKILL: ")
+        assert str(tmp_path / "logs" / "zookeeper.log") in zookeeper.end
+        await cluster.stop()
+        silent = (sys.executable, "-c", "import signal; signal.pause()")
+        cluster = setting.cluster(changed.set, broker_command=silent)
+        changed.clear()
+        starting = asyncio.create_task(cluster.start())
+        await kill(cluster)
+        with pytest.raises(NoZooKeeper, match="ZooKeeper was killed by SIGKILL: "):
+            await starting
 
     play(tmp_path, scenario)
 

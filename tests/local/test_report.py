@@ -26,6 +26,14 @@ def test_changes_between_two_looks() -> None:
     ]
 
 
+def test_the_end_of_zookeeper_is_said_with_what_to_do() -> None:
+    ended = {"event": "zookeeper", "state": "ZooKeeper was killed by SIGKILL: bye (see zookeeper.log)"}
+    assert sentence(ended) == (
+        "ZooKeeper was killed by SIGKILL: bye (see zookeeper.log). Without it no leader moves and no broker can join; "
+        "`odradek stop` and `odradek up` start all again, nothing is lost"
+    )
+
+
 def test_lines_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     ready = {"event": "ready", "bootstrap": "127.0.0.1:9092,127.0.0.1:9093", "zookeeper": "127.0.0.1:2181"}
     Lines(as_json=False).say(ready)
