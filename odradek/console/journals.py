@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 ANSWER_BYTES_MAX: Final = 32_000_000
 TIMEOUT_SECONDS: Final = 1.0
 SKIPPED: Final = 8
-"""Readings for which a journal is left out that did not answer: its broker may be frozen, and the others wait."""
+"""Readings for which a journal is left out that did not answer: its broker may be frozen, and the others wait; or whose
+broker has none: it may be started again, with one."""
 ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 Fetch = Callable[[str], Awaitable[Mapping[str, Any]]]
@@ -57,14 +58,18 @@ class Journals:
             self._skip[node.node_id] -= 1
             return None
         try:
+            if self._urls.get(node) is None:
+                self._urls.pop(node, None)
             answer = await self._ask(node, f"/journal?after={self._read.get(node.node_id, 0)}")
             if answer is None:
+                self._skip[node.node_id] = SKIPPED
                 return None
             entries = [one for one in answer["entries"] if isinstance(one, Mapping)]
             numbers = [int(one["number"]) for one in entries]
         except (KafkaError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
             log.debug("the journal of broker %d cannot be read: %s", node.node_id, error)
             self._skip[node.node_id] = SKIPPED if isinstance(error, TimeoutError) else 0
+            self._urls.pop(node, None)
             return None
         last, began_ms = self._read.get(node.node_id, 0), answer.get("began_ms")
         if began_ms != self._began_ms.setdefault(node.node_id, began_ms):  # a new life of the broker
@@ -121,7 +126,10 @@ def over_http(session: aiohttp.ClientSession) -> Fetch:
                 body += piece
                 if len(body) > ANSWER_BYTES_MAX:
                     raise ValueError(f"a journal of more than {ANSWER_BYTES_MAX:,} bytes")
-        answer = json.loads(body)
+        try:
+            answer = json.loads(body)
+        except RecursionError:
+            raise ValueError("what answers there is no journal: brackets without end") from None
         if not isinstance(answer, dict):
             raise ValueError("a journal is an object")
         return answer

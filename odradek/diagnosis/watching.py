@@ -35,8 +35,9 @@ class Watcher:
     ) -> None:
         """`get(host, port, path)` asks for a page over HTTP. Raises OSError, ValueError."""
         self._admin, self._now_s, self._get = admin, now_s, get
-        self._metrics: dict[int, tuple[str, int] | None] = {}
-        """Addresses where brokers tell metrics; None: nowhere."""
+        self._metrics: dict[int, tuple[str, int]] = {}
+        """Addresses where brokers tell metrics. Those that tell none are asked for theirs at each look: they may have
+        been started again, with other settings."""
         self._unanswered: list[str] = []
 
     async def look(self) -> Look:
@@ -69,7 +70,7 @@ class Watcher:
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await question
-        except (TimeoutError, KafkaError, OSError, ValueError) as error:
+        except (TimeoutError, KafkaError, OSError, ValueError, RecursionError) as error:
             self._unanswered.append(f"{what}: {error or 'no answer'}")
         return otherwise
 
@@ -96,21 +97,23 @@ class Watcher:
         if place is None:
             return ()
         asked = f"groups in ZooKeeper, by broker {controller}"
-        members: dict[str, int] = (await self._page(asked, place, "/lag")).get("zookeeper", {})
+        members = await self._ask(asked, self._page(place, "/lag", _members), {})
         names = sorted(members)[:GROUPS_MAX]
-        told = await asyncio.gather(*(self._page(asked, place, f"/lag?group={quote(name)}") for name in names))
-        behind = [[row[3] for row in one.get("partitions", [])] for one in told]
+        behind = await asyncio.gather(
+            *(self._ask(asked, self._page(place, f"/lag?group={quote(name)}", _lags), []) for name in names)
+        )
         return tuple(
-            GroupLook(name, IN_ZOOKEEPER, members[name], sum(rows) if rows else None)
-            for name, rows in zip(names, behind, strict=True)
+            GroupLook(name, IN_ZOOKEEPER, members[name], sum(lags) if lags else None)
+            for name, lags in zip(names, behind, strict=True)
         )
 
-    async def _page(self, what: str, place: tuple[str, int], path: str) -> dict[str, Any]:
-        async def page() -> dict[str, Any]:
-            found: dict[str, Any] = json.loads(await self._get(*place, path))
-            return found
-
-        return await self._ask(what, page(), {})
+    async def _page(self, place: tuple[str, int], path: str, read: Callable[[Any], T]) -> T:
+        """Return what a page of JSON tells. Raises OSError; and ValueError, RecursionError when it is no such page."""
+        page = await self._get(*place, path)
+        try:
+            return read(json.loads(page))
+        except (AttributeError, LookupError, TypeError) as error:
+            raise ValueError(f"what answers at port {place[1]} tells nothing of groups") from error
 
     async def _bytes(self, addresses: Mapping[int, str]) -> dict[int, tuple[float, float]]:
         await asyncio.gather(
@@ -125,15 +128,28 @@ class Watcher:
         found = await self._ask(f"the settings of broker {broker}", self._admin.describe_configs([resource]), {})
         if found:
             settings = {one.name: one.value or "" for one in found[resource]}
-            self._metrics[broker] = metrics_place(settings, address)
+            place = metrics_place(settings, address)
+            if place is not None:
+                self._metrics[broker] = place
 
     async def _scrape(self, broker: int, place: tuple[str, int]) -> tuple[float, float] | None:
-        page = await self._ask(f"the metrics of broker {broker}", self._get(*place, "/metrics"), None)
-        if page is None:
-            return None
-        told = BYTES.findall(page.decode())
-        in_bytes, out_bytes = (sum(float(text) for which, text in told if which == one) for one in ("in", "out"))
-        return in_bytes, out_bytes
+        async def bytes_told() -> tuple[float, float]:
+            told = BYTES.findall((await self._get(*place, "/metrics")).decode())
+            into, out = (sum(float(text) for which, text in told if which == one) for one in ("in", "out"))
+            return into, out
+
+        found = await self._ask(f"the metrics of broker {broker}", bytes_told(), None)
+        if found is None:
+            del self._metrics[broker]
+        return found
+
+
+def _members(page: Any) -> dict[str, int]:
+    return {str(name): int(count) for name, count in page.get("zookeeper", {}).items()}
+
+
+def _lags(page: Any) -> list[int]:
+    return [int(row[3]) for row in page.get("partitions", [])]
 
 
 def metrics_place(settings: Mapping[str, str], address: str) -> tuple[str, int] | None:

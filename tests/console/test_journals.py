@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from odradek.client.metadata import Node
-from odradek.console.journals import SKIPPED, Journals
+from odradek.console.journals import SKIPPED, Journals, over_http
 from odradek.protocol.errors import ErrorCode, KafkaError
 from tests.console.test_happenings import entry
 
@@ -103,3 +103,34 @@ def test_a_journal_that_did_not_answer_is_left_out_for_a_while() -> None:
     assert len(brokers.asked) == 1
     brokers.answer = journal(session(1))
     assert len(brokers.read()) == 1
+
+
+def test_a_broker_that_is_started_again_with_a_journal_is_read() -> None:
+    brokers = Brokers({"metrics.port": "0"}, journal(session(1)))
+    for _ in range(SKIPPED + 1):
+        assert brokers.read() == []
+    brokers.settings = {"metrics.port": "9102"}
+    assert len(brokers.read()) == 1
+    brokers.answer = aiohttp.ClientConnectionError("nobody")
+    assert brokers.read() == []
+    brokers.settings, brokers.answer = {"metrics.port": "9103"}, journal(session(2))
+    assert len(brokers.read()) == 1
+    assert brokers.asked[-1].startswith("http://10.0.0.1:9103/")
+
+
+def test_brackets_without_end_are_no_journal() -> None:
+    """They ended the reading of all journals, by a RecursionError."""
+
+    async def main() -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"[" * 100_000)
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server, aiohttp.ClientSession() as session:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(ValueError, match="no journal"):
+                await over_http(session)(f"http://127.0.0.1:{port}/journal")
+
+    asyncio.run(main())

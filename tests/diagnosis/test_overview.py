@@ -1,8 +1,12 @@
 """`odradek top`: two looks compared, and looks at a cluster on virtual time."""
 
 import asyncio
+from types import SimpleNamespace
+
+import pytest
 
 from odradek.aio import Admin, Consumer, Producer
+from odradek.client.admin.values import ConfigResource
 from odradek.client.metadata import PartitionInfo
 from odradek.client.records import TopicPartition
 from odradek.diagnosis.overview import GroupLook, Look, compare, lines
@@ -85,5 +89,63 @@ def test_looks_at_a_cluster_with_and_without_metrics() -> None:
             ("new", "in ZooKeeper", 1, None),
             ("old group", "in ZooKeeper", 2, 7),
         ]
+
+    run(test, brokers=1, topics={"flights": 1}, settings={"metrics.port": "7071"})
+
+
+class Pages:
+    """What brokers answer over HTTP, by port and path; nobody listens at other ports."""
+
+    def __init__(self) -> None:
+        self.by_port: dict[int, dict[str, bytes]] = {}
+
+    async def get(self, _: str, port: int, path: str) -> bytes:
+        if port not in self.by_port:
+            raise ConnectionRefusedError("nobody")
+        return self.by_port[port].get(path, b"{}")
+
+
+BYTES = {"/metrics": b'kafka_server_brokertopicmetrics_bytesin_total{topic="flights"} 500\n'}
+
+
+def test_a_broker_that_is_started_again_with_metrics_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each was looked for once alone."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        port, pages = 0, Pages()
+
+        async def settings(_: Admin, resources: list[ConfigResource]) -> object:
+            return {one: [SimpleNamespace(name="metrics.port", value=str(port))] for one in resources}
+
+        monkeypatch.setattr(Admin, "describe_configs", settings)
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            watcher = Watcher(admin, lambda: cluster.clock.monotonic_ms() / 1000, pages.get)
+            assert (await watcher.look()).bytes == {}
+            port, pages.by_port = 7071, {7071: BYTES}
+            assert (await watcher.look()).bytes == {0: (500.0, 0.0)}
+            port, pages.by_port = 7072, {7072: BYTES}
+            assert (await watcher.look()).unanswered == ("the metrics of broker 0: nobody",)
+            found = await watcher.look()
+            assert (found.bytes, found.unanswered) == ({0: (500.0, 0.0)}, ())
+
+    run(test, brokers=1, topics={"flights": 1})
+
+
+@pytest.mark.parametrize(
+    "page",
+    [b"[" * 100_000, b"[]", b'{"zookeeper": [1]}', b'{"zookeeper": {"g": "many"}}', b"\xff"],
+    ids=["deep", "list", "names", "text", "bytes"],
+)
+def test_what_is_no_page_of_a_broker_does_not_end_the_looking(page: bytes) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        pages = Pages()
+        pages.by_port = {7071: {"/metrics": b"\xff", "/lag": page}}
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            found = await Watcher(admin, lambda: cluster.clock.monotonic_ms() / 1000, pages.get).look()
+            assert found.bytes == {}
+            assert [one.partition(":")[0] for one in found.unanswered] == ["the metrics of broker 0"]
+            pages.by_port[7071] |= BYTES
+            found = await Watcher(admin, lambda: cluster.clock.monotonic_ms() / 1000, pages.get).look()
+            assert [one.partition(":")[0] for one in found.unanswered] == ["groups in ZooKeeper, by broker 0"]
 
     run(test, brokers=1, topics={"flights": 1}, settings={"metrics.port": "7071"})
