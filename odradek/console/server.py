@@ -111,11 +111,12 @@ class Console:
         except BadQuestionError as error:
             return _json({"error": str(error)}, 400)
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
-        await response.prepare(request)
         stream = Stream(
             response, self._observer, self._clock, self._tasks, asker, _number(request.query.get("happening"))
         )
-        await self._streams.run(stream)
+        with self._streams.place(stream):
+            await response.prepare(request)
+            await stream.run()
         return response
 
     def _answered(self, ask: Callable[[Any], Awaitable[Any]]) -> Handler:

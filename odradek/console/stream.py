@@ -5,8 +5,8 @@ Nothing is queued: a page that is slow gets the newest state when it has taken t
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
 from aiohttp import web
@@ -35,11 +35,12 @@ class Streams:
         """Tell whether no further page may be open."""
         return len(self._open) >= STREAMS_MAX
 
-    async def run(self, stream: "Stream") -> None:
-        """Run a stream until the page has gone, or `close`."""
+    @contextmanager
+    def place(self, stream: "Stream") -> Iterator[None]:
+        """Have a stream among the open ones, from before its first answer on: it must not be `full` to enter."""
         self._open.add(stream)
         try:
-            await stream.run()
+            yield
         finally:
             self._open.discard(stream)
 

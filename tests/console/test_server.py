@@ -8,12 +8,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from odradek.aio import Consumer, Producer
 from odradek.console.actions import KILL, ActionRefusedError
 from odradek.console.guard import HEADERS
 from odradek.console.life import ConsolePlan, RunningConsole
 from odradek.console.snapshot import BrokerProcess
+from odradek.console.stream import STREAMS_MAX
 from odradek.testing import Cluster
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
@@ -103,6 +105,32 @@ async def produce(
     async with Producer(bootstrap_servers=cluster.bootstrap, max_request_size=11_000_000) as producer:
         for key, value in records:
             await (await producer.send(topic, key=key, value=value, partition=partition, headers=[("<h>", b"\x00")]))
+
+
+def test_no_more_pages_than_may_be_are_open_however_slowly_they_are_answered(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only those counted that had their first answer."""
+
+    async def scenario(page: Page) -> None:
+        prepare, go_on = web.StreamResponse.prepare, asyncio.Event()
+        begun = asyncio.Queue[None]()
+
+        async def slowly(response: web.StreamResponse, request: web.BaseRequest) -> Any:
+            if request.path == "/api/stream" and type(response) is web.StreamResponse:
+                begun.put_nowait(None)
+                await go_on.wait()
+            return await prepare(response, request)
+
+        monkeypatch.setattr(web.StreamResponse, "prepare", slowly)
+        async with asyncio.TaskGroup() as group:
+            pages = [group.create_task(page.first("state")) for _ in range(STREAMS_MAX)]
+            for _ in pages:
+                await begun.get()
+            assert await page.get("/api/stream") == (503, {"error": "too many pages are open"})
+            go_on.set()
+
+    play(cluster, scenario)
 
 
 def test_the_state_has_brokers_topics_and_a_leader_that_moves(cluster: Cluster) -> None:
