@@ -108,7 +108,10 @@ class SimulatedFiles:
         self.changes = 0
         self.calls = 0
         self.stop_at: int | None = None
-        """Number of the change that is the last."""
+        """Number of the change that is the last: that one, or the first after it whose path contains `stop_where`."""
+        self.stop_where = ""
+        self.on_stop: Callable[[], object] = lambda: None
+        """Called within the last change; what it calls must have ended the process before anything else runs."""
         self.fault: Fault | None = None
         self.capacity_bytes: int | None = None
         self.broken: set[str] = set()
@@ -139,7 +142,11 @@ class SimulatedFiles:
     def _begin_anew(self) -> None:
         self.generation += 1
         self._stopped = False
-        self.stop_at = None
+        self.live_on()
+
+    def live_on(self) -> None:
+        """Make no change the last one."""
+        self.stop_at, self.stop_where, self.on_stop = None, "", lambda: None
 
     def set_content(self, path: str, data: bytes) -> None:
         """Put a whole file there, durably."""
@@ -186,15 +193,17 @@ class SimulatedFiles:
             self.fault = fault._replace(times=fault.times - 1)
             raise OSError(fault.code, os.strerror(fault.code), path)
 
-    def _is_last_change(self) -> bool:
+    def _is_last_change(self, path: str) -> bool:
         self.changes += 1
-        self._stopped = self.changes == self.stop_at
+        self._stopped = self.stop_at is not None and self.changes >= self.stop_at and self.stop_where in path
+        if self._stopped:
+            self.on_stop()
         return self._stopped
 
     def change(self, path: str, change: Callable[[], object], kind: str = "change") -> None:
         """Make all of a change or nothing. Raises OSError, MachineStopped."""
         self._fail(path, kind)
-        if self._is_last_change():
+        if self._is_last_change(path):
             if self.random.random() < 0.5:
                 change()
             raise MachineStopped(path)
@@ -208,7 +217,7 @@ class SimulatedFiles:
         except OSError:
             node.data += bytes(data[: self.random.randint(0, len(data))])
             raise
-        if self._is_last_change():
+        if self._is_last_change(path):
             node.data += bytes(data[: self.random.randint(0, len(data))])
             raise MachineStopped(path)
         room = len(data)

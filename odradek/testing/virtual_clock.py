@@ -12,6 +12,7 @@ from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
 from odradek.testing.process_loop import OwnedFuture, ProcessLoop
+from odradek.testing.simulated_files import MachineStopped
 from odradek.testing.virtual_process import PROCESS
 from odradek.world.clock import LoopClock, Timer
 
@@ -137,6 +138,10 @@ class VirtualLoop(ProcessLoop):
             )
         return self.call_at(self.now_s + delay, callback, *arguments, context=context)
 
+    def call_next(self, callback: Callable[[], object], context: Context) -> None:
+        """Call it before anything else that is ready."""
+        self._ready.appendleft(_Handle(callback, (), context))  # type: ignore[arg-type]
+
     def outstanding(self) -> Iterator[Any]:
         yield from self._ready
         yield from (timer for _, _, timer in self._timers)
@@ -227,14 +232,16 @@ def run_virtual(main: Callable[[VirtualClock], Coroutine[Any, Any, T]]) -> T:
     """Run `main(clock)` on a new virtual loop until it returns; tasks that are left are cancelled.
 
     An exception that reached the loop's handler (from a callback, say) is raised at the end: a test must not miss it.
+    Of a MachineStopped everybody has heard.
     """
     loop = VirtualLoop()
     reported: list[BaseException] = []
 
     def report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         future = context.get("future")
-        if not (isinstance(future, OwnedFuture) and future.nobody_waits):
-            reported.append(context.get("exception") or RuntimeError(context))
+        error = context.get("exception") or RuntimeError(context)
+        if not (isinstance(future, OwnedFuture) and future.nobody_waits) and not isinstance(error, MachineStopped):
+            reported.append(error)
 
     loop.set_exception_handler(report)
     with asyncio.Runner(loop_factory=lambda: loop) as runner:

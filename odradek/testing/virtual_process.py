@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
+from odradek.testing.simulated_files import MachineStopped
 from odradek.world.clock import Clock, Timer
 
 T = TypeVar("T")
@@ -50,7 +51,7 @@ class VirtualProcess:
         task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         waited: list[asyncio.Future[Any]] = [task, self._died]
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
+        if self.dead or not task.done():
             raise ProcessKilled(f"{self.name} was killed")
         return task.result()
 
@@ -95,7 +96,8 @@ class VirtualProcess:
         assert coroutine is not None
         for _ in range(WAYS_OUT_MAX):
             with contextlib.suppress(RuntimeError):  # it would await on its way out: there is nothing to wait for
-                self._context.copy().run(coroutine.close)
+                with contextlib.suppress(MachineStopped):  # it would write on its way out
+                    self._context.copy().run(coroutine.close)
                 return
 
 

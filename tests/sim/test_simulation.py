@@ -82,6 +82,13 @@ def test_one_kind_of_fault(seed: int, kinds: list[str]) -> None:
     check(simulate(Plan(seed, kinds, faults_s=SHORT_S, without=WITHOUT[seed % 2])))
 
 
+@pytest.mark.parametrize(("seed", "kind"), [(16, "death_in_a_change"), (17, "power_failure_in_a_change")])
+def test_a_broker_is_struck_within_a_change_of_its_disk(seed: int, kind: str) -> None:
+    report = simulate(Plan(seed, [kind], SHORT_S, settings=ROLLING, without=WITHOUT[seed % 2]))
+    check(report)
+    assert any("is struck within change" in line for line in report.lines)
+
+
 def test_the_tail_of_a_topic_that_expires() -> None:
     check(simulate(Plan(15, ["early_expiry"], SHORT_S, settings=ROLLING, retention_bytes=EXPIRES)))
 

@@ -1,7 +1,9 @@
 """A process that is suspended and goes on (SIGSTOP, SIGCONT), and one that is killed meanwhile."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
+from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_process import InsideClock, ProcessKilled, VirtualProcess
@@ -177,5 +180,38 @@ def test_what_a_broker_held_is_known_when_it_has_gone() -> None:
             assert broker.log_span("t", 0) == (2, 3) and broker.log_span("t", 1) is None
             broker.kill()
             assert broker.log_span("t", 0) == (2, 3) and broker.log_end("t", 0) == 3
+
+    run_virtual(main)
+
+
+def test_a_process_dies_within_a_change_of_its_disk_and_does_nothing_on_its_way_out() -> None:
+    async def main(clock: VirtualClock) -> None:
+        process, files, done = VirtualProcess("one"), SimulatedFiles(3), []
+        files.make_directory("/data")
+
+        async def waiting(name: str) -> None:
+            try:
+                await asyncio.sleep(1)
+                files.write_atomically(f"/data/{name}", b"x")
+                done.append(name)
+            finally:
+                clock.call_soon(lambda: done.append("on its way out"))
+                with contextlib.suppress(OSError):
+                    files.write_atomically("/data/way-out", b"x")
+
+        async def work() -> None:
+            await asyncio.gather(waiting("other"), waiting("last"), waiting("late"))
+
+        files.stop_at, files.stop_where = 0, "/last"
+        loop, context = asyncio.get_running_loop(), copy_context()
+        files.on_stop = lambda: loop.call_next(process.kill, context)  # type: ignore[attr-defined]
+        with pytest.raises(ProcessKilled):
+            await process.run(work())
+        files.kill()
+        await asyncio.sleep(1)
+        assert done == ["other"]
+        assert set(files.list_directory("/data")) <= {"other", "way-out", "last.tmp"}
+        files.write_atomically("/data/last", b"y")
+        assert files.read("/data/last") == b"y"
 
     run_virtual(main)

@@ -15,7 +15,7 @@ from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_process import ProcessKilled
 from odradek.zk_schema.store import StoreError
 
-CANNOT_START = (StartFailure, StoreError, UnusableDirectory)
+CANNOT_START = (StartFailure, StoreError, UnusableDirectory, ProcessKilled)
 RESTART_PAUSE_S = 0.5
 START_ATTEMPTS = 3
 STOP_PATIENCE_S = 20.0
@@ -122,17 +122,17 @@ class Faults:
 
     async def start(self, broker: EmbeddedBroker) -> None:
         """Start it, again and again, as a supervisor does."""
-        while not await self._start_once(broker):
+        while not await self.start_once(broker):
             await asyncio.sleep(RESTART_PAUSE_S)
 
     async def try_to_start(self, broker: EmbeddedBroker) -> None:
         """Start a broker that may never be able to again, a few times."""
         for _ in range(START_ATTEMPTS):
-            if await self._start_once(broker):
+            if await self.start_once(broker):
                 return
             await asyncio.sleep(RESTART_PAUSE_S)
 
-    async def _start_once(self, broker: EmbeddedBroker) -> bool:
+    async def start_once(self, broker: EmbeddedBroker) -> bool:
         """Start a broker; tell whether it is up."""
         try:
             await broker.start()
@@ -232,17 +232,21 @@ class Faults:
     async def shut_down_and_start(self, broker: EmbeddedBroker) -> None:
         """Shut a broker down that no other fault has, and keep it from them until it is there again."""
         self.busy.add(broker.broker_id)
+        await self.stop(broker, broker.kill)
+        await self.pass_time(0.05, 10.0)
+        await self.start(broker)
+        self.busy.discard(broker.broker_id)
+
+    async def stop(self, broker: EmbeddedBroker, strike: Callable[[], object]) -> None:
+        """Shut a broker down in a controlled way, and strike it when that takes too long."""
         self.history.note(f"controlled shutdown of broker-{broker.broker_id}")
         stopping = asyncio.ensure_future(broker.stop())
         done, _ = await asyncio.wait([stopping], timeout=STOP_PATIENCE_S)
         if not done:
-            self.history.note(f"broker-{broker.broker_id} does not stop: kill")
-            broker.kill()
+            self.history.note(f"broker-{broker.broker_id} does not stop: it is struck")
+            strike()
         with contextlib.suppress(ProcessKilled):
             await stopping
-        await self.pass_time(0.05, 10.0)
-        await self.start(broker)
-        self.busy.discard(broker.broker_id)
 
     async def suspend(self) -> None:
         """Suspend a broker for a while, as SIGSTOP does; the controller as often as not."""

@@ -53,6 +53,7 @@ FAULT_KINDS = (
     "away_from_zookeeper", "session_expiry", "zookeeper_restart", "lost_answers", "slow_zookeeper", "zookeeper_stands",
     "zookeeper_lags", "zookeeper_leads_anew", "other_zookeeper",
     "full_disk", "slow_disk", "failed_directory", "lost_disk", "no_descriptors",
+    "death_in_a_change", "power_failure_in_a_change",
     "repeat_requests", "stalled_requests", "freeze_client", "kill_client", "join_group",
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "late_candidate",
     "parting_histories", "unheard_answers", "last_in_sync", "unheard_election", "stale_requests", "stale_commits",
@@ -62,7 +63,8 @@ FAULT_KINDS = (
     "late_batches", "mixed_commits",
 )  # fmt: skip
 AMONG_SEVERAL = (
-    "power_failure", "lost_disk", "bit_rot", "isolate_from_brokers", "one_way", "reassign", "elect_leaders", "throttle",
+    "power_failure", "lost_disk", "bit_rot", "power_failure_in_a_change",
+    "isolate_from_brokers", "one_way", "reassign", "elect_leaders", "throttle",
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "late_candidate", "parting_histories",
     "last_in_sync", "unheard_election", "moved_decisions", "former_leaders", "late_answers", "refused_in_between",
     "lost_tail", "two_histories", "early_expiry",
@@ -72,7 +74,7 @@ OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old", "loose")
 """Those without which a run makes sense."""
 WHERE_RECORDS_EXPIRE = ("delete_records", "early_expiry")
 """Those that do nothing unless old records of the topic may go."""
-ALONE = ("power_failure", "lost_disk", "bit_rot")
+ALONE = ("power_failure", "lost_disk", "bit_rot", "power_failure_in_a_change")
 SETTINGS = {
     "log.dirs": "/data/one,/data/two",
     "replica.lag.time.max.ms": "4000",
