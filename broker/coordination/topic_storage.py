@@ -12,8 +12,8 @@ from odradek.world.files import FileRange
 
 log = logging.getLogger(__name__)
 
-ALL = -1
-"""Acknowledgements: of every replica in sync."""
+ALL, LEADER_ALONE = -1, 1
+"""Acknowledgements: of every replica in sync, or not."""
 
 
 class TopicStorage(Protocol):
@@ -24,6 +24,10 @@ class TopicStorage(Protocol):
 
         NONE: every replica in sync has it. Any error of Produce otherwise; NOT_LEADER_OR_FOLLOWER when not the leader.
         """
+
+    def append_alone(self, partition: int, records: bytearray) -> ErrorCode:
+        """Append one batch as the leader, however few replicas are in sync, and wait for none of them; return the error
+        if it could not be written."""
 
     def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
         """Return batches from `offset` on, the first one whole, the last one perhaps not; and the log end offset.
@@ -53,17 +57,26 @@ class ReplicatedTopicStorage:
             except Exception:
                 log.exception("%s-%d: the action after an append has failed", self._topic, partition)
 
+        if self._acks != ALL:
+            guarded(self._append(partition, records, self._acks))
+            return
         try:
             led = self._replicas.led(self._topic, partition)
-            if self._acks != ALL:
-                self._replicas.append(led, records, self._acks, Origin.COORDINATOR)
         except KafkaError as error:
             guarded(error.code)
-            return
-        if self._acks == ALL:
-            self._replicas.append_and_wait(led, records, timeout_ms, guarded)
         else:
-            guarded(ErrorCode.NONE)
+            self._replicas.append_and_wait(led, records, timeout_ms, guarded)
+
+    def append_alone(self, partition: int, records: bytearray) -> ErrorCode:
+        """Append a batch with the acknowledgement of the leader alone."""
+        return self._append(partition, records, LEADER_ALONE)
+
+    def _append(self, partition: int, records: bytearray, acks: int) -> ErrorCode:
+        try:
+            self._replicas.append(self._replicas.led(self._topic, partition), records, acks, Origin.COORDINATOR)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
 
     def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
         """Return batches from `offset` on and the log end offset; raises KafkaError and OSError."""

@@ -193,8 +193,12 @@ class CoordinatedGroup:
         self._write([*of_offsets, (group_key(self.metadata.group_id), None)] if was_written else of_offsets)
 
     def _write(self, tombstones: list[Record]) -> None:
+        """Write tombstones, however few replicas are in sync, for what they are of is forgotten here, and nobody would
+        write them later: the next coordinator would know it again. Kafka: GroupMetadataManager.cleanupGroupMetadata.
+        """
         for at in range(0, len(tombstones), TOMBSTONES_PER_BATCH):
-            self._append(tombstones[at : at + TOMBSTONES_PER_BATCH], self._tombstones_ended)
+            batch = self._batch(tombstones[at : at + TOMBSTONES_PER_BATCH])
+            self._log_unwritten("tombstones were", self._storage.append_alone(self.partition, batch))
 
     def _stage(
         self, offsets: Mapping[PartitionKey, CommittedOffset], transaction: InTransaction | None
@@ -211,9 +215,6 @@ class CoordinatedGroup:
             if error
             else table.acknowledge_in_transaction(producer_id, sequence, offsets)
         )
-
-    def _tombstones_ended(self, error: ErrorCode) -> None:
-        self._log_unwritten("tombstones were", error)
 
     def _log_unwritten(self, what: str, error: ErrorCode) -> None:
         """Log an append that failed. A full disk tells of itself; members join again each second."""
@@ -239,9 +240,12 @@ class CoordinatedGroup:
     def _append(
         self, records: list[Record], done: Callable[[ErrorCode], None], transaction: InTransaction | None = None
     ) -> None:
-        codec, now_ms = self._config.offsets_topic_compression_codec, self._clock.now_ms()
-        batch = batch_of(records, now_ms, codec, *(transaction or ()))
+        batch = self._batch(records, transaction)
         self._storage.append(self.partition, batch, self._config.offsets_commit_timeout_ms, done)
+
+    def _batch(self, records: list[Record], transaction: InTransaction | None = None) -> bytearray:
+        codec, now_ms = self._config.offsets_topic_compression_codec, self._clock.now_ms()
+        return batch_of(records, now_ms, codec, *(transaction or ()))
 
     def _start_timer(self, effect: StartTimer) -> None:
         key = (effect.kind, effect.member_id)

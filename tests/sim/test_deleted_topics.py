@@ -1,4 +1,4 @@
-"""Topics that are deleted, and made anew under their names, while something else goes on."""
+"""Topics, and offsets of groups, that are deleted while something else goes on."""
 
 import pytest
 
@@ -8,6 +8,11 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from odradek.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
 )
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from odradek.protocol.topic_names import CONSUMER_OFFSETS
@@ -69,5 +74,39 @@ def test_a_coordinator_forgets_what_was_committed_for_a_topic_that_was_deleted_w
             assert await group.coordinator() is (second if another_has_the_log else first)
             await group.ask(controller, create_topic_request(TOPIC, [controller.broker_id]), 7)
             assert await group.committed(TOPIC, OTHER) == [-1, 7]
+
+    run_virtual(main)
+
+
+def test_offsets_that_are_deleted_while_too_few_replicas_are_in_sync_stay_deleted() -> None:
+    """Their tombstones were refused, nobody wrote them later, and with the next coordinator the offsets were back."""
+
+    async def main(clock: VirtualClock) -> None:
+        settings = {"offsets.topic.num.partitions": "1", "min.insync.replicas": "2"}
+        async with EmbeddedCluster(clock, 3, settings) as cluster:
+            group = Group(cluster)
+            controller = await group.controller()
+            first, second = [broker for broker in cluster.brokers if broker is not controller]
+
+            async def until_in_sync(*brokers: EmbeddedBroker) -> None:
+                ids = {broker.broker_id for broker in brokers}
+                held = first.server.services.replicas.partitions
+                await group.find(lambda _: held[CONSUMER_OFFSETS, 0].committed_isr == ids)
+
+            replicas = [first.broker_id, second.broker_id]
+            await group.ask(controller, create_topic_request(CONSUMER_OFFSETS, replicas), 7)
+            await group.ask(controller, create_topic_request(TOPIC, [controller.broker_id]), 7)
+            assert await group.coordinator() is first
+            await group.commit(7, TOPIC)
+            second.kill()
+            await until_in_sync(first)
+            topics = [OffsetDeleteRequestTopic(name=TOPIC, partitions=[OffsetDeleteRequestPartition()])]
+            answer = await group.ask(first, OffsetDeleteRequest(group_id=GROUP, topics=topics), 0)
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+            await second.start()
+            await until_in_sync(first, second)
+            first.kill()
+            assert await group.coordinator() is second
+            assert await group.committed(TOPIC) == [-1]
 
     run_virtual(main)

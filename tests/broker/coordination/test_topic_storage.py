@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.coordination.topic_storage import ALL, ReplicatedTopicStorage
+from odradek.broker.coordination.topic_storage import ALL, LEADER_ALONE, ReplicatedTopicStorage
 from odradek.broker.log.batches import Origin
 from odradek.protocol.errors import ErrorCode, KafkaError
 
@@ -52,9 +52,17 @@ def test_fewer_acknowledgements_may_be_enough(acks: int) -> None:
     assert replicas.appended == [(("__consumer_offsets", 3), acks, Origin.COORDINATOR)]
 
 
+def test_what_need_not_wait_is_written_however_few_are_in_sync() -> None:
+    replicas: Any = Replicas()
+    assert ReplicatedTopicStorage(replicas, "__consumer_offsets").append_alone(3, bytearray()) is ErrorCode.NONE
+    assert replicas.appended == [(("__consumer_offsets", 3), LEADER_ALONE, Origin.COORDINATOR)]
+    assert not replicas.waiting
+
+
 def test_what_is_not_led_is_refused() -> None:
     answers: list[ErrorCode] = []
     replicas: Any = Replicas(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     storage = ReplicatedTopicStorage(replicas, "__consumer_offsets")
     storage.append(3, bytearray(), 0, answers.append)
     assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert storage.append_alone(3, bytearray()) is ErrorCode.NOT_LEADER_OR_FOLLOWER

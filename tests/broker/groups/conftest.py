@@ -45,14 +45,23 @@ class MemoryLog:
         if self.error is not ErrorCode.NONE:
             done(self.error)
             return
-        end = self.end_offsets.get(partition, 0)
-        set_base_offset(records, 0, end)
-        self.end_offsets[partition] = read_header(records).next_offset
-        self.batches.setdefault(partition, []).append(bytes(records))
+        self._add(partition, records)
         if self.held:
             self.waiting.append(done)
         else:
             done(ErrorCode.NONE)
+
+    def append_alone(self, partition: int, records: bytearray) -> ErrorCode:
+        if self.error not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS):
+            return self.error
+        self._add(partition, records)
+        return ErrorCode.NONE
+
+    def _add(self, partition: int, records: bytearray) -> None:
+        end = self.end_offsets.get(partition, 0)
+        set_base_offset(records, 0, end)
+        self.end_offsets[partition] = read_header(records).next_offset
+        self.batches.setdefault(partition, []).append(bytes(records))
 
     def acknowledge(self, error: ErrorCode = ErrorCode.NONE) -> None:
         waiting, self.waiting = self.waiting, []

@@ -47,6 +47,9 @@ class AcknowledgingStorage:
     def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
         done(ErrorCode.NONE)
 
+    def append_alone(self, partition: int, records: bytearray) -> ErrorCode:
+        return ErrorCode.NONE
+
     def read(self, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
         return b"", 0
 

@@ -54,6 +54,9 @@ class Log:
         if not self.held:
             done(NONE)
 
+    def append_alone(self, partition: int, records: bytearray) -> ErrorCode:
+        raise AssertionError("each state has to be in all replicas in sync")
+
     def settle(self, error: ErrorCode = NONE) -> None:
         waiting, self.waiting = self.waiting, []
         for done in waiting:
