@@ -76,9 +76,10 @@ class MetadataCache:
         """Controller epoch and broker epoch of the last request."""
         self._is_complete = False
         """Under these epochs it has been told of all partitions."""
-        self.deleted_topics: dict[str, bytes] = {}
-        """Id by name, in the order of their deletion. It stays when there is a topic of that name again: a LeaderAndIsr
-        that comes late must not give it the former one's id."""
+        self._deleted_names: dict[str, None] = {}
+        self._deleted_ids: dict[bytes, None] = {}
+        """Topics that were deleted, in that order. They stay when there is a topic of that name again: a LeaderAndIsr
+        that comes late must not give it a former one's id."""
         self._lists: dict[tuple[int, ...], list[int]] = {}
 
     def subscribe(self, look: Callable[[], object]) -> None:
@@ -121,7 +122,7 @@ class MetadataCache:
         deleted = []
         for topic, topic_id, state in metadata_states(request):
             if state.leader == LEADER_DURING_DELETE:
-                if self._is_back(topic, topic_id):
+                if topic in self.names.ids_by_name and self.is_former(topic, topic_id):
                     continue
                 self._name(topic, topic_id)
                 deleted.append((topic, state.partition_index))
@@ -139,7 +140,7 @@ class MetadataCache:
         """Take the ids of topics from a LeaderAndIsr: followers fetch by id before the UpdateMetadata has come."""
         self._enter(request.controller_epoch, request.broker_epoch)
         for topic in request.topic_states:
-            if self.deleted_topics.get(topic.topic_name) != topic.topic_id:
+            if topic.topic_id not in self._deleted_ids:
                 self._name(topic.topic_name, topic.topic_id)
 
     def is_deleted(self, topic: str, index: int) -> bool:
@@ -152,12 +153,11 @@ class MetadataCache:
         if self.partition(topic, index) is not None:
             return False
         is_there = topic in self.topics or topic in self.names.ids_by_name
-        return self._is_complete or (topic in self.deleted_topics and not is_there)
+        return self._is_complete or (topic in self._deleted_names and not is_there)
 
-    def _is_back(self, topic: str, topic_id: bytes) -> bool:
-        """Tell whether the topic of that id has been deleted, and there is another of its name."""
-        present_id = self.names.ids_by_name.get(topic)
-        return present_id is not None and present_id != topic_id == self.deleted_topics.get(topic)
+    def is_former(self, topic: str, topic_id: bytes) -> bool:
+        """Tell whether the topic of that id has been deleted; another one may have its name by now."""
+        return topic_id in self._deleted_ids and topic_id != self.topic_id(topic)
 
     def _holds_everything(self, request: UpdateMetadataRequest) -> bool:
         """Tell whether an UpdateMetadata names all partitions of the cluster.
@@ -205,11 +205,11 @@ class MetadataCache:
         partitions.pop(index, None)
         if not partitions:
             self.topics.pop(topic, None)
-            topic_id = self.names.ids_by_name.pop(topic, self.deleted_topics.pop(topic, ZERO_UUID))
+            topic_id = self.names.ids_by_name.pop(topic, ZERO_UUID)
             self.names.names_by_id.pop(topic_id, None)
-            self.deleted_topics[topic] = topic_id
-            if len(self.deleted_topics) > DELETED_TOPICS_MAX:
-                del self.deleted_topics[next(iter(self.deleted_topics))]
+            _remember(self._deleted_names, topic)
+            if topic_id != ZERO_UUID:
+                _remember(self._deleted_ids, topic_id)
 
     def _tell(self) -> None:
         for look in tuple(self._subscribers):
@@ -249,6 +249,14 @@ class MetadataCache:
     def leader_node(self, topic: str, index: int, listener: str) -> Node | None:
         state = self.partition(topic, index)
         return None if state is None else self.node(state.leader, listener)
+
+
+def _remember(deleted: dict[T, None], one: T) -> None:
+    """Note a topic that is deleted, as the last one; forget the first of too many."""
+    deleted.pop(one, None)
+    deleted[one] = None
+    if len(deleted) > DELETED_TOPICS_MAX:
+        del deleted[next(iter(deleted))]
 
 
 def _lacking(

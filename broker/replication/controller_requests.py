@@ -146,8 +146,12 @@ class ControllerRequests:
         """Make this broker leader or follower of one partition; returns the error for its answer."""
         if self._replicas.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if (topic, state.partition_index) in self._undeleted:
+        key = topic, state.partition_index
+        if key in self._undeleted:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        is_deleted = self._metadata.is_former(topic, topic_id)  # though replicas are left, of which one is out of reach
+        if is_deleted and key not in self._replicas.partitions:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         if self._deleted.deleted_after(topic_id, state.partition_index, state.leader_epoch):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         try:
@@ -162,7 +166,7 @@ class ControllerRequests:
         if state.leader_epoch == partition.leader_epoch and state.partition_epoch < partition.partition_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         view = PartitionView(
-            leader=NO_LEADER if self._is_being_deleted(topic, topic_id) else state.leader,
+            leader=NO_LEADER if is_deleted else state.leader,
             leader_epoch=state.leader_epoch,
             isr=tuple(state.isr),
             partition_epoch=state.partition_epoch,
@@ -177,11 +181,6 @@ class ControllerRequests:
         except KafkaError as failed:
             return failed.code
         return ErrorCode.NONE
-
-    def _is_being_deleted(self, topic: str, topic_id: bytes) -> bool:
-        """Tell whether the topic of that id was deleted, though replicas are left, of which one cannot be reached."""
-        known = self._metadata
-        return topic not in known.topics and topic_id != ZERO_UUID and topic_id == known.deleted_topics.get(topic)
 
     def _partition(self, topic: str, index: int, topic_id: bytes, *, is_new: bool) -> Partition:
         """Find or make it, with its log. Raises KafkaError: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR."""

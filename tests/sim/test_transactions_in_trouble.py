@@ -269,7 +269,7 @@ def test_a_marker_that_comes_late_ends_no_later_transaction() -> None:
 
     async def scenario(client: Client) -> None:
         cluster = client.cluster
-        requests = RepeatedRequests(cluster, History(cluster.clock), random.Random(1), ())
+        requests = RepeatedRequests(cluster, History(cluster.clock), random.Random(1))
         producer = Producer(client, "id")
         await producer.begin()
         coordinator = await client.coordinator("id", TRANSACTIONS)

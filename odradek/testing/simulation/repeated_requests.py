@@ -3,7 +3,7 @@ some buffer, or from a process that stood still while others went on.
 
 What a broker asks of another is kept for a while and may be delivered again on a connection of its own. Left out is
 what would do harm in Kafka, too, and cannot happen in the order in which one controller sends: UpdateMetadata that is
-not complete, and LeaderAndIsr of topics that are deleted, of the controller epoch that is still the present one.
+not complete, of the controller epoch that is still the present one.
 StopReplica names no topic id, and WriteTxnMarkers no transaction (KIP-890 gives each an epoch of its own), so they are
 never repeated.
 """
@@ -12,11 +12,10 @@ import asyncio
 import random
 import struct
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from odradek.broker.replication.controller_requests import leader_and_isr_states
 from odradek.protocol.codec import decoder
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import request_header_version
@@ -54,12 +53,10 @@ class Sent(NamedTuple):
 
 
 class RepeatedRequests:
-    """Keeps what brokers send one another, and repeats it. `lasting`: topics that are never deleted."""
+    """Keeps what brokers send one another, and repeats it."""
 
-    def __init__(
-        self, cluster: EmbeddedCluster, history: History, source: random.Random, lasting: Collection[str]
-    ) -> None:
-        self._cluster, self._history, self._random, self._lasting = cluster, history, source, lasting
+    def __init__(self, cluster: EmbeddedCluster, history: History, source: random.Random) -> None:
+        self._cluster, self._history, self._random = cluster, history, source
         self._sent: deque[Sent] = deque(maxlen=KEPT)
         self._hosts = {broker.host for broker in cluster.brokers}
         self._ways: dict[int, dict[tuple[str, str], Pipe]] = {}
@@ -118,9 +115,7 @@ class RepeatedRequests:
         if sent.api_key == AlterPartitionRequest.API_KEY or sent.controller_epoch != self._controller_epoch():
             return True
         request = _decode(sent.frame, REPEATED[sent.api_key])
-        if isinstance(request, UpdateMetadataRequest):
-            return request.type == TYPE_FULL
-        return all(topic in self._lasting for topic, _, _ in leader_and_isr_states(request))
+        return not isinstance(request, UpdateMetadataRequest) or request.type == TYPE_FULL
 
     async def _deliver(self, sent: Sent) -> None:
         what = f"{REPEATED[sent.api_key].__name__} of {sent.source} to {sent.target}"

@@ -104,7 +104,7 @@ class Simulation:
         self.faults = Faults(self.cluster, self.history, self.administrator, source, plan.seed + 1)
         self.zookeeper_faults = ZooKeeperFaults(self.faults, plan.seed + 2)
         self.programs = ClientFaults(self.faults, self._make_producer, self._make_member)
-        repeated = RepeatedRequests(self.cluster, self.history, source, LASTING)
+        repeated = RepeatedRequests(self.cluster, self.history, source)
         kinds = self.faults.kinds
         kinds |= self.zookeeper_faults.kinds | DiskFaults(self.faults, directories).kinds
         kinds |= {"repeat_requests": repeated.repeat, "stalled_requests": repeated.stall}

@@ -158,6 +158,20 @@ def test_the_id_of_a_topic_is_known_as_soon_as_somebody_leads_it() -> None:
     assert cache.topic_id("t") == OTHER_ID and "t" in cache.topics, "one that comes later still takes nothing from it"
 
 
+def test_a_name_is_taken_by_none_of_the_topics_that_had_it_before() -> None:
+    """Of two the first was not known any more: the broker made its replicas anew, and refused those of the third."""
+    cache = MetadataCache()
+    for topic_id in (ID, OTHER_ID):
+        cache.update(told("t", topic_id=topic_id))
+        assert not cache.is_former("t", topic_id)
+        cache.update(deletes("t", topic_id=topic_id))
+    cache.update(told("t", topic_id=b"3" * 16))
+    cache.learn_ids(leader_and_isr("t", ID))
+    assert cache.topic_id("t") == b"3" * 16
+    assert cache.is_former("t", ID) and cache.is_former("t", OTHER_ID)
+    assert not cache.is_former("t", b"3" * 16) and not cache.is_former("t", ZERO_UUID)
+
+
 def test_another_id_is_another_topic_and_has_none_of_the_partitions_of_before() -> None:
     """Its deletion was said to nobody who was away then: partitions that it does not have stayed in the metadata."""
     cache = MetadataCache()

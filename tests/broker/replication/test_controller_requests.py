@@ -198,6 +198,29 @@ def test_a_topic_whose_deletion_waits_is_led_again_only_when_the_metadata_has_it
     with_broker(scenario)
 
 
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_a_late_leader_and_isr_makes_no_replica_of_a_topic_that_was_deleted(made_anew: bool) -> None:
+    """Its leader epoch is the one in which the replica was deleted: the replica was there again, even as the leader,
+    and stood in the way of the one of a topic that was made anew."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        former, requests = services.replicas.partitions["t", 0], services.controller_requests
+        replica = LeaderAndIsrPartitionState(leader=0, leader_epoch=former.leader_epoch, isr=[0], replicas=[0])
+        for topic_id, leader in ((former.topic_id, LEADER_DURING_DELETE), (OF_ANOTHER_TOPIC, 0))[: 1 + made_anew]:
+            told = UpdateMetadataPartitionState(leader=leader, isr=[0], replicas=[0])
+            topic = UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=[told])
+            requests.update_metadata(
+                UpdateMetadataRequest(type=TYPE_INCREMENTAL, controller_epoch=2, topic_states=[topic])
+            )
+        assert requests.stop(StoppedReplica("t", 0, -2, delete=True)) is ErrorCode.NONE
+        assert requests.apply("t", former.topic_id, replica) is ErrorCode.STALE_CONTROLLER_EPOCH
+        assert services.logs.get("t", 0) is None
+        if made_anew:
+            assert requests.apply("t", OF_ANOTHER_TOPIC, replica) is ErrorCode.NONE
+
+    with_broker(scenario)
+
+
 @pytest.mark.parametrize("told", [{"leader": 1, "leader_epoch": 9}, {"leader": LEADER_DURING_DELETE}])
 def test_a_late_word_of_an_earlier_topic_of_the_name_deletes_nothing_where_topics_have_no_ids(
     told: dict[str, Any],
