@@ -77,7 +77,7 @@ class MetadataCache:
         self._is_complete = False
         """Under these epochs it has been told of all partitions."""
         self._deleted_names: dict[str, None] = {}
-        self._deleted_ids: dict[bytes, None] = {}
+        self.deleted_ids: dict[bytes, None] = {}
         """Topics that were deleted, in that order. They stay when there is a topic of that name again: a LeaderAndIsr
         that comes late must not give it a former one's id."""
         self._lists: dict[tuple[int, ...], list[int]] = {}
@@ -122,7 +122,7 @@ class MetadataCache:
         deleted = []
         for topic, topic_id, state in metadata_states(request):
             if state.leader == LEADER_DURING_DELETE:
-                if topic in self.names.ids_by_name and self.is_former(topic, topic_id):
+                if self._is_back(topic, topic_id):
                     continue
                 self._name(topic, topic_id)
                 deleted.append((topic, state.partition_index))
@@ -140,7 +140,7 @@ class MetadataCache:
         """Take the ids of topics from a LeaderAndIsr: followers fetch by id before the UpdateMetadata has come."""
         self._enter(request.controller_epoch, request.broker_epoch)
         for topic in request.topic_states:
-            if topic.topic_id not in self._deleted_ids:
+            if topic.topic_id not in self.deleted_ids:
                 self._name(topic.topic_name, topic.topic_id)
 
     def is_deleted(self, topic: str, index: int) -> bool:
@@ -155,9 +155,9 @@ class MetadataCache:
         is_there = topic in self.topics or topic in self.names.ids_by_name
         return self._is_complete or (topic in self._deleted_names and not is_there)
 
-    def is_former(self, topic: str, topic_id: bytes) -> bool:
-        """Tell whether the topic of that id has been deleted; another one may have its name by now."""
-        return topic_id in self._deleted_ids and topic_id != self.topic_id(topic)
+    def _is_back(self, topic: str, topic_id: bytes) -> bool:
+        """Tell whether the topic of that id has been deleted, and there is another of its name."""
+        return topic_id in self.deleted_ids and self.names.ids_by_name.get(topic) not in (None, topic_id)
 
     def _holds_everything(self, request: UpdateMetadataRequest) -> bool:
         """Tell whether an UpdateMetadata names all partitions of the cluster.
@@ -209,7 +209,7 @@ class MetadataCache:
             self.names.names_by_id.pop(topic_id, None)
             _remember(self._deleted_names, topic)
             if topic_id != ZERO_UUID:
-                _remember(self._deleted_ids, topic_id)
+                _remember(self.deleted_ids, topic_id)
 
     def _tell(self) -> None:
         for look in tuple(self._subscribers):

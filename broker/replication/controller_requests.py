@@ -149,7 +149,8 @@ class ControllerRequests:
         key = topic, state.partition_index
         if key in self._undeleted:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        is_deleted = self._metadata.is_former(topic, topic_id)  # though replicas are left, of which one is out of reach
+        known = self._metadata  # the topic may be deleted though replicas are left, of which one is out of reach
+        is_deleted = topic_id in known.deleted_ids and topic_id != known.names.ids_by_name.get(topic)
         if is_deleted and key not in self._replicas.partitions:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self._deleted.deleted_after(topic_id, state.partition_index, state.leader_epoch):
