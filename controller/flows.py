@@ -58,6 +58,7 @@ async def handle(active: ActiveController, event: Event, randomness: random.Rand
         case ReassignmentAsked():
             await reassignment.obey_znode(active)
         case UncleanElectionEnabled(topic):
-            await partition_machine.elect_where_needed(active, topic)
+            elected = await partition_machine.elect_where_needed(active, topic)
+            await reassignment.complete_where_caught_up(active, elected)
         case _:
             raise AssertionError(event)

@@ -118,9 +118,8 @@ async def decide_proposals(
         remaining = await _write(active, to_write, verdicts)
     await active.send_metadata(proposals)
     _fill(state, response, verdicts, version)
-    for partition, verdict in verdicts.items():
-        if isinstance(verdict, LeaderAndIsr) and partition in state.reassigning:
-            await reassignment.complete_if_caught_up(active, partition)
+    changed = [partition for partition, verdict in verdicts.items() if isinstance(verdict, LeaderAndIsr)]
+    await reassignment.complete_where_caught_up(active, changed)
     return response
 
 

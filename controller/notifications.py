@@ -48,9 +48,7 @@ async def isr_changes(active: ActiveController) -> None:
             active.state.leader_and_isr[partition] = leader_and_isr
     if known:
         await active.send_metadata(known)
-    for partition in known:
-        if partition in active.state.reassigning:
-            await reassignment.complete_if_caught_up(active, partition)
+    await reassignment.complete_where_caught_up(active, known)
     await active.store.delete_all(names)
 
 
@@ -106,7 +104,8 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
     if broken or known & fine:
         active.state.offline_directories[event.broker] = (known - fine) | broken
     if known & fine:
-        await partition_machine.elect_where_needed(active)
+        elected = await partition_machine.elect_where_needed(active)
+        await reassignment.complete_where_caught_up(active, elected)
     if newly_broken:
         lost = ", ".join(map(str, sorted(newly_broken)))
         log.warning("broker %d cannot open its logs of %s: a disk has failed or is full", event.broker, lost)

@@ -166,11 +166,12 @@ async def resume_with(active: ActiveController, brokers: Iterable[int]) -> None:
             await _advance(active, partition, assignment)
 
 
-async def complete_if_caught_up(active: ActiveController, partition: TopicPartition) -> None:
-    """Look, when the ISR of a partition has changed, whether its move can be completed."""
-    assignment = active.state.assignment(partition)
-    if assignment.reassigning and _caught_up(active, partition, assignment):
-        await _advance(active, partition, assignment)
+async def complete_where_caught_up(active: ActiveController, partitions: Iterable[TopicPartition]) -> None:
+    """Complete moves that were waiting for another ISR, or for a leader, of some partitions."""
+    for partition in sorted(active.state.reassigning.intersection(partitions)):
+        assignment = active.state.assignment(partition)
+        if _caught_up(active, partition, assignment):
+            await _advance(active, partition, assignment)
 
 
 def _caught_up(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> bool:

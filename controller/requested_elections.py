@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable
 
-from odradek.controller import partition_machine
+from odradek.controller import partition_machine, reassignment
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.events import LeadersToBalance, PreferredElectionAsked
 from odradek.controller.partition_machine import Strategy, elect_preferred
@@ -45,6 +45,8 @@ async def elect(
             outcomes[partition] = refusal
     strategy = Strategy.PREFERRED_REPLICA if election_type == PREFERRED else Strategy.OFFLINE_PARTITION
     failed = await partition_machine.bring_online(active, electable, strategy, unclean=election_type == UNCLEAN)
+    if election_type == UNCLEAN:
+        await reassignment.complete_where_caught_up(active, set(electable) - failed.keys())
     nobody = (
         ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         if election_type == PREFERRED

@@ -8,8 +8,9 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema import store
 from odradek.zk_schema.store import SetData
-from odradek.zk_schema.znodes.admin import REASSIGN_PARTITIONS_PATH, encode_reassignment
-from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path
+from odradek.zk_schema.znodes.admin import REASSIGN_PARTITIONS_PATH, delete_topic_path, encode_reassignment
+from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
+from odradek.zk_schema.znodes.topics import NO_LEADER, PartitionReplicas, TopicAssignment, topic_path
 from tests.controller.conftest import Play
 
 T0 = TopicPartition("t", 0)
@@ -280,5 +281,29 @@ def test_nobody_goes_before_one_of_those_that_stay_can_lead(play: Play) -> None:
         assert cluster.brokers[1].deleted == [T0]
         assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))
         cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_move_that_no_target_could_lead_is_completed_when_a_log_directory_is_back(play: Play) -> None:
+    """It was taken up only when a broker started, and a topic that was deleted meanwhile waited for it for ever."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        await cluster.create_topic("t", [1])
+        cluster.brokers[1].storage_errors = {T0}
+        await cluster.admin.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(1), sequential=True)
+        await cluster.settle()
+        assert await cluster.active.alter_reassignments({T0: [1]}) == {T0: (ErrorCode.NONE, None)}
+        await cluster.settle()
+        assert cluster.state("t").leader == NO_LEADER
+        cluster.brokers[1].storage_errors = set()
+        await cluster.admin.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(1), sequential=True)
+        await cluster.settle()
+        assert cluster.state("t").leader == 1
+        await cluster.admin.create(delete_topic_path("t"))
+        await cluster.settle()
+        assert not cluster.exists(topic_path("t"))
+        assert cluster.brokers[1].deleted == [T0]
 
     play(scenario)
