@@ -71,7 +71,9 @@ class Decisions:
                 self._look_at(leader, ends, judge=all(known) and not rotten and not leader.offline)
 
     def _held(self, topics: set[str]) -> list[Where]:
-        held = (broker.server.services.replicas.partitions for broker in self._cluster.brokers if broker.running)
+        """Return the partitions that brokers have, those included that are away."""
+        brokers = self._cluster.brokers
+        held = (one.server.services.replicas.partitions if one.running else one.spans_at_death for one in brokers)
         return sorted({where for partitions in held for where in partitions if where[0] in topics})
 
     def _read(self, where: Where) -> bool:
