@@ -18,13 +18,14 @@ from odradek.client.errors import CorruptRecords
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from odradek.protocol.record_batch import HEADER_BYTES
+from odradek.protocol.record_batch import HEADER_BYTES, CorruptBatch, batches
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.log_environments import DIRECTORY, close_log, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.simulation.administration import Administrator
-from odradek.testing.simulation.bit_rot import _are_others, misled
+from odradek.testing.simulation.bit_rot import BitRot, _are_others, misled
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer, bootstrap
+from odradek.testing.simulation.faults import Faults
 from odradek.testing.simulation.history import LATE_MS, History
 from odradek.testing.simulation.inspection import bytes_of
 from odradek.testing.usual_requests import create_topic_request
@@ -177,6 +178,23 @@ ROTTEN_OFFSETS = [
     pytest.param(8 * ENTRY + 7, 0x01, False, id="a position where no batch begins"),
     pytest.param(8 * ENTRY + 6, 0x08, True, id="a position of a later batch, which does not rise"),
 ]
+
+
+def test_a_disk_rots_on_where_a_batch_has_lost_its_size() -> None:
+    """The simulation ended with a CorruptBatch, when it looked for another place in such a log."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 2) as cluster:
+            stage = Stage(cluster)
+            await stage.prepare()
+            faults = Faults(cluster, stage.administrator.history, stage.administrator, random.Random(1), 1)
+            rot = BitRot(faults, list)
+            for _ in range(200):
+                rot._rot(stage.follower)
+            with pytest.raises(CorruptBatch):
+                list(batches(stage.follower.files.read("/data/t-0/00000000000000000000.log")))
+
+    run_virtual(main)
 
 
 @pytest.mark.parametrize(("byte", "bits", "falls"), ROTTEN_OFFSETS)

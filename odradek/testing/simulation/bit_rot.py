@@ -13,7 +13,8 @@ find out what they should be.
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from odradek.broker.log.batches import Batch, iterate_headers
@@ -24,7 +25,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.offset_lookup import find_offset
 from odradek.broker.log.segment import Segment
 from odradek.protocol.errors import KafkaError
-from odradek.protocol.record_batch import CorruptBatch, batches
+from odradek.protocol.record_batch import BatchHeader, CorruptBatch, batches
 from odradek.protocol.steps import at_once
 from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.simulation.faults import Faults
@@ -150,11 +151,17 @@ class BitRot:
         held = min((end for end in others if end is not None), default=0)
         return [
             position + byte
-            for position, header in batches(broker.files.read(path))
+            for position, header in _batches_that_are_found(broker.files.read(path))
             if header.next_offset <= held
             for byte in range(header.size_bytes)
             if byte not in NOT_COVERED
         ]
+
+
+def _batches_that_are_found(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the batches of a log up to the first one whose size has rotted."""
+    with suppress(CorruptBatch):
+        yield from batches(data)
 
 
 def _are_others(data: bytes, place: int, bit: int) -> bool:
