@@ -322,7 +322,7 @@ def test_a_follower_that_adds_what_its_leader_has_cut_off() -> None:
 @pytest.mark.parametrize("pending", [False, True])
 def test_a_follower_that_lags_and_stays_in_sync(pending: bool) -> None:
     stage = Stage()
-    lagging = Lagging(stage.cluster, stage.history, 4_000)
+    lagging = Lagging(stage.cluster, stage.history, 4_000, lambda where: stage.leader)
     stage.write(make_batch())
     lagging.look()
     stage.clock.advance(60_000)
@@ -350,7 +350,7 @@ def test_a_follower_that_lags_and_stays_in_sync(pending: bool) -> None:
 def test_a_leader_that_leads_again_in_the_same_epoch_has_its_time_once_more() -> None:
     """Its session had expired, between two looks."""
     stage = Stage()
-    lagging = Lagging(stage.cluster, stage.history, 4_000)
+    lagging = Lagging(stage.cluster, stage.history, 4_000, lambda where: stage.leader)
     lagging.look()
     stage.write(make_batch(), to=(0, 1))
     lagging.look()
@@ -368,7 +368,7 @@ def test_a_leader_that_leads_again_in_the_same_epoch_has_its_time_once_more() ->
 
 def test_a_follower_that_comes_back_into_the_isr_has_its_time_once_more() -> None:
     stage = Stage()
-    lagging = Lagging(stage.cluster, stage.history, 4_000)
+    lagging = Lagging(stage.cluster, stage.history, 4_000, lambda where: stage.leader)
     lagging.look()
     stage.write(make_batch(), to=(0, 1))
     lagging.look()
@@ -382,3 +382,18 @@ def test_a_follower_that_comes_back_into_the_isr_has_its_time_once_more() -> Non
     stage.clock.advance(1)
     lagging.look()
     assert "keeps broker 2 in the ISR, which has lacked something for 8001 ms" in stage.seen
+
+
+@pytest.mark.parametrize("is_present", [False, True])
+def test_a_follower_that_had_all_and_whose_replica_is_deleted(is_present: bool) -> None:
+    """The leader that hears of it does not count on it; one that is cut off from the controller knows nothing of it."""
+    stage = Stage()
+    lagging = Lagging(stage.cluster, stage.history, 4_000, lambda where: stage.leader if is_present else None)
+    stage.write(make_batch())
+    lagging.look()
+    stage.brokers[2].log_end = lambda topic, index: None
+    stage.clock.advance(4_001 + SLACK_MS)
+    lagging.look()
+    said = "keeps broker 2 in the ISR, which has lacked something for 8001 ms: it ends at 0"
+    assert (said in stage.seen) is is_present
+    assert bool(stage.seen) is is_present

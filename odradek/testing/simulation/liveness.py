@@ -4,7 +4,7 @@ Whoever does harms no record: nothing is acknowledged any more, a client has wai
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from odradek.broker.replication.isr import FollowerProgress
 from odradek.broker.replication.partition import Partition
@@ -43,10 +43,21 @@ class _Leader:
 
 class Lagging:
     """Watches the followers of one cluster's leaders: who has not had all of its leader's log for
-    `replica.lag.time.max.ms` is proposed to leave the ISR."""
+    `replica.lag.time.max.ms` is proposed to leave the ISR.
 
-    def __init__(self, cluster: EmbeddedCluster, history: History, lag_time_ms_max: float) -> None:
+    A leader that has not heard of its latest epoch may count on a replica which had all, and has been deleted since.
+    """
+
+    def __init__(
+        self,
+        cluster: EmbeddedCluster,
+        history: History,
+        lag_time_ms_max: float,
+        present_leader: Callable[[tuple[str, int]], Partition | None],
+    ) -> None:
+        """`present_leader` returns a partition's leader that knows of its latest epoch."""
         self._cluster, self._history, self._limit_ms = cluster, history, lag_time_ms_max + SLACK_MS
+        self._present_leader = present_leader
         self._leaders: dict[Led, _Leader] = {}
 
     def look(self) -> None:
@@ -70,7 +81,11 @@ class Lagging:
         end = leader.log.log_end_offset
         if not known.ends or known.ends[-1][1] != end:
             known.ends.append((now_ms, end))
-        has = {one: self._end(one, leader) for one in leader.committed_isr if one != leader.local_id}
+        where = (leader.topic, leader.index)
+        others = leader.committed_isr - {leader.local_id}
+        ends = {member: self._cluster.brokers[member].log_end(*where) for member in others}
+        is_present = self._present_leader(where) is leader
+        has = {member: there or 0 for member, there in ends.items() if is_present or there is not None}
         progress = {member: leader.followers.get(member) for member in has}
         known.caught_up_ms = {one: known.caught_up_ms.get(one, now_ms) for one in progress.values()}
         while len(known.ends) > 1 and known.ends[0][1] <= min(has.values(), default=end):
@@ -84,9 +99,6 @@ class Lagging:
                     f"{leader} keeps broker {member} in the ISR, which has lacked something for {lacks_ms:.0f} ms: "
                     f"it ends at {there} of {end}"
                 )
-
-    def _end(self, member: int, leader: Partition) -> int:
-        return self._cluster.brokers[member].log_end(leader.topic, leader.index) or 0
 
 
 class Waits:

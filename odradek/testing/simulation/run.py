@@ -132,7 +132,7 @@ class Simulation:
         self._watchers = (
             self.inspection, self.safety, self.fences, self.derived, self.coordinators,
             Work(cluster, history), Waits(cluster, history),
-            Lagging(cluster, history, float(overrides["replica.lag.time.max.ms"])),
+            Lagging(cluster, history, float(overrides["replica.lag.time.max.ms"]), self.safety.present_leader),
             generations, DepartedMembers(cluster, lambda: self.members, history), self.loose,
             Decisions(
                 cluster, history, (TRANSACTIONAL_TOPIC,), self.safety.replicated, self.safety.present_leader
