@@ -6,7 +6,7 @@ that says "not I" or cannot be reached is no failure yet; any other error is the
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from odradek.client.arguments import duration
 from odradek.client.cluster import GROUP_COORDINATOR, Cluster
@@ -146,6 +146,18 @@ async def ask_controller(
         await refresh_quietly(cluster)
 
 
+class Member(Protocol):
+    """Who knows the coordinator of its group, for it has joined there."""
+
+    async def coordinator(self) -> int:
+        """Return the node id of the coordinator, looked up if need be. Raises KafkaError, BrokerUnreachable."""
+        ...
+
+    def coordinator_failed(self, reason: Exception) -> None:
+        """Have the coordinator looked up before it is asked again, if it may be another one."""
+        ...
+
+
 async def ask_coordinator(
     cluster: Cluster,
     group_id: str,
@@ -156,13 +168,19 @@ async def ask_coordinator(
     *,
     key_type: int = GROUP_COORDINATOR,
     coordinator_id: int | None = None,
+    member: Member | None = None,
 ) -> Response:
-    """Ask the coordinator of a group, or of a transactional id (`key_type`); `coordinator_id` is who that is, if known.
+    """Ask the coordinator of a group, or of a transactional id (`key_type`).
+
+    `coordinator_id` is who that is, if known. A `member` asks the one with which it has joined: a broker that was cut
+    off may take itself for the coordinator still, some may still name it, and what it knows is old.
 
     Raises ClientTimeout, KafkaError (GROUP_AUTHORIZATION_FAILED …).
     """
 
     async def coordinator() -> int:
+        if member is not None:
+            return await member.coordinator()
         if coordinator_id is None:
             return await cluster.find_coordinator(group_id, key_type)
         if coordinator_id not in cluster.view.nodes:
@@ -173,6 +191,8 @@ async def ask_coordinator(
         outcome = await _try(cluster, coordinator, COORDINATOR_CONNECTION, message, response, errors, deadline)
         if not isinstance(outcome, Exception):
             return outcome
+        if member is not None and deadline.left_ms():  # else nobody waits any longer, which says nothing of it
+            member.coordinator_failed(outcome)
         await deadline.pause_after(outcome)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from odradek.client.calls import Deadline, ask_coordinator, ask_leaders
+from odradek.client.calls import Deadline, Member, ask_coordinator, ask_leaders
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable
 from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -121,14 +121,19 @@ async def committed_offsets(
     deadline: Deadline,
     *,
     require_stable: bool = True,
+    member: Member | None = None,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return a group's committed offsets, of these partitions or (None) of all that have one.
+
+    A `member` of the group asks the coordinator with which it has joined.
 
     Who goes on from them waits for open transactions that commit to the group (KIP-447). Who only shows them passes
     `require_stable=False`, as Kafka's admin client does: such a group may never be without one.
     """
     while True:
-        found, open_ = await settled_offsets(cluster, group_id, partitions, deadline, require_stable=require_stable)
+        found, open_ = await settled_offsets(
+            cluster, group_id, partitions, deadline, require_stable=require_stable, member=member
+        )
         if not open_:
             return found
         await deadline.pause_after(unstable(open_))
@@ -141,11 +146,14 @@ async def settled_offsets(
     deadline: Deadline,
     *,
     require_stable: bool = True,
+    member: Member | None = None,
 ) -> Committed:
     """Return committed offsets as `committed_offsets` does, without waiting for those that open transactions commit."""
     request = fetch_request(group_id, None if partitions is None else by_topic(partitions))
     request.require_stable = require_stable
-    answer = await ask_coordinator(cluster, group_id, request, OffsetFetchResponse, _fetch_errors, deadline)
+    answer = await ask_coordinator(
+        cluster, group_id, request, OffsetFetchResponse, _fetch_errors, deadline, member=member
+    )
     group = answer.groups[0] if answer.groups else answer
     if group.error_code:
         raise KafkaError(error_code(group.error_code), f"group {group_id}")

@@ -348,7 +348,8 @@ class Consumer(ConsumerBase):
         group_id, wanted = self.config.group_id, arguments.topic_partitions(partitions)
         assert group_id is not None
         deadline = self.engine.deadline("reading committed offsets", timeout_ms)
-        return await deadline.bound(committed_offsets(self.engine.cluster, group_id, wanted, deadline))
+        asked = committed_offsets(self.engine.cluster, group_id, wanted, deadline, member=self.engine.group)
+        return await deadline.bound(asked)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return its group, generation and member id, as of the records returned last, for

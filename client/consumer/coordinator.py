@@ -185,6 +185,11 @@ class GroupDriver:
             self._coordinator = await self.cluster.find_coordinator(self.membership.settings.group_id)
         return self._coordinator
 
+    def coordinator_failed(self, reason: Exception) -> None:
+        """Have the coordinator looked up before it is asked again, if it may be another one."""
+        if not isinstance(reason, KafkaError) or outcome_of(reason.code) == Outcome.COORDINATOR:
+            self.membership.coordinator_lost()
+
     async def ask(self, request: Message, response: type[Response], timeout_ms: float) -> Response:
         """Ask the coordinator that was found last. Raises BrokerUnreachable."""
         assert self._coordinator is not None

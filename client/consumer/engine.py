@@ -42,7 +42,7 @@ class ConsumerEngine:
         self.group: GroupDriver | None = None
         self.subscription: Subscription = NOTHING
         self._fetcher = Fetcher(cluster, settings, self.shared, self._reset, self._truncate)
-        self._locator = Locator(cluster, settings, self.shared)
+        self._locator = Locator(cluster, settings, self.shared, lambda: self.group)
         self._woken = WakeUp(cluster.clock)
         self.tasks = Tasks(cluster.clock, lambda said: None)
         self._stopped = False
@@ -266,8 +266,11 @@ class ConsumerEngine:
 class Locator:
     """Finder of a consumer's positions. Each broker is asked by itself, since others may not answer for long."""
 
-    def __init__(self, cluster: Cluster, settings: ConsumerSettings, shared: Shared) -> None:
-        self._cluster, self._settings, self._shared = cluster, settings, shared
+    def __init__(
+        self, cluster: Cluster, settings: ConsumerSettings, shared: Shared, group: Callable[[], GroupDriver | None]
+    ) -> None:
+        """`group` is the consumer's, if it has one: who joined a group asks for its offsets where it has joined."""
+        self._cluster, self._settings, self._shared, self._group = cluster, settings, shared, group
         self._asked: set[tuple[TopicPartition, int | None]] = set()
         """Partitions that are being looked up, each with the leader that is asked; None for the group's coordinator."""
         self._held_back: Set[TopicPartition] = frozenset()
@@ -315,7 +318,9 @@ class Locator:
         if self._settings.group_id is not None:
             patience_ms = self._settings.default_api_timeout_ms
             deadline = Deadline(self._cluster, patience_ms, "finding positions", "default.api.timeout.ms")
-            committed, open_ = await settled_offsets(self._cluster, self._settings.group_id, wanted, deadline)
+            committed, open_ = await settled_offsets(
+                self._cluster, self._settings.group_id, wanted, deadline, member=self._group()
+            )
             self._tell_open(wanted, open_)
         with self._shared.lock:
             positions = self._shared.positions

@@ -326,7 +326,8 @@ class Participation:
         finally:
             with self._engine.shared.lock:
                 self._engine.shared.positions.assign(())
-            await self._leave("the consumer unsubscribed")
+            leaving = self._begin_to_leave("the consumer unsubscribed")
+        await leaving  # who is ended before leaves as well, and cannot always wait for it (GeneratorExit)
         self._turn.take_result()
 
     async def close(self, *, autocommit: bool, timeout_ms: float) -> None:
@@ -352,7 +353,7 @@ class Participation:
             self._turn.cancel()
             self._group.stop()
             asks_for_its_id = self.membership.asks_for_its_id
-            await self._leave(reason, timeout_ms)
+            await self._begin_to_leave(reason, timeout_ms)
             if asks_for_its_id and self._settings.group_instance_id is None:
                 await asyncio.wait({self._driver}, timeout=leave_limit_ms(timeout_ms) / 1000)
 
@@ -363,9 +364,10 @@ class Participation:
             method = self.listener.on_partitions_lost if self.lost else self.listener.on_partitions_revoked
             await self._call_listener(method, partitions)
 
-    async def _leave(self, reason: str, timeout_ms: float = LEAVE_TIMEOUT_MS) -> None:
+    def _begin_to_leave(self, reason: str, timeout_ms: float = LEAVE_TIMEOUT_MS) -> asyncio.Task[None]:
+        """End the membership at once; the task tells the coordinator."""
         request = self.membership.leave_request(reason)
         self._engine.subscribe(NOTHING)  # before the membership: a pattern would subscribe it again
         self.membership.unsubscribe()
         self._group.wake()
-        await self._group.leave(request, timeout_ms)
+        return self._engine.cluster.tasks.result_of("leave", lambda: self._group.leave(request, timeout_ms))

@@ -131,9 +131,10 @@ def test_who_is_cancelled_just_when_the_time_is_over_is_cancelled() -> None:
 
     async def main(cluster: Any) -> None:
         await _with_a_record(cluster)
-        consumer = await _reader(cluster)
+        consumer = await Consumer(bootstrap_servers=cluster.bootstrap, group_id="g").start()
+        assert await consumer.committed(PLACE) is None
         await cluster.suspend(0)
-        asking = asyncio.ensure_future(consumer.committed(PLACE, timeout_ms=500))
+        asking = asyncio.ensure_future(consumer.committed(PLACE, timeout_ms=500))  # it looks for the coordinator first
         loop: Any = asyncio.get_running_loop()
         loop.call_later((500 + GRACE_MS) / 1_000, lambda: loop.call_soon(asking.cancel))
         with pytest.raises(asyncio.CancelledError):

@@ -10,11 +10,20 @@ from odradek.client.admin.values import NewTopic
 from odradek.client.records import ConsumerGroupMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+)
+from odradek.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
 )
 from odradek.testing import run
 from odradek.testing.embedded import EmbeddedCluster
@@ -80,6 +89,45 @@ def test_partitions_that_are_sought_do_not_keep_those_that_are_committed() -> No
                 consumer.assign([there, away])
                 consumer.seek_to_beginning(away)
                 assert list(await consumer.getmany(WAIT_MS)) == [there]
+
+    run_virtual(main)
+
+
+def test_a_member_asks_for_its_offsets_where_it_has_joined(scripted_broker: Any) -> None:
+    """It looked the coordinator up again, and could be sent to one that had been deposed and had not heard of it: it
+    began where the group had been before."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker, deposed = scripted_broker(network), scripted_broker(network, name="deposed")
+        make_coordinator(broker)
+        make_coordinator(deposed)
+        place = Coordinator(key="g", node_id=1, host="deposed", port=9092)
+        refused = iter([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE])
+
+        def join(request: JoinGroupRequest) -> JoinGroupResponse:
+            broker.handlers[FindCoordinatorRequest] = lambda _: FindCoordinatorResponse(coordinators=[place])
+            return JoinGroupResponse(generation_id=1, member_id="me", leader="other", protocol_name="range")
+
+        def committed(request: OffsetFetchRequest) -> OffsetFetchResponse:
+            group = OffsetFetchResponseGroup(group_id="g", error_code=next(refused, ErrorCode.NONE))
+            one = OffsetFetchResponsePartitions(partition_index=0, committed_offset=7)
+            group.topics = [OffsetFetchResponseTopics(name="t", partitions=[one])]
+            return OffsetFetchResponse(groups=[group])
+
+        broker.handlers |= {JoinGroupRequest: join, OffsetFetchRequest: committed}
+        world: dict[str, Any] = {"bootstrap_servers": "broker:9092", "network": network.host("client"), "clock": clock}
+        async with Consumer("t", group_id="g", enable_auto_commit=False, **world) as consumer:
+            while not consumer.assignment():
+                await consumer.getmany(timeout_ms=100)
+            assert await consumer.position(T0) == 7
+            assert await consumer.committed(T0) == 7
+            assert not deposed.requests(OffsetFetchRequest)
+            broker.handlers[OffsetFetchRequest] = lambda _: OffsetFetchResponse(
+                groups=[OffsetFetchResponseGroup(group_id="g", error_code=ErrorCode.NOT_COORDINATOR)]
+            )
+            assert await consumer.committed(T0) is None, "it asks the one that is named now"
+            assert deposed.requests(OffsetFetchRequest)
 
     run_virtual(main)
 
