@@ -89,6 +89,12 @@ def test_a_broker_is_struck_within_a_change_of_its_disk(seed: int, kind: str) ->
     assert any("is struck within change" in line for line in report.lines)
 
 
+def test_a_broker_is_struck_when_it_asks_another_or_is_asked() -> None:
+    report = simulate(Plan(18, ["death_at_a_request", "topics"], SHORT_S, settings=ROLLING, without=WITHOUT[0]))
+    check(report)
+    assert any(" at a request " in line for line in report.lines)
+
+
 def test_the_tail_of_a_topic_that_expires() -> None:
     check(simulate(Plan(15, ["early_expiry"], SHORT_S, settings=ROLLING, retention_bytes=EXPIRES)))
 

@@ -9,8 +9,8 @@ Who uses the cluster: clients, old_clients, transactions, loose_topic (which may
 
 Faults, by what they befall: faults (brokers and the network), disk_faults, bit_rot, zookeeper_faults, client_faults;
 operations (what operators do), repeated_requests, stale_requests. Those that wait for their moment: awkward_moments,
-cut_moments, transaction_moments, under_way_moments, producer_id_moments, transactions_by_hand. directing leads brokers
-there without chance.
+cut_moments, transaction_moments, under_way_moments, request_moments, producer_id_moments, transactions_by_hand.
+directing leads brokers there without chance.
 
 Watchers, which look again and again at what must hold at every moment:
 

@@ -58,7 +58,7 @@ FAULT_KINDS = (
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "late_candidate",
     "parting_histories", "unheard_answers", "last_in_sync", "unheard_election", "stale_requests", "stale_commits",
     "moved_decisions", "former_leaders", "invented_epochs", "late_answers", "refused_in_between",
-    "rolling_restart", "live_settings", "death_within", "delete_records", "bit_rot",
+    "death_at_a_request", "rolling_restart", "live_settings", "death_within", "delete_records", "bit_rot",
     "lost_tail", "two_histories", "early_expiry", "producer_ids",
     "late_batches", "mixed_commits",
 )  # fmt: skip
@@ -67,7 +67,7 @@ AMONG_SEVERAL = (
     "isolate_from_brokers", "one_way", "reassign", "elect_leaders", "throttle",
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "late_candidate", "parting_histories",
     "last_in_sync", "unheard_election", "moved_decisions", "former_leaders", "late_answers", "refused_in_between",
-    "lost_tail", "two_histories", "early_expiry",
+    "death_at_a_request", "lost_tail", "two_histories", "early_expiry",
 )  # fmt: skip
 """Those that do nothing, make no sense, or lose what nobody else has, where there is one broker only."""
 OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old", "loose")

@@ -59,6 +59,8 @@ class RepeatedRequests:
         self._cluster, self._history, self._random = cluster, history, source
         self._sent: deque[Sent] = deque(maxlen=KEPT)
         self._hosts = {broker.host for broker in cluster.brokers}
+        self.listeners: list[Callable[[int, str, str], object]] = []
+        """Called with each request that one broker sends another: its kind, who sends it, and who is to answer."""
         self._ways: dict[int, dict[tuple[str, str], Pipe]] = {}
         """By the kind of request: the connection on which one broker has sent another such a one last."""
         assert isinstance(cluster.network, VirtualNetwork), "only a virtual network can be listened to"
@@ -80,10 +82,17 @@ class RepeatedRequests:
             if api_key in REPEATED:
                 self._sent.append(Sent(way.source, way.target, api_key, bytes(stream[:end]), self._controller_epoch()))
             del stream[:end]
+            for listener in tuple(self.listeners):
+                listener(api_key, way.source, way.target)
 
     def _controller_epoch(self) -> bytes:
         node = self._cluster.zookeeper.tree.get(CONTROLLER_EPOCH_PATH)
         return b"" if node is None else node.data
+
+    @property
+    def kinds(self) -> list[int]:
+        """Kinds of requests that there were."""
+        return sorted(self._ways)
 
     async def repeat(self) -> None:
         """Deliver some of them once more."""
@@ -102,7 +111,7 @@ class RepeatedRequests:
         """Hold back, for a while, what comes by the connection of one kind of requests between two brokers."""
         if not self._ways:
             return
-        kind = self._random.choice(sorted(self._ways))
+        kind = self._random.choice(self.kinds)
         hosts = self._random.choice(sorted(self._ways[kind]))
         way = self._ways[kind][hosts]
         self._history.note(f"stalled: requests {kind} of {hosts[0]} to {hosts[1]}")

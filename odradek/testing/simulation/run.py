@@ -47,6 +47,7 @@ from odradek.testing.simulation.plans import (
 )
 from odradek.testing.simulation.producer_id_moments import ProducerIdMoments
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
+from odradek.testing.simulation.request_moments import RequestMoments
 from odradek.testing.simulation.safety import Safety
 from odradek.testing.simulation.stale_requests import StaleRequests
 from odradek.testing.simulation.transaction_moments import TransactionMoments
@@ -113,6 +114,7 @@ class Simulation:
         kinds |= StaleRequests(self.faults, repeated, TOPIC).kinds
         kinds |= TransactionMoments(self.faults, repeated).kinds
         kinds |= UnderWayMoments(self.faults, repeated, TOPIC).kinds
+        kinds |= RequestMoments(self.faults, repeated).kinds
         kinds |= Operations(self.faults, LASTING, expires=expires).kinds
         kinds |= BitRot(self.faults, self._read_again).kinds
         kinds |= CutMoments(self.faults, repeated, TOPIC, expires=expires).kinds
