@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from odradek.broker.cluster.metadata_cache import MetadataCache, metadata_states
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.replication.controller_fences import DeletedReplicas
 from odradek.broker.replication.fetcher_manager import FetcherManager
 from odradek.broker.replication.isr import NO_BROKER_EPOCH, PartitionView
 from odradek.broker.replication.partition import NO_LEADER, Partition
@@ -30,8 +31,6 @@ from odradek.protocol.topic_names import PartitionKey
 from odradek.world.clock import Clock
 
 state_change = logging.getLogger("state.change.logger")
-
-DELETED_REMEMBERED_MAX = 10_000
 
 
 class LeadershipListener(Protocol):
@@ -54,36 +53,6 @@ class StoppedReplica(NamedTuple):
     partition_index: int
     leader_epoch: int
     delete: bool
-
-
-class DeletedReplicas:
-    """Leader epochs that replicas had when they were deleted here, the last DELETED_REMEMBERED_MAX of them.
-
-    A late LeaderAndIsr, from before the deletion, would make an empty replica, which might even lead. The leader epoch
-    of a partition only grows as long as its topic has the same id; a topic made anew under an old name has another id.
-    Without ids (LeaderAndIsr before version 5) nothing is remembered and nothing refused. After a restart no memory is
-    needed: requests for an earlier life of the broker carry its earlier broker epoch.
-    """
-
-    def __init__(self) -> None:
-        self._leader_epochs: dict[tuple[bytes, int], int] = {}
-
-    def note(self, topic_id: bytes, index: int, leader_epoch: int) -> None:
-        """Remember that the replica has been deleted in this leader epoch."""
-        if topic_id == ZERO_UUID:
-            return
-        self.forget(topic_id, index)
-        self._leader_epochs[topic_id, index] = leader_epoch
-        if len(self._leader_epochs) > DELETED_REMEMBERED_MAX:
-            del self._leader_epochs[next(iter(self._leader_epochs))]
-
-    def forget(self, topic_id: bytes, index: int) -> None:
-        """Take note that the replica is here again."""
-        self._leader_epochs.pop((topic_id, index), None)
-
-    def deleted_after(self, topic_id: bytes, index: int, leader_epoch: int) -> bool:
-        """Tell whether the replica has been deleted in a later leader epoch than this."""
-        return leader_epoch < self._leader_epochs.get((topic_id, index), leader_epoch)
 
 
 class ControllerRequests:
