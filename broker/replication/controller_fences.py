@@ -33,3 +33,23 @@ class DeletedReplicas:
     def deleted_after(self, topic_id: bytes, index: int, leader_epoch: int) -> bool:
         """Tell whether the replica has been deleted in a later leader epoch than this."""
         return leader_epoch < self._leader_epochs.get((topic_id, index), leader_epoch)
+
+
+class LatestConnection:
+    """The latest connection by which the present controller has spoken.
+
+    A controller has one connection to each broker. One that waits in vain for an answer gives it up and sends the same
+    once more by another; what the network still held of the first comes when much has happened since. StopReplica
+    names no topic id, and of a topic that is being deleted no leader epoch: it would delete the replica of a topic that
+    was made anew. Kafka 3.9 does so, and takes over the metadata of then.
+    """
+
+    def __init__(self) -> None:
+        self._controller_epoch = self._connection = -1
+
+    def is_late(self, controller_epoch: int, connection: int) -> bool:
+        """Tell whether what comes may have been given up; the epoch is the highest that any controller has named."""
+        if controller_epoch != self._controller_epoch:
+            self._controller_epoch, self._connection = controller_epoch, connection
+        self._connection = max(self._connection, connection)
+        return connection < self._connection

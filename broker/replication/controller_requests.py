@@ -1,7 +1,8 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata, applied: an old epoch changes nothing.
 
-Three fences, in this order: the broker epoch (the request is meant for our current registration), the controller epoch
-(its sender has not been deposed), and for each partition the leader epoch, also that of replicas deleted here. Requests
+Four fences, in this order: the broker epoch (the request is meant for our current registration), the controller epoch
+(its sender has not been deposed), the connection (its sender has not sent it again by a later one), and for each
+partition the leader epoch, also that of replicas deleted here. Requests
 about replicas are applied one after another, each to its end: one whose connection was lost must not be carried out
 amid later ones of the same sender.
 """
@@ -16,7 +17,7 @@ from typing import NamedTuple, Protocol
 from odradek.broker.cluster.metadata_cache import MetadataCache, metadata_states
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
-from odradek.broker.replication.controller_fences import DeletedReplicas
+from odradek.broker.replication.controller_fences import DeletedReplicas, LatestConnection
 from odradek.broker.replication.fetcher_manager import FetcherManager
 from odradek.broker.replication.isr import NO_BROKER_EPOCH, PartitionView
 from odradek.broker.replication.partition import NO_LEADER, Partition
@@ -78,7 +79,7 @@ class ControllerRequests:
         self._checkpointed = high_watermarks
         self._undeleted: set[PartitionKey] = set()
         """Replicas whose logs are to be deleted and lie in a directory that has failed."""
-        self._deleted = DeletedReplicas()
+        self._deleted, self._latest = DeletedReplicas(), LatestConnection()
         self._replicas_of = Counter[str]()
         """Number of replicas here, by topic."""
         self.in_turn = asyncio.Lock()
@@ -98,6 +99,12 @@ class ControllerRequests:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         self.controller_epoch = controller_epoch
         return ErrorCode.NONE
+
+    def is_late(self, controller_epoch: int, connection: int) -> bool:
+        """Tell whether a request that is to be obeyed comes by a connection that its controller may have given up.
+
+        It is to be closed without an answer: whoever is still there sends again, by one that is the latest."""
+        return controller_epoch == self.controller_epoch and self._latest.is_late(controller_epoch, connection)
 
     def high_watermark_of(self, key: PartitionKey) -> int | None:
         """Return a partition's high watermark for the checkpoint file, None if its log directory has failed.

@@ -5,7 +5,7 @@ one partition is applied whole; the epochs of the request are checked again afte
 StopReplica waits for its end, also when its connection has broken.
 """
 
-from odradek.broker.network.outcomes import Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext, Silent
 from odradek.broker.replication.controller_requests import leader_and_isr_states
 from odradek.broker.requests.authorization.refusals import of_leader_and_isr
 from odradek.broker.services import Services
@@ -24,17 +24,19 @@ VERSIONS = (0, 7)
 FIRST_VERSION_BY_TOPIC_ID = 5
 
 
-async def handle(broker: Services, request: LeaderAndIsrRequest, context: RequestContext) -> Reply:
+async def handle(broker: Services, request: LeaderAndIsrRequest, context: RequestContext) -> Reply | Silent:
     async with broker.controller_requests.in_turn:
-        return await _apply(broker, request, context.api_version)
+        return await _apply(broker, request, context)
 
 
-async def _apply(broker: Services, request: LeaderAndIsrRequest, version: int) -> Reply:
+async def _apply(broker: Services, request: LeaderAndIsrRequest, context: RequestContext) -> Reply | Silent:
     def refusal() -> ErrorCode:
         return broker.controller_requests.check(request.controller_epoch, request.broker_epoch)
 
     error = refusal()
     if error is ErrorCode.NONE:
+        if broker.controller_requests.is_late(request.controller_epoch, context.connection):
+            return Silent(close=True)
         broker.metadata.learn_ids(request)
     if error is ErrorCode.NONE and (new_topics := _new_topics(broker, request)):
         await broker.learn_topic_settings(new_topics)
@@ -52,7 +54,7 @@ async def _apply(broker: Services, request: LeaderAndIsrRequest, version: int) -
             partition_index=state.partition_index,
             error_code=broker.controller_requests.apply(topic, topic_id, state),
         )
-        if version < FIRST_VERSION_BY_TOPIC_ID:
+        if context.api_version < FIRST_VERSION_BY_TOPIC_ID:
             response.partition_errors.append(outcome)
         else:
             answered = topics.setdefault(topic_id, LeaderAndIsrTopicError(topic_id=topic_id))

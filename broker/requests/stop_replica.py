@@ -3,7 +3,7 @@
 One at a time with LeaderAndIsr and in slices of time, as described there.
 """
 
-from odradek.broker.network.outcomes import Reply, RequestContext
+from odradek.broker.network.outcomes import Reply, RequestContext, Silent
 from odradek.broker.replication.controller_requests import stopped_replicas
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
@@ -14,13 +14,15 @@ REQUEST = StopReplicaRequest
 VERSIONS = (0, 4)
 
 
-async def handle(broker: Services, request: StopReplicaRequest, context: RequestContext) -> Reply:
+async def handle(broker: Services, request: StopReplicaRequest, context: RequestContext) -> Reply | Silent:
     async with broker.controller_requests.in_turn:
-        return await _stop(broker, request)
+        return await _stop(broker, request, context.connection)
 
 
-async def _stop(broker: Services, request: StopReplicaRequest) -> Reply:
+async def _stop(broker: Services, request: StopReplicaRequest, connection: int) -> Reply | Silent:
     error = broker.controller_requests.check(request.controller_epoch, request.broker_epoch)
+    if error is ErrorCode.NONE and broker.controller_requests.is_late(request.controller_epoch, connection):
+        return Silent(close=True)
     answers: list[StopReplicaPartitionError] = []
     turn = TimeSlice(broker.clock)
     for stopped in stopped_replicas(request):

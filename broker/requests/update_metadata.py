@@ -8,7 +8,7 @@ when its connection has broken.
 from collections.abc import Callable
 from typing import TypeAlias
 
-from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
+from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Silent
 from odradek.broker.services import Services
 from odradek.protocol import codec
 from odradek.protocol.errors import ErrorCode
@@ -46,20 +46,22 @@ def handle(broker: Services, request: UpdateMetadataRequest | ToDecode, context:
     if isinstance(request, UpdateMetadataRequest) and not broker.controller_requests.metadata_in_turn.locked():
         for _ in broker.metadata.share_lists(request):
             pass
-        return _take_over(broker, request)
-    return _in_turn(broker, request)
+        return _take_over(broker, request, context.connection)
+    return _in_turn(broker, request, context.connection)
 
 
-async def _in_turn(broker: Services, request: UpdateMetadataRequest | ToDecode) -> Reply:
+async def _in_turn(broker: Services, request: UpdateMetadataRequest | ToDecode, connection: int) -> Reply | Silent:
     async with broker.controller_requests.metadata_in_turn:
         turn = TimeSlice(broker.clock)
         whole = request if isinstance(request, UpdateMetadataRequest) else (await turn.result(request))[0]
         await turn.finish(broker.metadata.share_lists(whole))
-        return _take_over(broker, whole)
+        return _take_over(broker, whole, connection)
 
 
-def _take_over(broker: Services, request: UpdateMetadataRequest) -> Reply:
+def _take_over(broker: Services, request: UpdateMetadataRequest, connection: int) -> Reply | Silent:
     error = broker.controller_requests.check(request.controller_epoch, request.broker_epoch)
     if error is ErrorCode.NONE:
+        if broker.controller_requests.is_late(request.controller_epoch, connection):
+            return Silent(close=True)
         broker.controller_requests.update_metadata(request)
     return Reply(UpdateMetadataResponse(error_code=error))

@@ -42,7 +42,7 @@ from odradek.world.time_slices import TimeSlice
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint, broker_path
 from tests.broker.replication.one_broker import state, with_broker
 
-CONTEXT = RequestContext(7, "controller", "broker-0:1", "PLAINTEXT")
+CONTEXT = RequestContext(7, "controller", "broker-0:1", "PLAINTEXT", connection=100)
 
 
 def fail_when_setting_aside(cluster: EmbeddedCluster) -> None:

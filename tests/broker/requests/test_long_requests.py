@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.network.outcomes import RequestContext
 from odradek.broker.replication import fetch_reading
 from odradek.broker.requests import dispatch, fetch, update_metadata
 from odradek.protocol import codec
@@ -284,7 +285,7 @@ def test_a_large_update_that_cannot_be_decoded_changes_nothing_and_holds_up_nobo
         services = asker.cluster.brokers[0].server.services
         whole = encode(metadata_update(asker, 7, ("t", "u")), 8)
         cut, _ = update_metadata.decoder(UpdateMetadataRequest, 8)(whole[:-1], 0)
-        outcome: Any = update_metadata.handle(services, cut, context=None)  # type: ignore[arg-type]
+        outcome: Any = update_metadata.handle(services, cut, RequestContext(8, "controller", "broker-0:1", "PLAINTEXT"))
         with pytest.raises(MalformedMessage):
             await outcome
         assert not services.controller_requests.metadata_in_turn.locked()
