@@ -22,7 +22,7 @@ from odradek.journal.journal import Entry, Journal, plain
 from odradek.journal.sentences import tell
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
-from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek.protocol.topic_names import TopicPartition
 from odradek.world.clock import Clock, Timer
@@ -206,12 +206,19 @@ class ActiveController:
             if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.STALE_CONTROLLER_EPOCH:
                 self._enqueue(EpochRefused(broker_id))
             if isinstance(response, LeaderAndIsrResponse):
-                self._enqueue(LeaderAndIsrAnswered(broker_id, response))
+                assert isinstance(message, LeaderAndIsrRequest), message
+                self._enqueue(LeaderAndIsrAnswered(broker_id, message.broker_epoch, response))
             elif isinstance(response, StopReplicaResponse):
                 assert isinstance(message, StopReplicaRequest), message
                 self._enqueue(StopReplicaAnswered(broker_id, message, response))
 
         return answered
+
+    def is_present(self, broker_id: int, epoch: int) -> bool:
+        """Tell whether a broker is there, in this epoch: what a former life of it has answered says nothing of the
+        present one, which is told everything anew."""
+        broker = self.state.brokers.get(broker_id)
+        return broker is not None and broker.epoch == epoch
 
     def is_new_refusal(self, broker_id: int, error_code: int) -> bool:
         """Tell whether it is to be logged that a broker refuses requests with this code: once in each of its lives, for

@@ -95,9 +95,10 @@ class EpochRefused(Event):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeaderAndIsrAnswered(Event):
-    """A broker answered a LeaderAndIsr."""
+    """A broker answered a LeaderAndIsr that was meant for this epoch of it."""
 
     broker: int
+    broker_epoch: int
     response: LeaderAndIsrResponse
 
 

@@ -84,6 +84,8 @@ async def _read_all(active: ActiveController, path: str) -> tuple[list[str], lis
 
 async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrAnswered) -> None:
     """Count replicas whose log directory is broken as offline until the broker comes back or takes them again."""
+    if not active.is_present(event.broker, event.broker_epoch):
+        return
     if event.response.error_code != ErrorCode.NONE:
         _log_refusal(active, event.broker, event.response.error_code)
         return

@@ -150,6 +150,8 @@ async def _begin(active: ActiveController, topic: str) -> None:
 
 async def note_stopped(active: ActiveController, event: StopReplicaAnswered) -> None:
     """Take note of what a broker has stopped, or failed to."""
+    if not active.is_present(event.broker, event.request.broker_epoch):
+        return
     refused = event.response.error_code != ErrorCode.NONE
     errors = {(e.topic_name, e.partition_index): e.error_code for e in event.response.partition_errors}
     deleted, failed = [], []
