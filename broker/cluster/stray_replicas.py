@@ -13,11 +13,13 @@ another topic id now is set aside as `-stray`, for people to look at. What ZooKe
 import asyncio
 import logging
 from enum import Enum
+from functools import partial
 
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.protocol.errors import KafkaError
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.zk_schema.lost_answers import in_any_session
 from odradek.zk_schema.store import NoNode, Store, StoreError
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.topics import PartitionState, TopicAssignment, state_path, topic_path
@@ -37,7 +39,8 @@ class Stray(Enum):
 async def remove_stray_replicas(store: Store, broker_id: int, logs: LogManager) -> None:
     """Let go of the strays among all logs, when the broker has registered and before it takes requests.
 
-    What cannot be read stays; a directory that fails goes offline.
+    Without ZooKeeper this waits for it: nobody looks again before the next start. What may not be read stays; a
+    directory that fails goes offline.
     """
     topics = sorted({one.topic for one in logs.all_logs()})
     assignments: dict[str, TopicAssignment] = {}
@@ -67,7 +70,7 @@ async def remove_stray_replicas(store: Store, broker_id: int, logs: LogManager) 
 async def _assignment(store: Store, topic: str) -> TopicAssignment | None:
     """Read a topic's assignment; None when there is none, or none that can be read. Raises StoreError."""
     try:
-        data, _ = await store.get(topic_path(topic))
+        data, _ = await in_any_session(store, partial(store.get, topic_path(topic)))
         return TopicAssignment.decode(topic, data)
     except (NoNode, BadZnode):
         return None
@@ -77,7 +80,7 @@ async def _is_counted_on(store: Store, broker_id: int, replica_log: Log) -> bool
     """Tell whether the partition's ISR holds this broker, or may do so, because it cannot be read."""
     topic, partition = replica_log.topic, replica_log.partition
     try:
-        data, _ = await store.get(state_path(topic, partition))
+        data, _ = await in_any_session(store, partial(store.get, state_path(topic, partition)))
         return broker_id in PartitionState.decode(topic, partition, data).isr
     except NoNode:
         return False

@@ -17,8 +17,9 @@ from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, 
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_environment, open_test_log
+from odradek.testing.memory_store import MemoryStore
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.store import Store
+from odradek.zk_schema.store import ConnectionLost, SessionExpired, Stat, Store, StoreError
 from odradek.zk_schema.znodes.topics import PartitionReplicas, PartitionState, TopicAssignment, state_path, topic_path
 
 ID, OTHER_ID = b"a" * 16, b"b" * 16
@@ -124,6 +125,38 @@ def test_a_replica_that_was_reassigned_while_its_broker_was_dead_is_deleted() ->
             return not any(name.startswith(MOVED) for name in back.files.list_directory(directory))
 
         await client.until(removed)
+
+    run(change, check)
+
+
+@pytest.mark.parametrize("error", [ConnectionLost, SessionExpired])
+@pytest.mark.parametrize("path", [topic_path(MOVED), state_path(MOVED, 0)])
+def test_so_is_one_when_the_connection_is_lost_as_it_is_looked_for(
+    path: str, error: type[StoreError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stayed until the next start: it took room, and a topic that was made anew could not be on this broker."""
+    get, lost = MemoryStore.get, list[str]()
+
+    async def lossy(store: MemoryStore, asked: str, *, watch: bool = False) -> tuple[bytes, Stat]:
+        if asked == path and lost == ["armed"]:
+            lost.append(asked)
+            raise error(path)
+        return await get(store, asked, watch=watch)
+
+    monkeypatch.setattr(MemoryStore, "get", lossy)
+
+    async def change(client: Client, store: Store) -> None:
+        await client.reassign_to_broker_0()
+
+        async def moved() -> bool:
+            return (await assignment(store, MOVED)).partitions[0] == PartitionReplicas((0,))
+
+        await client.until(moved)
+        lost.append("armed")
+
+    async def check(client: Client, back: Any) -> None:
+        assert lost == ["armed", path]
+        assert back.server.services.logs.get(MOVED, 0) is None
 
     run(change, check)
 
