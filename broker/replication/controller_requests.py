@@ -88,7 +88,8 @@ class ControllerRequests:
         """Held by the large UpdateMetadata that is being decoded; the others wait in their order."""
         self.controller_epoch = 0
         self.lacks_room = False
-        """Set when a replica could not be made because a disk is full: the controller is to ask for it again."""
+        """Set when a disk is too full for a replica, or no file could be opened for it: the controller is to ask for it
+        again."""
 
     def check(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Tell why a control request must not be obeyed; an obeyed one raises the controller epoch for all that
@@ -156,6 +157,10 @@ class ControllerRequests:
             else:
                 self._follow(partition, view)
         except KafkaError as failed:
+            self._fetchers.leave(partition)
+            partition.stop_leading()  # and follows nobody: what it is told again is news
+            if failed.code is ErrorCode.KAFKA_STORAGE_ERROR and not partition.offline:
+                self.lacks_room = True
             return failed.code
         return ErrorCode.NONE
 
@@ -214,14 +219,14 @@ class ControllerRequests:
             self._replicas.broker_id, view.leader, partition.topic, partition.index, partition.log.log_end_offset,
             view.leader_epoch,
         )  # fmt: skip
+        if was_leader:
+            self._coordinators.on_resigned(partition.topic, partition.index)
+        self._replicas.role_changed(partition)
         if view.leader == NO_LEADER:
             self._fetchers.leave(partition)
         else:
             partition.drop_unconfirmed()
             self._fetchers.follow(partition)
-        if was_leader:
-            self._coordinators.on_resigned(partition.topic, partition.index)
-        self._replicas.role_changed(partition)
 
     # ---- StopReplica
 

@@ -1,9 +1,13 @@
 """What a broker is told by leader epoch and topic id: what is over changes nothing, what is new is begun anew."""
 
+import errno
+
 import pytest
 
+from odradek.broker.log.errors import StorageFailure
 from odradek.broker.replication.controller_requests import StoppedReplica
 from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
@@ -41,6 +45,32 @@ def test_a_leader_of_a_new_epoch_is_followed_anew_and_one_told_again_is_not(monk
             )  # fmt: skip
             assert services.controller_requests.apply("t", partition.topic_id, state) is ErrorCode.NONE
         assert followed == [5, 6, 7]
+
+    with_broker(scenario)
+
+
+def test_a_former_leader_that_cannot_drop_what_is_unconfirmed_resigns_and_follows_when_it_is_told_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its coordinators went on. Nobody told it again, as no disk had failed and only a file could not be opened; and if
+    somebody had, it would have believed that it followed."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        requests, partition = services.controller_requests, services.replicas.partitions["t", 0]
+        resigned, followed, failing = list[int](), list[Partition](), [True, False]
+
+        def drop_unconfirmed(dropping: Partition) -> None:
+            if failing.pop(0):
+                raise StorageFailure(dropping.log.log_directory, OSError(errno.EMFILE, "too many open files"))
+
+        monkeypatch.setattr(Partition, "drop_unconfirmed", drop_unconfirmed)
+        monkeypatch.setattr(requests._coordinators, "on_resigned", lambda topic, index: resigned.append(index))
+        monkeypatch.setattr(requests._fetchers, "follow", followed.append)
+        state = LeaderAndIsrPartitionState(leader=9, leader_epoch=5, isr=[9], partition_epoch=5, replicas=[0, 9])
+        assert requests.apply("t", partition.topic_id, state) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (resigned, followed, requests.lacks_room) == ([0], [], True)
+        assert requests.apply("t", partition.topic_id, state) is ErrorCode.NONE
+        assert (resigned, followed) == ([0], [partition])
 
     with_broker(scenario)
 
