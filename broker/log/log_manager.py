@@ -220,7 +220,7 @@ class LogManager:
 
     def _candidates(self, key: PartitionKey) -> list[str]:
         online = [directory.path for directory in self._directories.online()]
-        preferred = self._preferred.pop(key, None)
+        preferred = self._preferred.get(key)
         return [preferred] if preferred in online else self._logs.emptiest_first(online)
 
     def _refusal(self, path: str, key: PartitionKey, error: OSError) -> KafkaError:
@@ -242,6 +242,7 @@ class LogManager:
                 self._environment.files.remove_directory(path)
             raise
         self._logs.add(log)
+        self._preferred.pop(key, None)
         # With the checkpoint the directory's name gets onto the disk. After a power failure before that the broker
         # leaves the ISRs of the replicas that it misses, whichever they are (cluster/unclean_restart.py).
         self.checkpoints.write_for_made(log_directory)

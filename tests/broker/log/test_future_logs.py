@@ -1,6 +1,7 @@
 """A log that takes another's place in another directory: its names, a stop at any step, disks that fail."""
 
 import contextlib
+import errno
 import random
 
 import pytest
@@ -11,7 +12,7 @@ from odradek.broker.log.directories.directory_files import (
     parse_partition_name,
     replaced_name,
 )
-from odradek.broker.log.errors import StorageFailure
+from odradek.broker.log.errors import NoRoom, StorageFailure
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.topic_settings import LogConfig
@@ -247,3 +248,17 @@ def test_a_new_log_goes_where_it_was_wanted_or_where_it_can() -> None:
     broker.files.fault = Fault(broker.files.calls, 1000, under="/b", what="changes")
     assert broker.logs.get_or_create("u", 2, is_new=True).directory == "/a/u-2"
     assert broker.failed == ["/b"]
+
+
+def test_a_directory_that_was_wanted_and_was_full_is_wanted_still() -> None:
+    broker = Broker()
+    broker.write()
+    broker.logs.prefer("u", 0, "/a")
+    broker.files.fault = Fault(broker.files.calls, 1000, errno.ENOSPC, "/a", "room")
+    for is_new in (True, False):
+        with pytest.raises(NoRoom):
+            broker.logs.get_or_create("u", 0, is_new=is_new)
+    broker.files.fault = None
+    assert broker.logs.get_or_create("u", 0, is_new=True).directory == "/a/u-0"
+    broker.logs.delete("u", 0)
+    assert broker.logs.get_or_create("u", 0, is_new=True).directory == "/b/u-0", "it was wanted once"
