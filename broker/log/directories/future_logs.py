@@ -90,7 +90,8 @@ class FutureLogs:
     def promote(self, key: PartitionKey) -> Log:
         """Put the future log, which holds all that the current one does, in its place. Raises StorageFailure.
 
-        The first renaming is durable before the second is begun; that the second is durable too does not matter.
+        The first renaming is durable before the second is begun; that the second is durable too does not matter. When
+        no descriptor is left for that, both logs stay what they are, and it may be tried again.
         """
         current, future = self._logs.get(key), self._logs.future(key)
         assert current is not None and future is not None, key
@@ -102,17 +103,19 @@ class FutureLogs:
         gone = f"{current.log_directory}/{replaced_name(posixpath.basename(future.directory))}"
         try:
             files.rename(current.directory, gone)
-            files.sync_directory(current.log_directory)
         except OSError as error:
             raise current.give_up_directory(error) from error
+        failing = current
         try:
+            files.sync_directory(current.log_directory)
+            failing = future
             self._rename_to_live(future)
         except OSError as error:
             try:
                 files.rename(gone, current.directory)
             except OSError as second:
                 current.give_up_directory(second)
-            raise future.give_up_directory(error) from error
+            raise failing.unreadable(error) from error
         self._logs.promote(key)
         self._abandon(current)
         remove_later(self._environment, current, gone)

@@ -239,6 +239,24 @@ def test_none_is_begun_while_a_directory_is_away() -> None:
     assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+@pytest.mark.parametrize("under", ["/a", "/b"])
+def test_a_move_that_lacks_a_descriptor_at_its_end_costs_no_directory_and_is_tried_again(under: str) -> None:
+    broker = Broker()
+    broker.write()
+    broker.copy()
+    broker.files.fault = Fault(broker.files.calls, 1000, errno.EMFILE, under, "descriptors")
+    with pytest.raises(KafkaError) as refused:
+        broker.logs.promote_future_log("t", 0)
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR and isinstance(refused.value.__cause__, OSError)
+    assert not broker.failed and broker.log.directory == "/a/t-0"
+    broker.files.fault = None
+    assert "t-0" in broker.directories("/a")
+    log = broker.logs.promote_future_log("t", 0)
+    assert log.directory == "/b/t-0" and values(log) == VALUES
+    broker.settled()
+    assert (broker.directories("/a"), broker.directories("/b")) == ([], ["t-0"])
+
+
 def test_a_new_log_goes_where_it_was_wanted_or_where_it_can() -> None:
     broker = Broker()
     broker.write()
