@@ -80,6 +80,8 @@ class MetadataCache:
         self.deleted_ids: dict[bytes, None] = {}
         """Topics that were deleted, in that order. They stay when there is a topic of that name again: a LeaderAndIsr
         that comes late must not give it a former one's id."""
+        self._replaced: dict[PartitionKey, None] = {}
+        """Partitions of topics whose names others have now, that `update` has not returned yet."""
         self._lists: dict[tuple[int, ...], list[int]] = {}
 
     def subscribe(self, look: Callable[[], object]) -> None:
@@ -116,9 +118,8 @@ class MetadataCache:
         self.brokers = {
             broker.id: LiveBroker(broker.id, dict(_endpoints(broker)), broker.rack) for broker in request.live_brokers
         }
-        former = self.topics
-        if complete:
-            self.topics = {}
+        former = dict(self.topics) if complete else {}
+        topics = {} if complete else self.topics
         deleted = []
         for topic, topic_id, state in metadata_states(request):
             if state.leader == LEADER_DURING_DELETE:
@@ -128,13 +129,15 @@ class MetadataCache:
                 deleted.append((topic, state.partition_index))
             else:
                 self._name(topic, topic_id)
-                self.topics.setdefault(topic, {})[state.partition_index] = state
+                topics.setdefault(topic, {})[state.partition_index] = state
+        self.topics = topics
         if complete:
             deleted += sorted(_lacking(former, self.topics).difference(deleted))
         for topic, index in deleted:
             self._delete(topic, index)
+        replaced, self._replaced = self._replaced, {}
         self._tell()
-        return deleted
+        return list(dict.fromkeys((*deleted, *replaced)))
 
     def learn_ids(self, request: LeaderAndIsrRequest) -> None:
         """Take the ids of topics from a LeaderAndIsr: followers fetch by id before the UpdateMetadata has come."""
@@ -196,7 +199,8 @@ class MetadataCache:
         if topic_id not in (self.names.ids_by_name.get(topic), ZERO_UUID):
             if topic in self.names.ids_by_name:
                 self.names.names_by_id.pop(self.names.ids_by_name[topic], None)
-                self.topics.pop(topic, None)
+                for index in self.topics.pop(topic, ()):
+                    self._replaced[topic, index] = None
             self.names.ids_by_name[topic] = topic_id
             self.names.names_by_id[topic_id] = topic
 

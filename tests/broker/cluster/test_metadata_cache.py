@@ -179,6 +179,22 @@ def test_another_id_is_another_topic_and_has_none_of_the_partitions_of_before() 
     assert "t" not in cache.topics, "until its partitions are told too"
 
 
+@pytest.mark.parametrize("kind", [TYPE_FULL, TYPE_INCREMENTAL])
+@pytest.mark.parametrize("led_first", [False, True])
+def test_the_partitions_of_a_topic_of_another_id_were_deleted(kind: int, led_first: bool) -> None:
+    """The controller died before all brokers had heard of the deletion, and the next one knows the topic that was made
+    anew: a coordinator went on with what groups had committed for the former one, and their readers began behind what
+    is written to the new one."""
+    cache = MetadataCache()
+    cache.update(with_brokers(3, [1]))
+    if led_first:  # Kafka's next controller says so before it says anything of the topics to all
+        cache.learn_ids(leader_and_isr("t", OTHER_ID, controller_epoch=2))
+    deleted = cache.update(told("t", topic_id=OTHER_ID, controller_epoch=2, kind=kind))
+    assert sorted(deleted) == [("t", 0), ("t", 1), ("t", 2)]
+    assert cache.partition("t", 0) is not None and cache.topic_id("t") == OTHER_ID
+    assert not cache.update(told("t", topic_id=OTHER_ID, controller_epoch=2, kind=TYPE_INCREMENTAL))
+
+
 def test_the_memory_of_deleted_topics_is_bounded() -> None:
     cache = MetadataCache()
     cache.update(told())
