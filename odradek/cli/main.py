@@ -44,10 +44,19 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 def main() -> None:
     """The console script. Ends the process: 0, 1 with one line on stderr, 2 for wrong usage, 130 for Ctrl-C."""
     try:
+        _open_closed_streams()
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # while modules are imported, say
         code = INTERRUPTED
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Have nothing behind a standard stream that is closed, for which Python has None: its number might be given to a
+    file of a log."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open("/dev/null", mode))  # noqa: SIM115 (for the whole life)
 
 
 def run(arguments: list[str]) -> int:

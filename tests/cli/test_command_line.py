@@ -89,6 +89,22 @@ def test_output_that_cannot_be_written_is_a_failure_in_one_line() -> None:
     assert (done.returncode, done.stderr) == (1, "odradek: [Errno 28] No space left on device\n")
 
 
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code"),
+    [
+        ("<&-", ["produce", "t", "--bootstrap-server", "127.0.0.1:1"], 0),
+        (">&-", ["produce", "t", "--bootstrap-server", "127.0.0.1:1", "--json"], 0),
+        ("2>&-", ["produce", "t", "--bootstrap-server", "127.0.0.1:1"], 0),
+        ("2>&-", ["nonsense"], 2),
+    ],
+)
+def test_a_standard_stream_that_is_closed_is_an_empty_one(closed: str, arguments: list[str], code: int) -> None:
+    """It was a traceback, and complaints went into the output."""
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "odradek", *arguments]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
 def test_json_holds_what_has_no_encoding(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A znode may hold half a surrogate pair, and a terminal may know ASCII only."""
     half = json.loads('"\\ud800"')
