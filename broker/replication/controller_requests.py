@@ -20,7 +20,7 @@ from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.controller_fences import DeletedReplicas, LatestConnection
 from odradek.broker.replication.fetcher_manager import FetcherManager
 from odradek.broker.replication.isr import NO_BROKER_EPOCH, PartitionView
-from odradek.broker.replication.partition import NO_LEADER, Partition
+from odradek.broker.replication.partition import NO_EPOCH, NO_LEADER, Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.journal.sentences import braces
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -167,6 +167,10 @@ class ControllerRequests:
     def _partition(self, topic: str, index: int, topic_id: bytes, *, is_new: bool) -> Partition:
         """Find or make it, with its log. Raises KafkaError: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR."""
         partition = self._replicas.partitions.get((topic, index))
+        known = self._logs.topic_id(topic, index) if partition is None else partition.topic_id
+        if known != topic_id and self._is_replaced(topic, index, known, topic_id):
+            self._make_way(topic, index)
+            partition = None
         if partition is None:
             replica_log = self._logs.get_or_create(topic, index, topic_id, is_new=is_new)
             high_watermark = self._checkpointed.pop((topic, index), 0)
@@ -183,6 +187,24 @@ class ControllerRequests:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic}-{index} belongs to another topic id")
             partition.topic_id = topic_id
         return partition
+
+    def _is_replaced(self, topic: str, index: int, former: bytes, topic_id: bytes) -> bool:
+        """Tell whether another topic has the name now: not only LeaderAndIsr says so, which may be late."""
+        metadata = self._metadata
+        is_told = metadata.topic_id(topic) == topic_id and metadata.partition(topic, index) is not None
+        is_over = former in metadata.deleted_ids and topic_id not in metadata.deleted_ids
+        return ZERO_UUID not in (former, topic_id) and (is_told or is_over)
+
+    def _make_way(self, topic: str, index: int) -> None:
+        """Let go of the replica of a former topic, of which this broker did not hear that it was moved or deleted, but
+        not of its files, as at a start (cluster/stray_replicas.py). Raises KafkaError KAFKA_STORAGE_ERROR."""
+        state_change.warning(
+            "broker %d has %s-%d of a former topic of that name: its log is set aside", self._replicas.broker_id, topic,
+            index,
+        )  # fmt: skip
+        error = self.stop(StoppedReplica(topic, index, NO_EPOCH, delete=True), keep_files=True)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error, f"{topic}-{index} of a former topic cannot be set aside")
 
     def _lead(self, partition: Partition, view: PartitionView) -> None:
         was_leader, former_epoch = partition.is_leader, partition.leader_epoch
@@ -230,8 +252,9 @@ class ControllerRequests:
 
     # ---- StopReplica
 
-    def stop(self, stopped: StoppedReplica) -> ErrorCode:
+    def stop(self, stopped: StoppedReplica, *, keep_files: bool = False) -> ErrorCode:
         """Stop following or leading a partition, and with `delete` drop its log; returns the error for its answer.
+        `keep_files`: they are only given another name.
 
         KAFKA_STORAGE_ERROR when the log cannot be deleted because its directory has failed, however often it is asked:
         the topic's deletion has to wait for that disk.
@@ -240,7 +263,7 @@ class ControllerRequests:
         partition = self._replicas.partitions.get(key)
         if partition is None:
             if stopped.delete:
-                return ErrorCode.KAFKA_STORAGE_ERROR if key in self._undeleted else self._delete_log(topic, index)
+                return ErrorCode.KAFKA_STORAGE_ERROR if key in self._undeleted else self._delete_log(*key, keep_files)
             return ErrorCode.NONE
         if partition.offline and stopped.delete:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -260,7 +283,7 @@ class ControllerRequests:
                 del self._replicas_of[topic]
                 self._replicas.traffic.forget_topic(topic)
             self._replicas.moves.forget(topic, index)
-            error = self._delete_log(topic, index)
+            error = self._delete_log(topic, index, keep_files)
         if error is ErrorCode.NONE:
             state_change.info(
                 "broker %d %s %s-%d", self._replicas.broker_id, "deletes" if stopped.delete else "stops", topic, index
@@ -268,10 +291,11 @@ class ControllerRequests:
         self._replicas.role_changed(partition)
         return error
 
-    def _delete_log(self, topic: str, index: int) -> ErrorCode:
+    def _delete_log(self, topic: str, index: int, keep_files: bool) -> ErrorCode:
         self._checkpointed.pop((topic, index), None)
+        let_go = self._logs.set_aside_stray if keep_files else self._logs.delete
         try:
-            self._logs.delete(topic, index)
+            let_go(topic, index)
         except KafkaError as failed:
             state_change.error("broker %d cannot delete %s-%d: %s", self._replicas.broker_id, topic, index, failed)
             self._undeleted.add((topic, index))

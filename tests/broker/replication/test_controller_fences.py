@@ -10,9 +10,23 @@ from odradek.broker.replication.isr import PartitionView
 from odradek.broker.replication.partition import Partition
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from odradek.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from odradek.protocol.messages.update_metadata import (
+    TYPE_FULL,
+    TYPE_INCREMENTAL,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from odradek.testing.embedded import EmbeddedCluster
+from odradek.testing.log_environments import make_batch
 from tests.broker.replication.one_broker import state, with_broker
+
+OF_ANOTHER_TOPIC = b"another id......"
 
 
 @pytest.mark.parametrize("delete", [True, False])
@@ -79,8 +93,51 @@ def test_a_topic_of_another_id_is_not_given_the_log_of_its_namesake() -> None:
     async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
         partition = services.replicas.partitions["t", 0]
         topic_id, former = partition.topic_id, partition.leader_epoch
-        error = services.controller_requests.apply("t", b"another id......", state(0, 9))
+        error = services.controller_requests.apply("t", OF_ANOTHER_TOPIC, state(0, 9))
         assert error is ErrorCode.INCONSISTENT_TOPIC_ID
         assert (partition.topic_id, partition.leader_epoch) == (topic_id, former)
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("led_first", [False, True])
+def test_a_replica_of_a_topic_whose_name_another_has_makes_way(led_first: bool) -> None:
+    """It had been moved to other brokers and its topic deleted while this broker was away, and the topic was made anew:
+    the broker refused the replica of that until it was started again, also as its leader."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        requests, former = services.controller_requests, services.replicas.partitions["t", 0]
+        services.replicas.append(services.replicas.led("t", 0), make_batch([b"kept"]), 1)
+        directory, where = former.log.log_directory, cluster.brokers[0].files
+        if led_first:
+            topic = LeaderAndIsrTopicState(topic_name="t", topic_id=OF_ANOTHER_TOPIC)
+            services.metadata.learn_ids(LeaderAndIsrRequest(controller_epoch=2, topic_states=[topic]))
+            assert requests.apply("t", OF_ANOTHER_TOPIC, state(0, 0)) is ErrorCode.INCONSISTENT_TOPIC_ID
+        told = UpdateMetadataPartitionState(leader=0, isr=[0], replicas=[0])
+        topics = [UpdateMetadataTopicState(topic_name="t", topic_id=OF_ANOTHER_TOPIC, partition_states=[told])]
+        requests.update_metadata(UpdateMetadataRequest(type=TYPE_FULL, controller_epoch=2, topic_states=topics))
+        assert requests.apply("t", OF_ANOTHER_TOPIC, state(0, 0)) is ErrorCode.NONE
+        assert services.replicas.led("t", 0).log.log_end_offset == 0
+        (stray,) = [name for name in where.list_directory(directory) if name.endswith("-stray")]
+        assert where.read(f"{directory}/{stray}/{0:020d}.log").endswith(b"kept\x00"), "for people to look at"
+        requests.update_metadata(UpdateMetadataRequest(type=TYPE_INCREMENTAL, controller_epoch=2, topic_states=topics))
+        assert services.replicas.led("t", 0).topic_id == OF_ANOTHER_TOPIC
+
+    with_broker(scenario)
+
+
+def test_so_does_one_of_a_topic_that_was_deleted_unheard() -> None:
+    """What the metadata lacks is deleted, and its replica stayed, for nobody had said that it is not one any more."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        requests, former = services.controller_requests, services.replicas.partitions["t", 0]
+        services.replicas.append(services.replicas.led("t", 0), make_batch([b"kept"]), 1)
+        requests.update_metadata(UpdateMetadataRequest(type=TYPE_FULL, controller_epoch=2))
+        assert requests.apply("t", OF_ANOTHER_TOPIC, state(0, 0)) is ErrorCode.NONE
+        assert services.replicas.led("t", 0).log.log_end_offset == 0
+        assert requests.apply("t", former.topic_id, state(0, 9)) is ErrorCode.INCONSISTENT_TOPIC_ID, "one that is late"
+        assert services.replicas.led("t", 0).topic_id == OF_ANOTHER_TOPIC
+        services.metadata.deleted_ids[OF_ANOTHER_TOPIC] = None
+        assert requests.apply("t", former.topic_id, state(0, 9)) is ErrorCode.INCONSISTENT_TOPIC_ID, "both are deleted"
 
     with_broker(scenario)
