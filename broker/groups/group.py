@@ -4,7 +4,7 @@ The shell around `GroupStateMachine` and `OffsetTable`. Used on the loop only.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -91,6 +91,8 @@ class CoordinatorContext:
     storage: TopicStorage
     config: GroupSettings
     journal: Journal | None = None
+    unwritten: Callable[[int, Sequence[Record]], object] = lambda partition, tombstones: None
+    """Takes the tombstones for which the disk has no room, to write them later."""
 
 
 class CoordinatedGroup:
@@ -105,7 +107,7 @@ class CoordinatedGroup:
         self._clock = context.clock
         self._storage = context.storage
         self._config = context.config
-        self._journal = context.journal
+        self._journal, self._unwritten = context.journal, context.unwritten
         self._timers: dict[tuple[TimerKind, str], Timer] = {}
 
     @property
@@ -197,8 +199,11 @@ class CoordinatedGroup:
         write them later: the next coordinator would know it again. Kafka: GroupMetadataManager.cleanupGroupMetadata.
         """
         for at in range(0, len(tombstones), TOMBSTONES_PER_BATCH):
-            batch = self._batch(tombstones[at : at + TOMBSTONES_PER_BATCH])
-            self._log_unwritten("tombstones were", self._storage.append_alone(self.partition, batch))
+            some = tombstones[at : at + TOMBSTONES_PER_BATCH]
+            error = self._storage.append_alone(self.partition, self._batch(some))
+            self._log_unwritten("tombstones were", error)
+            if error is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._unwritten(self.partition, some)
 
     def _stage(
         self, offsets: Mapping[PartitionKey, CommittedOffset], transaction: InTransaction | None

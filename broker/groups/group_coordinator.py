@@ -23,8 +23,9 @@ from odradek.broker.groups.group_effects import (
 )
 from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import FetchedOffset, OffsetTable
-from odradek.broker.groups.group_records import NOT_MADE, GroupReplay, Record
+from odradek.broker.groups.group_records import NOT_MADE, GroupReplay, Record, batch_of
 from odradek.broker.groups.group_state_machine import check_join
+from odradek.broker.groups.unwritten_tombstones import UnwrittenTombstones
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode
@@ -59,11 +60,12 @@ class GroupCoordinator:
         self._random = random
         self._config = config
         self._partition_count, self._is_deleted = partition_count, is_deleted
-        self._context = CoordinatorContext(clock, storage, config, journal)
+        self._groups: dict[str, CoordinatedGroup] = {}
+        self._unwritten = UnwrittenTombstones(clock, self._groups, self._write_tombstones)
+        self._context = CoordinatorContext(clock, storage, config, journal, self._unwritten.add)
         self._partitions = OwnedPartitions(
             CONSUMER_OFFSETS, clock, storage, config.offsets_load_buffer_size, GroupReplay, self._install
         )
-        self._groups: dict[str, CoordinatedGroup] = {}
         self._transactions: dict[tuple[int, int], set[CoordinatedGroup]] = {}
         """Groups with commits in a transaction that is open, or has a marker that may not be replicated, by partition
         and producer id."""
@@ -84,6 +86,7 @@ class GroupCoordinator:
         """Stop, as the broker goes down: answer all who wait, stop all timers."""
         self._active = False
         self._periodic.stop()
+        self._unwritten.stop()
         for group in list(self._groups.values()):
             self._unload(group)
 
@@ -96,6 +99,7 @@ class GroupCoordinator:
     def on_resigned(self, partition: int) -> None:
         """Forget the groups of a partition that another broker leads, or none; refer those who wait to that one."""
         self._partitions.resigned(partition)
+        self._unwritten.forget(partition)
         for group in [group for group in self._groups.values() if group.partition == partition]:
             self._unload(group)
         for key in [key for key in self._transactions if key[0] == partition]:
@@ -369,6 +373,10 @@ class GroupCoordinator:
         if deleted:
             group.forget(offsets.remove(deleted))
             self._drop_if_dead(group)
+
+    def _write_tombstones(self, partition: int, tombstones: Sequence[Record]) -> ErrorCode:
+        batch = batch_of(tombstones, self._clock.now_ms(), self._config.offsets_topic_compression_codec)
+        return self._context.storage.append_alone(partition, batch)
 
     def _unload(self, group: CoordinatedGroup) -> None:
         del self._groups[group.metadata.group_id]
