@@ -180,14 +180,14 @@ async def delete_groups(
     def errors(answer: DeleteGroupsResponse) -> list[ErrorCode]:
         return [error_code(one.error_code) for one in answer.results]
 
-    failures = []
+    results = []
     for group_id in group_ids:
         request = DeleteGroupsRequest(groups_names=[group_id])
         answer = await ask_coordinator(
             cluster, group_id, request, DeleteGroupsResponse, errors, new_deadline(), coordinator_id=coordinator_id
         )
-        failures += [(one.group_id, one.error_code, BUSY.get(one.error_code)) for one in answer.results]
-    raise_first(failures)
+        results += [(one.group_id, one.error_code, BUSY.get(one.error_code)) for one in answer.results]
+    raise_first(results, "deleted")
 
 
 async def delete_offsets(

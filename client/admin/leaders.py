@@ -90,11 +90,12 @@ async def alter_reassignments(
 
     answer = await ask_controller(cluster, request, AlterPartitionReassignmentsResponse, errors, deadline)
     raise_first([("reassignment", answer.error_code, answer.error_message)])
-    raise_first(
+    results = (
         (f"{topic.name}-{one.partition_index}", one.error_code, one.error_message)
         for topic in answer.responses
         for one in topic.partitions
     )
+    raise_first(results, "begun" if all(targets.values()) else "done")
 
 
 def _target(number: int, replicas: Sequence[int] | None) -> ReassignablePartition:

@@ -37,12 +37,17 @@ Failure = tuple[str, int, str | None]
 """Name, error code and message of one part of an answer."""
 
 
-def raise_first(failures: Iterable[Failure]) -> None:
-    """Raise KafkaError with the first part's code and all parts' names and reasons; nothing when none has failed."""
-    real = [(name, error_code(code), message) for name, code, message in failures if code]
+def raise_first(results: Iterable[Failure], done: str = "") -> None:
+    """Raise KafkaError with the first failed part's code and all failed parts' names and reasons; nothing when none has
+    failed. `done` is the word for what was done to the other parts, to name them too."""
+    parts = list(results)
+    real = [(name, error_code(code), message) for name, code, message in parts if code]
     if not real:
         return
     plain = [f"{name}: {message or in_words(code)}" for name, code, message in real]
+    well = [name for name, code, _ in parts if not code]
+    if done and well:
+        plain.append(f"{done}: {', '.join(well)}")
     raise KafkaError(real[0][1], "; ".join(plain))
 
 
@@ -93,7 +98,8 @@ async def create_topics(
     )
     answer = await ask_controller(cluster, request, CreateTopicsResponse, _create_errors, deadline)
     if raise_errors:
-        raise_first((one.name, one.error_code, one.error_message) for one in answer.topics)
+        results = ((one.name, one.error_code, one.error_message) for one in answer.topics)
+        raise_first(results, "" if validate_only else "created")
     return [
         CreatedTopic(one.name, bytes(one.topic_id), one.num_partitions, one.replication_factor)
         for one in answer.topics
@@ -155,7 +161,8 @@ async def delete_topics(
     answer = await ask_controller(cluster, request, DeleteTopicsResponse, errors, deadline)
     cluster.view = cluster.view.without_topics(names)
     if raise_errors:
-        raise_first((one.name or one.topic_id.hex(), one.error_code, one.error_message) for one in answer.responses)
+        results = ((one.name or one.topic_id.hex(), one.error_code, one.error_message) for one in answer.responses)
+        raise_first(results, "deleted")
 
 
 def _count(given: Any) -> NewPartitions:

@@ -160,7 +160,9 @@ class AdminBase(QuestionsClient):
         try:
             return await deadline.bound(work(cluster, deadline))
         except (struct.error, UnicodeEncodeError) as error:
-            raise ConfigError(f"{what} cannot be sent: {error}") from error
+            _, requires, limits = str(error).partition("format requires ")
+            said = f"a number is not in {limits}" if requires else error
+            raise ConfigError(f"{what} cannot be sent: {said}") from error
 
     def _deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms

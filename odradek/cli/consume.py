@@ -39,6 +39,8 @@ def consume(
 
     if offset is not None and partition is None:
         raise typer.BadParameter("needs --partition", param_hint="--offset")
+    if group == "":
+        raise typer.BadParameter("it is empty", param_hint="--group")
     if group is not None and partition is not None:
         raise typer.BadParameter("a group decides itself who reads which", param_hint="--partition")
     config = {"auto.offset.reset": "earliest" if from_beginning else "latest", **NO_NEW_TOPIC, **settings(property)}

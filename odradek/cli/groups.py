@@ -113,7 +113,7 @@ def reset_offsets(
     if sum(targets) != 1:
         raise typer.BadParameter("give one of --to-earliest, --to-latest, --to-offset, --to-datetime")
     with connect(bootstrap_server) as admin:
-        partitions = _partitions(admin, topic)
+        partitions = named_partitions(admin, topic)
 
         def offsets(timestamp: int) -> "dict[TopicPartition, int | None]":
             found = admin.list_offsets(dict.fromkeys(partitions, timestamp))
@@ -138,7 +138,8 @@ def reset_offsets(
         print_table(["topic", "partition", "offset"], rows, f"group {group}: offsets {said}")
 
 
-def _partitions(admin: "KafkaAdminClient", topics: list[str]) -> "list[TopicPartition]":
+def named_partitions(admin: "KafkaAdminClient", topics: list[str]) -> "list[TopicPartition]":
+    """Return the partitions that `TOPIC` and `TOPIC:PARTITION` mean. Raises KafkaError, ClientError."""
     from odradek.client.errors import ClientError
     from odradek.client.records import TopicPartition
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -64,9 +65,12 @@ def produce(
     own = chosen(acks=acks, compression_type=compression)
     config = {"max.block.ms": "15000", **settings(property), **own}
     tally = Tally()
+    interrupted = False
     with KafkaProducer(config, bootstrap_servers=bootstrap_server) as producer:
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             _send_lines(producer, topic, partition, key_separator.encode(), tally)
+        except KeyboardInterrupt:
+            interrupted = True
         producer.flush()
     if tally.failure is not None:
         raise tally.failure
@@ -74,10 +78,18 @@ def produce(
         print_json({"topic": topic, "sent": tally.delivered})
     else:
         note(f"sent {tally.delivered} record(s) to {topic}")
+    if interrupted:  # with a line in hand, which may not have been sent
+        raise typer.Exit(130)
+
+
+def _lines() -> Iterator[bytes]:
+    """Read the lines of standard input, until it ends or Ctrl-C ends it."""
+    with contextlib.suppress(KeyboardInterrupt):
+        yield from sys.stdin.buffer
 
 
 def _send_lines(producer: "KafkaProducer", topic: str, partition: int | None, separator: bytes, tally: Tally) -> None:
-    for line in sys.stdin.buffer:
+    for line in _lines():
         text = line.rstrip(b"\r\n")
         key: bytes | None = None
         if separator and separator in text:

@@ -38,6 +38,10 @@ def _pairs(given: list[str], form: str) -> dict[str, str]:
     for text in given:
         if "=" not in text:
             raise typer.BadParameter(f"{text!r} is not {form}")
+    names = [text.partition("=")[0].strip() for text in given]
+    for name in names:
+        if names.count(name) > 1:
+            raise typer.BadParameter(f"{name} is named twice")
     return settings(given, form)
 
 

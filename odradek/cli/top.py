@@ -1,5 +1,6 @@
 """`odradek top`: brokers, throughput, partitions in trouble and groups' lag, live."""
 
+import math
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -12,12 +13,13 @@ from odradek.cli.output import print_json, print_table
 if TYPE_CHECKING:
     from odradek.diagnosis.overview import Overview
 
+INTERVAL_MAX_S = 86_400.0
 NAMED = 5
 """So many partitions in trouble are named."""
 
 
 def top(
-    interval: Annotated[float, typer.Option(min=0.2, help="seconds between updates")] = 2.0,
+    interval: Annotated[float, typer.Option(min=0.2, max=INTERVAL_MAX_S, help="seconds between updates")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="print one screen and exit, for scripts")] = False,
     rows: Annotated[int, typer.Option(min=1, help="number of topics and groups shown")] = 10,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -26,6 +28,8 @@ def top(
     """Show a cluster's activity, live; Ctrl-C stops. Bytes are shown for brokers with a metrics.port."""
     import asyncio
 
+    if math.isnan(interval):  # which is no further from a range than within it
+        raise typer.BadParameter(f"{interval} is not in the range", param_hint="--interval")
     if not once and not json and not sys.stdout.isatty():
         raise typer.BadParameter("standard output is no terminal: give --once", param_hint="odradek top")
     try:

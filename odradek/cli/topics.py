@@ -32,6 +32,9 @@ def create(
 
     configs = settings(config, "--config")
     assignment = _assignment(replica_assignment)
+    if assignment and (partitions, replication_factor) != (-1, -1):
+        said = "it is in place of --partitions and --replication-factor"
+        raise typer.BadParameter(said, param_hint="--replica-assignment")
     with connect(bootstrap_server) as admin:
         existing = set(admin.list_topics(internal=True)) if if_not_exists else set()
         wanted = [name for name in topic if name not in existing]

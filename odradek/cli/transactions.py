@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from odradek.cli.groups import named_partitions
 from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, new_app, topic_partition
 from odradek.cli.output import heard_from, print_json, print_table
 
@@ -58,6 +59,7 @@ def abort(
 
     where = topic_partition(partition)
     with connect(bootstrap_server) as admin:
+        named_partitions(admin, [f"{where.topic}:{where.partition}"])  # of another no leader is ever found
         opened = {
             (one.producer_id, one.producer_epoch): one
             for one in admin.describe_producers([where])[where]

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,8 @@ READY = re.compile(r'^(ready |{"event": *"ready")', re.MULTILINE)
 """Begins what a cluster says when it is ready, as text and as JSON."""
 LOOK_SECONDS = 0.05
 CHANGED_USER = "ZooKeeper does not have user {0} with the password of users.json: {0}.properties will not log in"
+UNUSABLE = {errno.ENOTDIR, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM}
+"""Errors of files in a directory where no cluster can be."""
 HOST, SUPER_USER = "127.0.0.1", "broker"
 
 
@@ -70,10 +73,22 @@ def up(
     from odradek.local.cluster import ClusterPlan
 
     if detach:
-        raise typer.Exit(run_detached([one for one in sys.argv[1:] if one not in ("--detach", "-d")], data / "logs"))
+        arguments = [one for one in sys.argv[1:] if one not in ("--detach", "-d")]
+        try:
+            raise typer.Exit(run_detached(arguments, data / "logs"))
+        except OSError as error:
+            raise error if error.errno not in UNUSABLE else OSError(_no_room(data, error)) from None
     for option, first in (("--port", port), ("--metrics-port", metrics_port or 0)):
         if first + brokers - 1 > PORT_MAX:
             raise typer.BadParameter(f"{brokers} brokers do not fit above it", param_hint=option)
+    _check_ports_differ(
+        {
+            "--port": range(port, port + brokers),
+            "--zookeeper-port": range(zookeeper_port, zookeeper_port + (zookeeper is None)),
+            "--metrics-port": range(metrics_port, metrics_port + brokers) if metrics_port else (),
+            "--console-port": [console_port] if console and console_port else (),
+        }
+    )
     plan = ClusterPlan(
         directory=data,
         brokers=brokers,
@@ -90,6 +105,20 @@ def up(
         import_module("odradek.console.life")  # now: later the loop is the brokers' way to ZooKeeper
     _print_warnings(plan)
     raise typer.Exit(run(plan, as_json=as_json))
+
+
+def _check_ports_differ(wanted: Mapping[str, Sequence[int]]) -> None:
+    """Raise BadParameter when two options want one port; a broker would say later that it is in use."""
+    taken: dict[int, str] = {}
+    for option, ports in wanted.items():
+        for port in ports:
+            if port in taken:
+                raise typer.BadParameter(f"port {port} is wanted for {taken[port]}, too", param_hint=option)
+            taken[port] = option
+
+
+def _no_room(data: Path, error: OSError) -> str:
+    return f"{data} cannot hold the cluster ({error.strerror or error}): give another place with --data"
 
 
 def _print_warnings(plan: "ClusterPlan") -> None:
@@ -232,8 +261,15 @@ class _Up:
             if self._plan.console_port:
                 check_port_free(HOST, self._plan.console_port, "the console")
             await self._cluster.start()
-        except (ClusterFailure, NoZooKeeper, PortInUse) as failure:
+        except PortInUse as failure:
+            options = "--port, --zookeeper-port" + (", --console-port" if self._plan.console_port else "")
+            return ClusterFailure(f"{failure}: choose another ({options}), or stop who has it")
+        except (ClusterFailure, NoZooKeeper) as failure:
             return failure
+        except OSError as error:
+            if error.errno not in UNUSABLE:
+                raise
+            return ClusterFailure(_no_room(self._plan.directory, error))
         self._shown = self._cluster.statuses()
         plan = self._plan
         ready: dict[str, Any] = {"event": "ready", "bootstrap": plan.bootstrap, "zookeeper": plan.zookeeper_connect}

@@ -233,12 +233,42 @@ def test_a_command_is_given_so_that_a_shell_takes_any_name(cluster: Cluster, cap
 
 def test_what_no_request_can_hold_is_one_line(cluster: Cluster, capsys: Capture) -> None:
     for arguments, said in (
-        (["topics", "create", "huge", "--partitions", str(2**40)], "cannot be sent"),
-        (["topics", "create", "huge", "--replication-factor", str(2**20)], "cannot be sent"),
+        (
+            ["topics", "create", "huge", "--partitions", str(2**40)],
+            "odradek: creating huge cannot be sent: a number is not in -2147483648 <= number <= 2147483647 (see",
+        ),
+        (["topics", "create", "huge", "--replication-factor", str(2**20)], "not in -32768 <= number <= 32767"),
+        (["reassign", "start", f"flights-0={2**40}"], "not in -2147483648 <= number <= 2147483647"),
         (["groups", "describe", "no \udcff text"], "a group id has characters that UTF-8 cannot encode"),
     ):
         code, lines = run(cluster, capsys, *arguments)
         assert code == 2 and len(lines) == 1 and said in lines[0], lines
+
+
+def test_what_was_done_of_a_command_that_failed_is_said(cluster: Cluster, capsys: Capture) -> None:
+    """One of several names was wrong, and nothing told that the others are gone."""
+    reset = ["groups", "reset-offsets", "left", "--topic", "flights", "--to-earliest", "--execute"]
+    assert run(cluster, capsys, *reset)[0] == 0
+    for arguments, done in (
+        (["topics", "create", "flights", "half"], "; created: half"),
+        (["reassign", "start", "half-0=1,2", "nope-0=1,2"], "; begun: half-0"),
+        (["elect-leaders", "half-0", "nope-0"], "nope-0: The partition does not exist."),
+        (["topics", "delete", "half", "nope"], "; deleted: half"),
+        (["groups", "delete", "left", "nope"], "; deleted: left"),
+    ):
+        code, lines = run(cluster, capsys, *arguments)
+        assert code == 1 and len(lines) == 1 and lines[0].endswith(done), lines
+
+
+@pytest.mark.parametrize("name", ["nope-0", "flights-9"])
+def test_a_transaction_of_no_partition_is_refused_at_once(cluster: Cluster, capsys: Capture, name: str) -> None:
+    """It was waited for during half a minute."""
+    abort = ["transactions", "abort", name, "--producer-id", "1", "--producer-epoch", "1"]
+    code, (line,) = run(cluster, capsys, *abort)
+    assert code == 1 and line in (
+        "odradek: UNKNOWN_TOPIC_OR_PARTITION: topic nope: unknown topic or partition",
+        "odradek: topic flights has partitions 0 to 1, not 9",
+    )
 
 
 def test_a_time_before_1970_is_the_beginning(cluster: Cluster, capsys: Capture) -> None:

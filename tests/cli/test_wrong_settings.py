@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.cli import main as command_line
+from odradek.local.ports import free_port_range
 from odradek.local.secure import SecureFiles, write_private
 
 
@@ -59,6 +60,25 @@ def test_a_wrong_setting_is_named_with_where_it_was_given_and_is_wrong_usage(
     assert line.startswith(f"odradek: {said.replace('FILE', str(file))}")
     with_subcommand = words[0] in ("perf", "topics")
     assert line.endswith(f" (see odradek {' '.join(words[: 1 + with_subcommand])} --help)")
+
+
+def test_up_that_does_not_start_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It said no more than the system's name of the error, of a full disk not even where."""
+    file = tmp_path / "file"
+    file.touch()
+    ports = [str(free_port_range(1)), str(free_port_range(1))]
+    up = ["up", "--brokers", "1", "--port", ports[0], "--zookeeper-port", ports[1]]
+    for more, named in ([], "odradek up"), (["--detach"], "odradek"):
+        assert command_line.run([*up, "--data", str(file), *more]) == 1
+        assert capsys.readouterr().err == (
+            f"{named}: {file} cannot hold the cluster (Not a directory): give another place with --data\n"
+        )
+    with socket.create_server(("127.0.0.1", int(ports[0]))):
+        assert command_line.run([*up, "--data", str(tmp_path / "data")]) == 1
+    assert capsys.readouterr().err == (
+        f"odradek up: port {ports[0]} on 127.0.0.1, wanted for broker 0, is in use: "
+        "choose another (--port, --zookeeper-port), or stop who has it\n"
+    )
 
 
 def test_a_port_of_the_console_that_is_taken_is_named_with_its_option(capsys: pytest.CaptureFixture[str]) -> None:
