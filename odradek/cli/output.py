@@ -68,7 +68,9 @@ def _rich_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(*columns, title=escape(title) or None, header_style="bold", title_justify="left")
+    table = Table(title=escape(title) or None, header_style="bold", title_justify="left")
+    for name in columns:
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     Console().print(table)

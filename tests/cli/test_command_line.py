@@ -375,6 +375,19 @@ def test_a_table_into_a_pipe_is_plain_columns(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "title\nNAME    VALUE\na       -\nlonger  5\n"
 
 
+def test_a_narrow_terminal_cuts_nothing_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of topics and settings ended with an ellipsis, on one of 80 columns too."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    name, value = "log.message.timestamp.difference.max.ms", "9223372036854775807"
+    print_table(["name", "value", "source"], [(name, value, "default config")])
+    told = capsys.readouterr().out
+    rows = [line.split("│")[1:3] for line in told.splitlines() if line.startswith("│")]
+    assert ["".join(cell.strip() for cell in column) for column in zip(*rows, strict=True)] == [name, value]
+
+
 def test_names_in_a_table_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["group"], [("\x1b[2Jgone\n",), ("größe",)], "\x07")
     assert capsys.readouterr().out == "\\x07\nGROUP\n\\x1b[2Jgone\\n\ngröße\n"
