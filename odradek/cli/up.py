@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,6 +89,8 @@ def up(
             "--console-port": [console_port] if console and console_port else (),
         }
     )
+    if metrics_port is None:
+        metrics_port = _metrics_port(port, brokers, {zookeeper_port, console_port})
     plan = ClusterPlan(
         directory=data,
         brokers=brokers,
@@ -97,7 +99,7 @@ def up(
         zookeeper=zookeeper,
         overrides=settings(override, "--override"),
         secure=_secure_files(data, brokers) if secure else None,
-        metrics_port=_metrics_port(port, brokers) if metrics_port is None else metrics_port,
+        metrics_port=metrics_port,
         console_port=console_port if console else None,
     )
     if console:
@@ -154,21 +156,23 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
     return code or 0
 
 
-def _metrics_port(port: int, brokers: int) -> int:
+def _metrics_port(port: int, brokers: int, others: Set[int]) -> int:
     """Choose the metrics port of broker 0 when none is given: without it no broker can be asked for its journal.
 
     A cluster on the usual ports takes the usual metrics ports if these are free, any other cluster ports that are free
-    and that its brokers are not about to take.
+    and that neither its brokers nor `others` are about to take.
     """
     from odradek.local.ports import PortInUse, check_port_free, free_port_range
 
-    if port == USUAL_PORT:
+    taken = {*range(port, port + brokers), *others}
+    usual = range(USUAL_METRICS_PORT, USUAL_METRICS_PORT + brokers)
+    if port == USUAL_PORT and taken.isdisjoint(usual):
         with contextlib.suppress(PortInUse):
-            for number in range(brokers):
-                check_port_free(HOST, USUAL_METRICS_PORT + number, "metrics")
+            for number in usual:
+                check_port_free(HOST, number, "metrics")
             return USUAL_METRICS_PORT
     first = free_port_range(brokers)
-    while abs(first - port) < brokers:
+    while not taken.isdisjoint(range(first, first + brokers)):
         first = free_port_range(brokers)
     return first
 

@@ -61,12 +61,13 @@ def test_up_tells_metrics_on_the_usual_ports_or_on_free_ones(monkeypatch: pytest
     monkeypatch.setattr("odradek.local.ports.check_port_free", lambda host, port, what: None)
     for arguments in ([], ["--port", "19092"], ["--port", "19092", "--metrics-port", "8000"], ["--metrics-port", "0"]):
         assert command_line.run(["up", *arguments]) == 0
+    assert command_line.run(["up", "--zookeeper-port", "7072"]) == 0  # broker 1 found its metrics.port in use
     assert command_line.run(["up", "--metrics-port", "65534"]) == 2  # was noticed by the broker that has 65536
     monkeypatch.setattr("odradek.local.ports.check_port_free", in_use)
     assert command_line.run(["up"]) == 0
     ports = [[one.settings().get("metrics.port") for one in plan.broker_files()] for plan in plans]
     free = ["15000", "15001", "15002"]
-    assert ports == [["7071", "7072", "7073"], free, ["8000", "8001", "8002"], [None] * 3, free]
+    assert ports == [["7071", "7072", "7073"], free, ["8000", "8001", "8002"], [None] * 3, free, free]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["topics", "--help"], ["topics"]])
