@@ -92,11 +92,15 @@ def export(
 
 
 def _write_whole(file: Path, text: str) -> None:
-    """Write a file of its owner's, whole or not at all."""
+    """Write a file of its owner's, whole or not at all. Raises OSError."""
     unfinished = file.with_name(f"{file.name}.part")
     unfinished.unlink(missing_ok=True)  # whoever may read that would read this
     unfinished.touch(0o600, exist_ok=False)
-    unfinished.write_text(text, encoding="utf-8")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+    except OSError as error:  # which does not know of which file
+        unfinished.unlink()
+        raise OSError(error.errno, error.strerror, str(file)) from None
     unfinished.rename(file)
 
 

@@ -1,5 +1,6 @@
 """Settings on the command line that are wrong: one line that names the option, and exit code 2 where it is usage."""
 
+import errno
 import json
 import socket
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.cli import main as command_line
+from odradek.cli.zk import _write_whole
 from odradek.local.ports import free_port_range
 from odradek.local.secure import SecureFiles, write_private
 
@@ -120,6 +122,20 @@ def test_a_damaged_file_of_a_secured_cluster_is_named_with_what_to_do(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"odradek: {directory}: {said}")
     assert line.endswith(": put back what is damaged, or delete the folder for new keys and passwords")
+
+
+def test_an_export_for_which_there_is_no_room_leaves_nothing_and_names_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str, encoding: str) -> None:
+        path.write_bytes(text[:1].encode(encoding))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    file = tmp_path / "export"
+    with pytest.raises(OSError, match=f"No space left on device: '{file}'"):
+        _write_whole(file, "znodes")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_written_anew_is_whole_or_as_it_was(tmp_path: Path) -> None:
