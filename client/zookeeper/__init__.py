@@ -1,6 +1,6 @@
 """Kafka 0.8's consumer: its group is balanced in ZooKeeper, by the members themselves.
 
-connector           the ConsumerConnector; config: its settings
+connector           the ConsumerConnector; core: the same on its loop; config: its settings
 streams             what the application's threads read; fetch_loop: what fills them
 consumption         which stream a partition goes to, and how far it is
 member              one member at work; balance: its next step, pure

@@ -1,57 +1,29 @@
 """ConsumerConnector: Kafka 0.8's high-level consumer, for programs whose threads read streams."""
 
 import asyncio
-import logging
 import random
 import socket
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from odradek.client import arguments
-from odradek.client.cluster import Cluster
 from odradek.client.connection import secured
-from odradek.client.consumer.config import deserializer
-from odradek.client.errors import BrokerUnreachable, ClientClosed, ClientError, ClientTimeout, ConfigError
+from odradek.client.consumer.config import ConsumerSettings, deserializer
+from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, ConfigError
 from odradek.client.loop_thread import LoopThread
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.config import settings_of
-from odradek.client.zookeeper.consumption import Consumption
-from odradek.client.zookeeper.fetch_loop import FetchLoop
-from odradek.client.zookeeper.member import Member
-from odradek.client.zookeeper.offset_storage import NOT_COMMITTED, OffsetKeeper, storage_of
+from odradek.client.zookeeper.core import ANY_TOPIC, ConnectorCore
 from odradek.client.zookeeper.streams import MessageStream
-from odradek.client.zookeeper.subscriptions import Blacklist, TopicFilter, Whitelist, consumer_id_of
+from odradek.client.zookeeper.subscriptions import Blacklist, TopicFilter, Whitelist
 from odradek.world.clock import LoopClock
-from odradek.world.tasks import Tasks
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.store import ConnectionLost, StoreError, ZooKeeperLoginRefused
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
 
-logger = logging.getLogger(__name__)
-
 Result = TypeVar("Result")
-ANY_TOPIC = ""
-"""Key of the streams of a topic filter, which are the same for every topic."""
-
-
-class StreamTable:
-    """The application's streams by topic and thread."""
-
-    def __init__(self) -> None:
-        self._streams: dict[str, list[MessageStream]] = {}
-
-    def add(self, topic: str, streams: list[MessageStream]) -> None:
-        self._streams[topic] = streams
-
-    def stream_of(self, topic: str, thread: int) -> MessageStream:
-        streams = self._streams[topic] if topic in self._streams else self._streams[ANY_TOPIC]
-        return streams[thread]
-
-    def all_streams(self) -> Iterable[MessageStream]:
-        return [stream for streams in self._streams.values() for stream in streams]
 
 
 class ConsumerConnector:
@@ -73,15 +45,10 @@ class ConsumerConnector:
         """
         self._settings = settings_of(config, settings)
         self._thread = LoopThread(f"odradek-{self._settings.client_id or self._settings.group_id}")
-        self._streams = StreamTable()
         self._created = False
         self._closed = False
-        self._tasks: list[asyncio.Task[None]] = []
-        self._cluster: Cluster | None = None
-        self._fetch_loop: FetchLoop | None = None
-        self._bootstrap: list[str] = []
         try:
-            self._thread.run(self._open())
+            self._core = self._thread.run(self._opened())
         except BaseException:
             self._thread.stop()
             raise
@@ -94,7 +61,7 @@ class ConsumerConnector:
     @property
     def consumer_id(self) -> str:
         """Consumer id of this member: the name of its znode in /consumers/[group]/ids."""
-        return self._member.balance.consumer_id
+        return self._core.consumer_id
 
     # -- for the application -------------------------------------------------------------------------------------------
 
@@ -131,9 +98,9 @@ class ConsumerConnector:
         Raises ClientError, KafkaError; ConfigError, TypeError for offsets that are none.
         """
         if offsets is None:
-            return self._run(self._commit(None))
+            return self._run(self._core.commit(None))
         given = arguments.offsets_to_commit(offsets)
-        return self._run(self._commit({name: position.offset for name, position in given.items()}))
+        return self._run(self._core.commit({name: position.offset for name, position in given.items()}))
 
     def shutdown(self) -> None:
         """Commit (with auto.commit.enable), leave the group at once, end all iterations; harmless twice."""
@@ -144,10 +111,10 @@ class ConsumerConnector:
             return
         self._closed = True
         try:
-            self._thread.run(self._close(in_hand=in_hand))
+            self._thread.run(self._core.close(in_hand=in_hand))
         finally:
             # Last of all: when its iterations end, a program may end too, and what is not done yet never will be.
-            for stream in self._streams.all_streams():
+            for stream in self._core.streams.all_streams():
                 stream.close()
             self._thread.stop()
 
@@ -160,8 +127,6 @@ class ConsumerConnector:
         """Shut down; after an exception the messages in hand, whose processing may have failed, come again."""
         self._shutdown(in_hand=kind is None)
 
-    # -- on the loop ---------------------------------------------------------------------------------------------------
-
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         if self._closed:
             work.close()
@@ -171,33 +136,21 @@ class ConsumerConnector:
         except StoreError as error:
             raise ClientError(str(error)) from error
 
-    async def _open(self) -> None:
-        settings = self._settings
-        self._clock = LoopClock(asyncio.get_running_loop())
-        self._starter = Tasks(self._clock, lambda said: None)
-        self._random = random.Random()
+    async def _opened(self) -> ConnectorCore:
+        settings, loop = self._settings, asyncio.get_running_loop()
+        clock = LoopClock(loop)
         # Once for its errors alone, at the door: keys and certificates that cannot be read, a login without a password.
-        secured(TcpNetwork(asyncio.get_running_loop()), self._clock, settings)
-        self._store = KazooStore(
+        secured(TcpNetwork(loop), clock, settings)
+        store = KazooStore(
             settings.zookeeper_connect,
-            self._clock,
+            clock,
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             make_chroot=False,
             link=settings.link(),
         )
-        keeper = OffsetKeeper(storage_of(settings, self._store, self._known_cluster))
-        self._keeper = keeper
-        self._consumption = Consumption(self._clock, self._streams, keeper.stored)
-        host = socket.gethostname()
-        if settings.consumer_id is None:
-            consumer_id = consumer_id_of(settings.group_id, host, self._clock.now_ms(), self._random.getrandbits(32))
-        else:
-            consumer_id = f"{settings.group_id}_{settings.consumer_id}"
-        self._member = Member(
-            self._store, self._clock, settings, consumer_id, self._consumption, keeper, self._brokers_seen
-        )
+        core = ConnectorCore(settings, store, clock, random.Random(), socket.gethostname(), self._network)
         try:
-            await self._store.start(settings.connection_timeout_ms)
+            await store.start(settings.connection_timeout_ms)
         except ConnectionLost as error:
             raise ClientTimeout(
                 f"ZooKeeper at {settings.zookeeper_connect} not reached within "
@@ -205,6 +158,14 @@ class ConsumerConnector:
             ) from error
         except ZooKeeperLoginRefused as error:
             raise ClientError("ZooKeeper refuses the login of zookeeper.sasl.jaas.config") from error
+        return core
+
+    def _network(self, settings: ConsumerSettings) -> TcpNetwork:
+        return TcpNetwork(
+            asyncio.get_running_loop(),
+            send_buffer_bytes=settings.send_buffer_bytes,
+            receive_buffer_bytes=settings.receive_buffer_bytes,
+        )
 
     def _join(
         self, registration: ConsumerRegistration, counts: Mapping[str, int], key_decoder: Any, value_decoder: Any
@@ -220,88 +181,16 @@ class ConsumerConnector:
                     self._settings.consumer_timeout_ms,
                     key,
                     value,
-                    lambda: self._thread.soon(self._consumption.wake),
+                    lambda: self._thread.soon(self._core.consumption.wake),
                 )
                 for _ in range(count)
             ]
             for topic, count in counts.items()
         }
         for topic, streams in created.items():
-            self._streams.add(topic, streams)
-        self._run(self._begin(registration))
+            self._core.streams.add(topic, streams)
+        self._run(self._core.begin(registration))
         return created
-
-    async def _begin(self, registration: ConsumerRegistration) -> None:
-        self._member.join(ConsumerRegistration(registration.subscription, registration.pattern, self._clock.now_ms()))
-        running = self._spawn(self._member.run())
-        if self._settings.auto_commit_enable:
-            self._spawn(self._member.commit_periodically())
-        decided = self._spawn(self._member.decided())
-        await asyncio.wait([running, decided], return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            running.result()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = self._starter.result_of(self.consumer_id, lambda: work)
-        self._tasks.append(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        """An error here is a mistake in this program: whoever reads must hear of it."""
-        if not task.cancelled() and isinstance(task.exception(), Exception):
-            logger.error("%s: broken", self.consumer_id, exc_info=task.exception())
-            for stream in self._streams.all_streams():
-                stream.fail(task.exception())  # type: ignore[arg-type]
-
-    def _known_cluster(self) -> Cluster:
-        if self._cluster is None:
-            raise BrokerUnreachable("brokers", "none is registered in ZooKeeper")
-        return self._cluster
-
-    def _brokers_seen(self, addresses: Sequence[str]) -> None:
-        """The first brokers that are seen are those to begin from; later ones come with the metadata."""
-        if not addresses or list(addresses) == self._bootstrap:
-            return
-        self._bootstrap = list(addresses)
-        if self._cluster is not None:
-            self._cluster.bootstrap_from(self._bootstrap)
-            return
-        settings = self._settings.for_brokers(self._bootstrap)
-        network = TcpNetwork(
-            asyncio.get_running_loop(),
-            send_buffer_bytes=settings.send_buffer_bytes,
-            receive_buffer_bytes=settings.receive_buffer_bytes,
-        )
-        self._cluster = Cluster(network, self._clock, self._random, settings)
-        loop = FetchLoop(self._cluster, settings, self._consumption, self._settings.reset_timestamp)
-        self._fetch_loop = loop
-        self._spawn(loop.run())
-
-    async def _commit(self, offsets: Mapping[TopicPartition, int] | None) -> None:
-        retries = self._settings.offsets_commit_max_retries
-        if offsets is None:
-            await self._member.commit(retries=retries)
-        else:
-            await self._keeper.commit(lambda: offsets, retries, unchanged=True)  # others may have written since
-
-    async def _close(self, *, in_hand: bool) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for stream in self._streams.all_streams():
-            stream.stop()
-        if self._settings.auto_commit_enable and self._store.connected:
-            limit_seconds = self._store.session_timeout_ms / 1000
-            try:
-                await asyncio.wait_for(self._member.commit(in_hand=in_hand), limit_seconds)
-            except (StoreError, TimeoutError, *NOT_COMMITTED) as error:
-                logger.warning("%s: offsets not committed: %s", self.consumer_id, error)
-        with suppress(StoreError):
-            await self._store.close()
-        if self._cluster is not None and self._fetch_loop is not None:
-            await self._fetch_loop.end_sessions()
-            self._cluster.close()
 
 
 def _check_count(count: object, what: str) -> None:

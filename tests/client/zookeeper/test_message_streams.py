@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.errors import DeserializationError
 from odradek.client.records import TopicPartition
-from odradek.client.zookeeper.connector import ConsumerConnector, StreamTable
+from odradek.client.zookeeper.connector import ConsumerConnector
 from odradek.client.zookeeper.consumption import Consumption
+from odradek.client.zookeeper.core import StreamTable
 from odradek.client.zookeeper.streams import ConsumerTimeout, MessageStream
 from odradek.protocol.records import encode_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
@@ -326,10 +328,14 @@ def test_readers_end_though_a_shutdown_is_interrupted() -> None:
         def stop(self) -> None:
             pass
 
+    async def close(in_hand: bool) -> None:
+        pass
+
     stream = MessageStream(2, -1, None, None, lambda: None)
     connector: Any = object.__new__(ConsumerConnector)
-    connector._closed, connector._thread, connector._streams = False, Interrupted(), StreamTable()
-    connector._streams.add("t", [stream])
+    connector._closed, connector._thread = False, Interrupted()
+    connector._core = SimpleNamespace(streams=StreamTable(), close=close)
+    connector._core.streams.add("t", [stream])
     with pytest.raises(KeyboardInterrupt):
         connector.shutdown()
     assert list(stream) == []

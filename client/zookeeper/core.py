@@ -1,0 +1,156 @@
+"""The connector on its loop: the member of the group, its offsets, and what fills the streams that are read.
+
+ConsumerConnector is this on a thread of its own, for programs whose threads read the streams.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+from odradek.client.cluster import Cluster
+from odradek.client.consumer.config import ConsumerSettings
+from odradek.client.errors import BrokerUnreachable
+from odradek.client.records import TopicPartition
+from odradek.client.zookeeper.config import ConnectorSettings
+from odradek.client.zookeeper.consumption import Consumption
+from odradek.client.zookeeper.fetch_loop import FetchLoop
+from odradek.client.zookeeper.member import Member
+from odradek.client.zookeeper.offset_storage import NOT_COMMITTED, OffsetKeeper, storage_of
+from odradek.client.zookeeper.streams import MessageStream
+from odradek.client.zookeeper.subscriptions import consumer_id_of
+from odradek.world.clock import Clock
+from odradek.world.network import Network
+from odradek.world.tasks import Tasks
+from odradek.zk_schema.store import Store, StoreError
+from odradek.zk_schema.znodes.consumers import ConsumerRegistration
+
+logger = logging.getLogger(__name__)
+
+ANY_TOPIC = ""
+"""Key of the streams of a topic filter, which are the same for every topic."""
+
+
+class StreamTable:
+    """The application's streams by topic and thread."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, list[MessageStream]] = {}
+
+    def add(self, topic: str, streams: list[MessageStream]) -> None:
+        self._streams[topic] = streams
+
+    def stream_of(self, topic: str, thread: int) -> MessageStream:
+        streams = self._streams[topic] if topic in self._streams else self._streams[ANY_TOPIC]
+        return streams[thread]
+
+    def all_streams(self) -> Iterable[MessageStream]:
+        return [stream for streams in self._streams.values() for stream in streams]
+
+
+class ConnectorCore:
+    """A connector on a loop, with a session in ZooKeeper that somebody else has made. For the loop's thread only."""
+
+    def __init__(
+        self,
+        settings: ConnectorSettings,
+        store: Store,
+        clock: Clock,
+        random: Random,
+        host: str,
+        network: Callable[[ConsumerSettings], Network],
+    ) -> None:
+        """`host` is part of the member's name, unless consumer.id is set; `network` makes what brokers are reached by
+        when the first of them are known."""
+        self.streams = StreamTable()
+        self.keeper = OffsetKeeper(storage_of(settings, store, self._known_cluster))
+        self.consumption = Consumption(clock, self.streams, self.keeper.stored)
+        if settings.consumer_id is None:
+            consumer_id = consumer_id_of(settings.group_id, host, clock.now_ms(), random.getrandbits(32))
+        else:
+            consumer_id = f"{settings.group_id}_{settings.consumer_id}"
+        self.member = Member(store, clock, settings, consumer_id, self.consumption, self.keeper, self._brokers_seen)
+        self._settings, self._store, self._clock, self._random = settings, store, clock, random
+        self._network = network
+        self._starter = Tasks(clock, lambda said: None)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cluster: Cluster | None = None
+        self._fetch_loop: FetchLoop | None = None
+        self._bootstrap: list[str] = []
+
+    @property
+    def consumer_id(self) -> str:
+        """Consumer id of this member."""
+        return self.member.balance.consumer_id
+
+    async def begin(self, registration: ConsumerRegistration) -> None:
+        """Join the group; returns when the member has its partitions, or has reported that it cannot get them."""
+        self.member.join(ConsumerRegistration(registration.subscription, registration.pattern, self._clock.now_ms()))
+        running = self._spawn(self.member.run())
+        if self._settings.auto_commit_enable:
+            self._spawn(self.member.commit_periodically())
+        decided = self._spawn(self.member.decided())
+        await asyncio.wait([running, decided], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None) -> None:
+        """Commit these offsets; None: all that was handed out. Raises StoreError, ClientError, KafkaError."""
+        retries = self._settings.offsets_commit_max_retries
+        if offsets is None:
+            await self.member.commit(retries=retries)
+        else:
+            await self.keeper.commit(lambda: offsets, retries, unchanged=True)  # others may have written since
+
+    async def close(self, *, in_hand: bool) -> None:
+        """Commit (with auto.commit.enable), and leave the group; `in_hand`: the application is done with all it has."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for stream in self.streams.all_streams():
+            stream.stop()
+        if self._settings.auto_commit_enable and self._store.connected:
+            limit_seconds = self._store.session_timeout_ms / 1000
+            try:
+                await asyncio.wait_for(self.member.commit(in_hand=in_hand), limit_seconds)
+            except (StoreError, TimeoutError, *NOT_COMMITTED) as error:
+                logger.warning("%s: offsets not committed: %s", self.consumer_id, error)
+        with suppress(StoreError):
+            await self._store.close()
+        if self._cluster is not None and self._fetch_loop is not None:
+            await self._fetch_loop.end_sessions()
+            self._cluster.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self._starter.result_of(self.consumer_id, lambda: work)
+        self._tasks.append(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """An error here is a mistake in this program: whoever reads must hear of it."""
+        if not task.cancelled() and isinstance(task.exception(), Exception):
+            logger.error("%s: broken", self.consumer_id, exc_info=task.exception())
+            for stream in self.streams.all_streams():
+                stream.fail(task.exception())  # type: ignore[arg-type]
+
+    def _known_cluster(self) -> Cluster:
+        if self._cluster is None:
+            raise BrokerUnreachable("brokers", "none is registered in ZooKeeper")
+        return self._cluster
+
+    def _brokers_seen(self, addresses: Sequence[str]) -> None:
+        """The first brokers that are seen are those to begin from; later ones come with the metadata."""
+        if not addresses or list(addresses) == self._bootstrap:
+            return
+        self._bootstrap = list(addresses)
+        if self._cluster is not None:
+            self._cluster.bootstrap_from(self._bootstrap)
+            return
+        settings = self._settings.for_brokers(self._bootstrap)
+        self._cluster = Cluster(self._network(settings), self._clock, self._random, settings)
+        loop = FetchLoop(self._cluster, settings, self.consumption, self._settings.reset_timestamp)
+        self._fetch_loop = loop
+        self._spawn(loop.run())
