@@ -1,7 +1,7 @@
 """Runs the simulation for many seeds and prints those that fail.
 
     python bench/simulate.py --seeds 0-1000 [--faults kill,isolate] [--seconds 15] [--brokers 3]
-        [--rolling [--expiring]] [--first] [--shrink] [--show]
+        [--rolling [--expiring]] [--connectors] [--first] [--shrink] [--show]
 
 Without `--faults` and `--seconds` half of the plans are short with all kinds of faults, half long with a few kinds.
 A failing run prints its seed, what went wrong and the end of its transcript (`--show`: all of it). So does one that
@@ -42,6 +42,7 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=3, help="number of brokers, with --faults or --seconds")
     parser.add_argument("--rolling", action="store_true", help="with --faults: use small segments, which are compacted")
     parser.add_argument("--expiring", action="store_true", help="with --rolling: have old records of the topic deleted")
+    parser.add_argument("--connectors", action="store_true", help="with --faults: add a group balanced in ZooKeeper")
     parser.add_argument("--first", action="store_true", help="stop at the first run that fails")
     parser.add_argument("--shrink", action="store_true", help="cut each run that fails down to what it needs")
     parser.add_argument("--show", action="store_true", help="print the whole transcript of runs that fail")
@@ -61,7 +62,10 @@ def main() -> int:
         try:
             settings = ROLLING if given.rolling else {}
             expires = EXPIRES if given.expiring else None
-            drawn = Plan(seed, kinds, given.seconds or 15.0, 2, settings, expires, brokers=given.brokers)
+            without = frozenset(() if given.connectors else ("connectors",))
+            drawn = Plan(
+                seed, kinds, given.seconds or 15.0, 2, settings, expires, without=without, brokers=given.brokers
+            )
             plan = varied_plan(seed) if varied else drawn
             report = simulate(plan)
             gc.collect()  # a tenth of a second; left to itself the garbage of fifty runs is three gigabytes

@@ -18,6 +18,7 @@ TREE = Path(__file__).resolve().parents[2]
 LIST = TREE / "bench" / "planted_bugs.txt"
 PACKAGES = ("broker", "controller", "client", "protocol", "zk_schema", "odradek", "bench")
 FIRST_SEED = 700_000
+FLAGS = ("quick", "rolling", "expiring", "connectors")
 QUICK_SEEDS = 6
 """As many find each of the quick ones."""
 
@@ -45,7 +46,8 @@ class Change:
 @dataclass
 class Bug:
     """A mistake. `kinds` and `seconds`: the faults that bring it to light soonest, all when there are none; `rolling`:
-    with small segments that are compacted; `expiring`: of which old records go as well."""
+    with small segments that are compacted; `expiring`: of which old records go as well; `connectors`: with a group that
+    is balanced in ZooKeeper."""
 
     name: str
     kinds: list[str] = field(default_factory=list)
@@ -53,6 +55,7 @@ class Bug:
     quick: bool = False
     rolling: bool = False
     expiring: bool = False
+    connectors: bool = False
     changes: list[Change] = field(default_factory=list)
 
 
@@ -74,7 +77,8 @@ def read_bugs(path: Path = LIST) -> list[Bug]:
             bug.quick, bug.expiring = "quick" in words, "expiring" in words
             bug.rolling = bug.expiring or "rolling" in words
             bug.seconds = next((int(word) for word in words if word.isdigit()), 0)
-            bug.kinds = [word for word in words if not word.isdigit() and word not in ("quick", "rolling", "expiring")]
+            bug.connectors = "connectors" in words
+            bug.kinds = [word for word in words if not word.isdigit() and word not in FLAGS]
     return bugs
 
 
@@ -114,7 +118,7 @@ def seeds_needed(bug: Bug, tree: Path, seeds: int) -> Outcome:
     command = [sys.executable, "bench/simulate.py", "--first", "--seeds", f"{FIRST_SEED}-{FIRST_SEED + seeds}"]
     if bug.kinds:
         command += ["--faults", ",".join(bug.kinds), "--seconds", str(bug.seconds), *["--rolling"] * bug.rolling]
-        command += ["--expiring"] * bug.expiring
+        command += ["--expiring"] * bug.expiring + ["--connectors"] * bug.connectors
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
     output = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False).stdout
     failed = [line for line in output.splitlines() if line.startswith("seed ")]
@@ -140,7 +144,8 @@ other rows. See [testing](testing.md).
 everything in a run, so this number is the same on every machine, until a rule or a plan of the simulator changes: it is
 the figure to look at. **seconds** is the processor time of all these runs, without the start of Python, on one machine,
 which did other work as well: compare the rows with each other only. **faults** names the faults that are played, `all`
-where any may occur; *small* segments are compacted during the run, *expiring* ones also deleted.
+where any may occur; *small* segments are compacted during the run, *expiring* ones also deleted; *connectors* are a
+group that is balanced in ZooKeeper.
 
 """
 HEADING = ("mistake", "faults", "seeds", "seconds"), ("---", "---", "---:", "---:")
@@ -179,5 +184,6 @@ def faults_of(bug: Bug) -> str:
     """Name the faults that it is played under."""
     if not bug.kinds:
         return "all"
-    segments = " *expiring*" if bug.expiring else " *small*" if bug.rolling else ""
-    return ", ".join(kind.replace("_", " ") for kind in bug.kinds) + f", {bug.seconds} s{segments}"
+    rest = " *expiring*" if bug.expiring else " *small*" if bug.rolling else ""
+    rest += " *connectors*" if bug.connectors else ""
+    return ", ".join(kind.replace("_", " ") for kind in bug.kinds) + f", {bug.seconds} s{rest}"

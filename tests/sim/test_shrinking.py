@@ -56,7 +56,7 @@ def test_the_timeline_tells_of_the_partition_in_which_it_broke_and_ends_there() 
 
 def test_faults_played_from_the_list_are_the_same_run() -> None:
     """What other threads of this process log is no part of it."""
-    dear = frozenset({"transactions", "old", "loose"})
+    dear = frozenset({"transactions", "old", "loose", "connectors"})
     drawn = simulate(Plan(5, ["kill", "isolate_from_brokers"], faults_s=3.0, without=dear))
     with _a_thread_that_logs():
         again = simulate(replace(drawn.plan, occurrences=tuple(drawn.occurrences)))

@@ -20,7 +20,7 @@ SEEDS = range(2)
 VARIED = [1, *(int(seed) for (seed,) in corpus("simulation"))]
 """One, and those that have failed once."""
 SHORT_S = 4.0
-WITHOUT = (frozenset({"old"}), frozenset({"loose"}))
+WITHOUT = (frozenset({"old", "connectors"}), frozenset({"loose", "connectors"}))
 """Each run has one of these clients: both cost more than they show."""
 DIGEST = "from odradek.testing.simulation.run import *; print(simulate(Plan(3, (), 3.0, without={'old'})).digest)"
 
@@ -50,7 +50,7 @@ def test_a_topic_whose_creation_was_refused_is_created_after_all(monkeypatch: py
         return await ask(self, request, version)
 
     monkeypatch.setattr(Administrator, "ask_controller", refuse_once)
-    check(simulate(Plan(3, (), 3.0, without=frozenset({"old", "loose", "group"}))))
+    check(simulate(Plan(3, (), 3.0, without=frozenset({"old", "loose", "group", "connectors"}))))
     assert refused
 
 
@@ -95,6 +95,13 @@ def test_a_broker_is_struck_when_it_asks_another_or_is_asked() -> None:
     assert any(" at a request " in line for line in report.lines)
 
 
+@pytest.mark.parametrize("kinds", [["connector_session", "kill_client"], ["freeze_client", "zookeeper_leads_anew"]])
+def test_a_group_that_is_balanced_in_zookeeper(kinds: list[str]) -> None:
+    report = simulate(Plan(19, kinds, SHORT_S, without=frozenset({"old", "loose", "transactions"})))
+    check(report)
+    assert any("client.zookeeper.member" in line for line in report.lines)
+
+
 def test_the_tail_of_a_topic_that_expires() -> None:
     check(simulate(Plan(15, ["early_expiry"], SHORT_S, settings=ROLLING, retention_bytes=EXPIRES)))
 
@@ -129,16 +136,14 @@ def test_varied_plans_choose_from_what_can_happen() -> None:
 def test_a_broker_alone_with_an_offline_directory_is_started_before_its_clients_are_waited_for() -> None:
     """The disk was full while a broker was started. Its transactors waited for the coordinators in that directory, and
     the run for the transactors, before it would have started the broker again."""
-    report = simulate(
-        Plan(1, ["full_disk", "rolling_restart"], 12.0, settings=ROLLING, without=frozenset({"loose"}), brokers=1)
-    )
+    report = simulate(Plan(1, ["full_disk", "rolling_restart"], 12.0, settings=ROLLING, without=WITHOUT[1], brokers=1))
     check(report)
     assert any("has offline directories" in line for line in report.lines)
 
 
 @pytest.mark.parametrize("brokers", [1, 5])
 def test_clusters_of_other_sizes(brokers: int) -> None:
-    check(simulate(Plan(11, faults_s=SHORT_S, without=frozenset({"loose", "producer-1"}), brokers=brokers)))
+    check(simulate(Plan(11, faults_s=SHORT_S, without=WITHOUT[1] | {"producer-1"}, brokers=brokers)))
 
 
 def test_a_run_is_the_same_in_another_process() -> None:

@@ -23,7 +23,7 @@ LATENCY_MS = (0.1, 1.0)
 ZOOKEEPER_LATENCY_MS = (0.0, 2.0)
 CLIENTS = (
     "producer-0", "producer-1", "consumer", "member-0", "member-1", "member-2", "transactor-0", "transactor-1",
-    "committed-reader", "old-client", "loose-0", "loose-1",
+    "committed-reader", "old-client", "loose-0", "loose-1", "connector-0", "connector-1",
 )  # fmt: skip
 
 Latency = tuple[float, float]

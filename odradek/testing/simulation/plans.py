@@ -55,6 +55,7 @@ FAULT_KINDS = (
     "full_disk", "slow_disk", "failed_directory", "lost_disk", "no_descriptors",
     "death_in_a_change", "power_failure_in_a_change",
     "repeat_requests", "stalled_requests", "freeze_client", "kill_client", "join_group",
+    "connector_session",
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "late_candidate",
     "parting_histories", "unheard_answers", "last_in_sync", "unheard_election", "stale_requests", "stale_commits",
     "moved_decisions", "former_leaders", "invented_epochs", "late_answers", "refused_in_between",
@@ -70,8 +71,10 @@ AMONG_SEVERAL = (
     "death_at_a_request", "lost_tail", "two_histories", "early_expiry",
 )  # fmt: skip
 """Those that do nothing, make no sense, or lose what nobody else has, where there is one broker only."""
-OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old", "loose")
+OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old", "loose", "connectors")
 """Those without which a run makes sense."""
+OF_CONNECTORS = ("connector_session",)
+"""Those that befall clients which are there in some runs only."""
 WHERE_RECORDS_EXPIRE = ("delete_records", "early_expiry")
 """Those that do nothing unless old records of the topic may go."""
 ALONE = ("power_failure", "lost_disk", "bit_rot", "power_failure_in_a_change")
@@ -119,7 +122,7 @@ class Plan:
     """So much of each partition of the topic is kept; None: all."""
     occurrences: tuple[Occurrence, ...] | None = None
     """Faults to play instead of drawing them."""
-    without: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset({"connectors"})
     """Those of OPTIONAL_CLIENTS that are left out."""
     brokers: int = 3
 
@@ -140,6 +143,7 @@ class Plan:
         kinds = self.kinds or FAULT_KINDS
         without = {*(AMONG_SEVERAL if self.brokers == 1 else ())}
         without |= {*(WHERE_RECORDS_EXPIRE if self.retention_bytes is None else ())}
+        without |= {*(OF_CONNECTORS if "connectors" in self.without else ())}
         return [kind for kind in kinds if kind not in without]
 
 
@@ -147,14 +151,14 @@ def varied_plan(seed: int) -> Plan:
     """Make a plan of the one or the other shape: short with all kinds of faults, or long with two to five kinds.
 
     Some mistakes show only when many things go wrong at once, others only when the same few go wrong again and again.
-    In half of them logs are rolled and compacted all the time, in a quarter old records are deleted as well; half have
-    clients of old message formats, the others a topic that may lose something. One in six has one broker, one in six
-    has five.
+    In half of them logs are rolled and compacted all the time, in a quarter old records are deleted as well. A third
+    have clients of old message formats, a third a topic that may lose something, a third a group that is balanced in
+    ZooKeeper. One in six has one broker, one in six has five.
     """
     chance = random.Random(seed)
     settings = ROLLING if chance.random() < 0.5 else {}
     retention = chance.choice((None, EXPIRES)) if settings else None
-    without = frozenset(chance.choice((("loose",), ("old",))))
+    without = frozenset({"old", "loose", "connectors"} - {chance.choice(("old", "loose", "connectors"))})
     brokers = chance.choice((1, 3, 3, 3, 3, 5))
     plan = Plan(seed, (), 15.0, 2, settings, retention, without=without, brokers=brokers)
     if chance.random() < 0.5:

@@ -20,6 +20,7 @@ from odradek.testing.simulation.awkward_moments import AwkwardMoments
 from odradek.testing.simulation.bit_rot import BitRot
 from odradek.testing.simulation.client_faults import ClientFaults
 from odradek.testing.simulation.clients import SimulatedConsumer, SimulatedProducer
+from odradek.testing.simulation.connectors import OwnedPartitions, SimulatedConnector
 from odradek.testing.simulation.coordinators import Coordinators
 from odradek.testing.simulation.cut_moments import CutMoments
 from odradek.testing.simulation.decisions import Decisions
@@ -104,7 +105,7 @@ class Simulation:
         self.administrator.may_grow = not self.is_static
         self.faults = Faults(self.cluster, self.history, self.administrator, source, plan.seed + 1)
         self.zookeeper_faults = ZooKeeperFaults(self.faults, plan.seed + 2)
-        self.programs = ClientFaults(self.faults, self._make_producer, self._make_member)
+        self.programs = ClientFaults(self.faults, self._make_producer, self._make_member, self._make_connector)
         repeated = RepeatedRequests(self.cluster, self.history, source)
         kinds = self.faults.kinds
         kinds |= self.zookeeper_faults.kinds | DiskFaults(self.faults, directories).kinds
@@ -130,12 +131,13 @@ class Simulation:
         self.safety = Safety(cluster, history, int(overrides["min.insync.replicas"]))
         self.derived = DerivedState(cluster, history)
         self.loose = LooseTopic(cluster, history, self.safety.present_leader)
+        self.owned = OwnedPartitions(cluster, history, lambda: self.programs.connectors)
         generations = Generations(cluster, lambda: self.members, history)
         self._watchers = (
             self.inspection, self.safety, self.fences, self.derived, self.coordinators,
             Work(cluster, history), Waits(cluster, history),
             Lagging(cluster, history, float(overrides["replica.lag.time.max.ms"]), self.safety.present_leader),
-            generations, DepartedMembers(cluster, lambda: self.members, history), self.loose,
+            self.owned, generations, DepartedMembers(cluster, lambda: self.members, history), self.loose,
             Decisions(
                 cluster, history, (TRANSACTIONAL_TOPIC,), self.safety.replicated, self.safety.present_leader
             ),
@@ -188,7 +190,7 @@ class Simulation:
         """The run is lost: nothing is waited for."""
         self.programs.kill_all()
         self._stop_writing()
-        for reader in (*self.members, *([self.consumer] if self.consumer else [])):
+        for reader in self._readers:
             reader.stop()
         for broker in self.cluster.brokers:
             if broker.alive:
@@ -205,7 +207,7 @@ class Simulation:
 
     async def _close_clients(self) -> None:
         self._stop_writing()
-        for reader in (*self.members, *([self.consumer] if self.consumer else [])):
+        for reader in self._readers:
             await reader.close()
 
     async def _look(self) -> None:
@@ -267,7 +269,8 @@ class Simulation:
         seed, without = self.plan.seed * 100, self.plan.without
         cluster, history = self.cluster, self.history
         self.consumer = SimulatedConsumer(cluster, history, "consumer", seed + 10, TOPIC)
-        await self.programs.start(1 if "producer-1" in without else 2, 0 if "group" in without else 3)
+        counts = (("producer-1", 1, 2), ("group", 0, 3), ("connectors", 0, 2))
+        await self.programs.start(*(least if name in without else most for name, least, most in counts))
         if "transactions" not in without:
             self.transactions = Transactions(cluster, history, seed + 40)
             for transactor in self.transactions.producers:
@@ -284,6 +287,10 @@ class Simulation:
     def members(self) -> list[SimulatedConsumer]:
         return self.programs.members
 
+    @property
+    def _readers(self) -> list[SimulatedConsumer | SimulatedConnector]:
+        return [*self.members, *self.programs.connectors, *([self.consumer] if self.consumer else [])]
+
     def _make_producer(self, number: int, life: int) -> SimulatedProducer:
         host, seed = f"producer-{number}", self.plan.seed * 100 + number + life * LIFE
         name = f"{host}.{life}" if life else host
@@ -296,6 +303,11 @@ class Simulation:
         seed = self.plan.seed * 100 + 20 + number + life * LIFE
         name = f"{host}.{life}" if life else host
         return SimulatedConsumer(self.cluster, self.history, name, seed, TOPIC, GROUP, host, is_static=self.is_static)
+
+    def _make_connector(self, host: str, life: int) -> SimulatedConnector:
+        seed = self.plan.seed * 100 + 80 + int(host.rpartition("-")[2]) + life * LIFE
+        strategy = ("range", "roundrobin")[self.plan.seed % 2]
+        return SimulatedConnector(self.cluster, self.history, f"{host}.{life}", seed, TOPIC, host, strategy)
 
     def _read_again(self) -> list[SimulatedConsumer | CommittedReader]:
         """Make readers who read everything once more, and one who reads here and there."""

@@ -14,6 +14,7 @@ from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import assignments
 from odradek.testing.simulation.bit_rot import misled
 from odradek.testing.simulation.clients import SimulatedConsumer
+from odradek.testing.simulation.connectors import SimulatedConnector
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import NewestRecords, bytes_of, records_of
 from odradek.testing.simulation.transactional_positions import TOPIC as TRANSACTIONAL_TOPIC
@@ -175,6 +176,10 @@ class Verdict:
         old = self._run.old.unrest(self._ends()) if self._run.old is not None else None
         if old is not None:
             return old
+        if self._run.programs.connectors:
+            ends = {TopicPartition(self._topic, index): end for index, end in self._ends().items()}
+            if (unrest := self._run.owned.unrest(ends)) is not None:
+                return unrest
         for topic, index in self._partitions():
             where = TopicPartition(topic, index)
             end = self._cluster.brokers[0].server.services.replicas.partitions[where].log.log_end_offset
@@ -237,7 +242,11 @@ class Verdict:
             self._history.violated(f"{where}: not the newest that was written of the keys {sorted(differing)}")
 
     def _acknowledged_is_there(self) -> None:
-        readers = [*self._run.members, *self._run.programs.former_members]
+        programs = self._run.programs
+        groups: list[list[SimulatedConsumer | SimulatedConnector]] = [
+            [*programs.members, *programs.former_members],
+            [*programs.connectors, *programs.former_connectors],
+        ]
         for where, acknowledged in self._history.acknowledged.items():
             log = self._cluster.brokers[0].server.services.replicas.partitions[where].log
             begin = self._history.log_start_of(where)
@@ -245,10 +254,11 @@ class Verdict:
             lost = {offset: v for offset, v in acknowledged.items() if offset >= begin and there.get(offset) != v}
             if lost:
                 self._history.violated(f"{where}: acknowledged and lost: {lost}")
-            read = set[int]().union(*(member.read.get(where, set()) for member in readers))
-            unseen = [offset for offset in there if offset not in read]
-            if unseen and readers:
-                self._history.violated(f"{where}: the group has never seen offsets {unseen}")
+            for readers in groups:
+                read = set[int]().union(*(member.read.get(where, set()) for member in readers))
+                unseen = [offset for offset in there if offset not in read]
+                if unseen and readers:
+                    self._history.violated(f"{where}: the group of {readers[0].name} has never seen offsets {unseen}")
 
     def _order_is_kept(self) -> None:
         for where, values in self._history.values.items():
