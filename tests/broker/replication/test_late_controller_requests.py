@@ -1,5 +1,7 @@
 """What a controller has given up, and sent again by a later connection, comes late by the earlier one."""
 
+from typing import Any
+
 import pytest
 
 from odradek.broker.cluster.peer import BrokerUnreachable, Peer
@@ -49,7 +51,7 @@ def test_a_late_deletion_spares_the_replica_of_a_topic_made_anew(kind: str) -> N
         with pytest.raises(BrokerUnreachable, match="closed by the other side"):
             await earlier.request(stop(epoch), 4, 1000)
         assert ("t", 0) in services.replicas.partitions and services.logs.get("t", 0) is not None
-        answer = await earlier.request(stop(epoch), 4, 1000)
+        answer: Any = await earlier.request(stop(epoch), 4, 1000)
         assert answer.error_code == ErrorCode.NONE, "who is still there sends again by a connection that is the latest"
         assert services.logs.get("t", 0) is None
         earlier.close()
@@ -84,7 +86,7 @@ def test_a_new_controller_may_use_the_connection_that_it_has() -> None:
         await earlier.request(ApiVersionsRequest(), 0, 1000)
         await later.request(UpdateMetadataRequest(controller_epoch=epoch), 8, 1000)
         await later.request(UpdateMetadataRequest(controller_epoch=epoch - 1), 8, 1000)
-        answer = await earlier.request(stop(epoch + 1), 4, 1000)
+        answer: Any = await earlier.request(stop(epoch + 1), 4, 1000)
         assert answer.error_code == ErrorCode.NONE and services.logs.get("t", 0) is None
         answer = await later.request(UpdateMetadataRequest(controller_epoch=epoch), 8, 1000)
         assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
