@@ -166,6 +166,8 @@ def read_config(given: Sequence[Given]) -> tuple[BrokerConfig, list[str]]:
     texts = {name: one.text for name, one in last.items()}
     if "broker.id" not in texts and "node.id" in texts:
         texts["broker.id"] = texts["node.id"]
+    elif "broker.id" in texts and "node.id" not in texts:
+        texts["node.id"] = texts["broker.id"]
     try:
         return BrokerConfig.of(Layers(texts)), remarks
     except BadValue as error:
@@ -196,7 +198,7 @@ def _look_at(given: Given) -> str | None:
             nearest = nearest_name(name)
             hint = "" if nearest is None else f", did you mean {nearest}?"
             return f"{given.origin}: {name} is not a setting of Kafka's{hint}"
-        if name != "node.id" and name not in LEGACY_NAMES:
+        if name not in LEGACY_NAMES:
             return f"{given.origin}: {name} has no effect here"
         return None
     try:

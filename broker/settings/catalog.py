@@ -58,7 +58,7 @@ KRAFT_ONLY: Final[frozenset[str]] = frozenset({"process.roles"})
 OTHER_FEATURES: Final = re.compile(
     r"(controller\.quorum|controller\.listener\.names|metadata\.(log|max)|remote\.|log\.local\.retention|rsm\.config"
     r"|rlmm\.config|group\.share|share\.coordinator|initial\.broker\.registration|broker\.(heartbeat|session)"
-    r"|zookeeper\.metadata\.migration|eligible\.leader|node\.id|sasl\.mechanism\.controller|server\.max\.startup"
+    r"|zookeeper\.metadata\.migration|eligible\.leader|sasl\.mechanism\.controller|server\.max\.startup"
     r"|unstable\.|config\.providers|confluent\.|listener\.name\.)"
 )
 """Settings of KRaft, remote storage, share groups and of other programs' plug-ins: known, and of no meaning here."""

@@ -115,6 +115,8 @@ class ControllerSettings(InterBrokerListener):
 
 
 OTHER_CLUSTER_SETTINGS: Final = read_table("""
+node.id int -1 any high read-only works
+    Another name of broker.id: where one of them alone is given, it is both.
 zookeeper.set.acl boolean false any high read-only works
     Whether znodes are created with access lists for the broker's identity only.
 zookeeper.sasl.jaas.config password - any medium read-only works

@@ -136,6 +136,12 @@ def test_rules_over_several_settings() -> None:
     assert config(node_id="7").broker_id == 7
 
 
+def test_node_id_and_broker_id_are_two_names_of_one_number() -> None:
+    """As with Kafka, both are told to who asks for the settings, whichever was given."""
+    for found in (config(node_id="7"), config(broker_id="7")):
+        assert (found.layers.value("node.id"), found.layers.value("broker.id")) == (7, 7)
+
+
 def test_connection_limits() -> None:
     found = config(max_connections_per_ip_overrides="localhost:5, ::1:7", max_connections_per_ip="0")
     assert found.max_connections_per_ip_overrides == {"localhost": 5, "::1": 7}

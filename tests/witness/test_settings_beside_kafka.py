@@ -15,8 +15,6 @@ NAME = re.compile(r'<a id="([\w.]+)"></a>')
 CELL = re.compile(r"<tr><th>([^<:]*):?</th>\s*<td>(.*?)</td></tr>", re.DOTALL)
 EXPLAINED = re.compile(r" +\(.*\)$")
 """Kafka writes of large numbers in brackets how much they are."""
-OTHER_NAMES = {"node.id"}
-"""Read as broker.id where that is not given."""
 
 
 def kafkas(printed: str) -> dict[str, dict[str, str]]:
@@ -50,7 +48,7 @@ def test_what_kafka_prints_of_its_settings_is_in_the_table(
     kafka: KafkaJars, main: str, table: dict[str, Setting]
 ) -> None:
     """What comes with Kafka's files is known by its name here, so that nobody is told of an unknown setting."""
-    documented = {name: cells for name, cells in kafkas(kafka.run(main)).items() if name not in OTHER_NAMES}
+    documented = kafkas(kafka.run(main))
     assert documented.keys() - table.keys() == set()
     for name, cells in documented.items():
         told = {title: text for title, text in ours(table[name]).items() if title in cells}
