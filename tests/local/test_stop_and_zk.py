@@ -209,7 +209,7 @@ def test_a_file_system_without_locks_is_named(
     monkeypatch.setattr(fcntl, "flock", no_locks)
     port, zookeeper_port = free_ports(2)
     ports = ["--port", str(port), "--zookeeper-port", str(zookeeper_port), "--metrics-port", "0"]
-    for command in (["up", *ports], ["stop"]):
+    for command in (["up", "--brokers", "1", *ports], ["stop"]):
         assert run([*command, "--data", str(tmp_path)]) == 1
         assert capsys.readouterr().err == (
             "odradek: [Errno 37] No locks available: this file system cannot lock files, --data needs one that can, "

@@ -31,6 +31,8 @@ class Stage:
         self.clock = ManualClock()
         self.history = History(self.clock)
         self.topic = topic
+        self.groups: list[list[Any]] = [[]]
+        """Readers who are to have seen everything together."""
         self.replicas = [self._replica(broker) for broker in range(3)]
         self.brokers = [self._broker(broker, replica) for broker, replica in enumerate(self.replicas)]
         self.zookeeper = MemoryZooKeeper(self.clock)
@@ -118,6 +120,6 @@ class Stage:
     def verdict(self) -> Verdict:
         run = SimpleNamespace(
             cluster=self.cluster, history=self.history, inspection=SimpleNamespace(topic="t", newest={}), members=[],
-            programs=SimpleNamespace(former_members=[]), plan=SimpleNamespace(seed=1),
+            programs=SimpleNamespace(groups=self.groups), plan=SimpleNamespace(seed=1),
         )  # fmt: skip
         return Verdict(cast(Simulation, run))

@@ -63,6 +63,18 @@ def test_a_reader_that_is_not_through(expected: int, position: int | None, log_s
     assert is_through(cast(Any, reader), T0, 5, history) is right
 
 
+def test_a_record_that_a_group_has_never_seen() -> None:
+    stage = Stage()
+    stage.write(make_batch([b"producer-0-0"]), make_batch([b"producer-0-1"]))
+    stage.history.acknowledge(T0, 0, b"producer-0-0", "producer-0")
+    stage.groups[:] = [[SimpleNamespace(name=name, read={T0: {at}}) for name, at in (("a", 0), ("b", 1))], []]
+    stage.verdict()._acknowledged_is_there()
+    assert not stage.seen
+    stage.groups[1] = [SimpleNamespace(name="connector-0", read={T0: {1}})]
+    stage.verdict()._acknowledged_is_there()
+    assert "the group of connector-0 has never seen offsets [0]" in stage.seen
+
+
 def test_an_acknowledged_record_that_is_lost() -> None:
     stage = Stage()
     stage.write(make_batch([b"producer-0-0"]))

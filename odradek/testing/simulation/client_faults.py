@@ -69,6 +69,11 @@ class ClientFaults:
     def connectors(self) -> list[SimulatedConnector]:
         return [one.client for one in self.programs if isinstance(one.client, SimulatedConnector)]
 
+    @property
+    def groups(self) -> list[list[SimulatedConsumer | SimulatedConnector]]:
+        """Readers who read everything together, former members too."""
+        return [[*self.members, *self.former_members], [*self.connectors, *self.former_connectors]]
+
     # their lives
 
     async def start(self, producers: int, members: int, connectors: int) -> None:

@@ -14,7 +14,6 @@ from odradek.testing.simulation import loose_topic
 from odradek.testing.simulation.administration import assignments
 from odradek.testing.simulation.bit_rot import misled
 from odradek.testing.simulation.clients import SimulatedConsumer
-from odradek.testing.simulation.connectors import SimulatedConnector
 from odradek.testing.simulation.history import History
 from odradek.testing.simulation.inspection import NewestRecords, bytes_of, records_of
 from odradek.testing.simulation.transactional_positions import TOPIC as TRANSACTIONAL_TOPIC
@@ -242,11 +241,6 @@ class Verdict:
             self._history.violated(f"{where}: not the newest that was written of the keys {sorted(differing)}")
 
     def _acknowledged_is_there(self) -> None:
-        programs = self._run.programs
-        groups: list[list[SimulatedConsumer | SimulatedConnector]] = [
-            [*programs.members, *programs.former_members],
-            [*programs.connectors, *programs.former_connectors],
-        ]
         for where, acknowledged in self._history.acknowledged.items():
             log = self._cluster.brokers[0].server.services.replicas.partitions[where].log
             begin = self._history.log_start_of(where)
@@ -254,7 +248,7 @@ class Verdict:
             lost = {offset: v for offset, v in acknowledged.items() if offset >= begin and there.get(offset) != v}
             if lost:
                 self._history.violated(f"{where}: acknowledged and lost: {lost}")
-            for readers in groups:
+            for readers in self._run.programs.groups:
                 read = set[int]().union(*(member.read.get(where, set()) for member in readers))
                 unseen = [offset for offset in there if offset not in read]
                 if unseen and readers:
