@@ -73,15 +73,8 @@ def up(
     from odradek.local.cluster import ClusterPlan
 
     if detach:
-        arguments = [one for one in sys.argv[1:] if one not in ("--detach", "-d")]
-        try:
-            raise typer.Exit(run_detached(arguments, data / "logs"))
-        except OSError as error:
-            raise error if error.errno not in UNUSABLE else OSError(_no_room(data, error)) from None
-    for option, first in (("--port", port), ("--metrics-port", metrics_port or 0)):
-        if first + brokers - 1 > PORT_MAX:
-            raise typer.BadParameter(f"{brokers} brokers do not fit above it", param_hint=option)
-    _check_ports_differ(
+        raise typer.Exit(_detached(data))
+    _check_ports(
         {
             "--port": range(port, port + brokers),
             "--zookeeper-port": range(zookeeper_port, zookeeper_port + (zookeeper is None)),
@@ -109,11 +102,22 @@ def up(
     raise typer.Exit(run(plan, as_json=as_json))
 
 
-def _check_ports_differ(wanted: Mapping[str, Sequence[int]]) -> None:
-    """Raise BadParameter when two options want one port; a broker would say later that it is in use."""
+def _detached(data: Path) -> int:
+    """Run the same command in the background; its exit code. Raises OSError."""
+    arguments = [one for one in sys.argv[1:] if one not in ("--detach", "-d")]
+    try:
+        return run_detached(arguments, data / "logs")
+    except OSError as error:
+        raise error if error.errno not in UNUSABLE else OSError(_no_room(data, error)) from None
+
+
+def _check_ports(wanted: Mapping[str, Sequence[int]]) -> None:
+    """Raise BadParameter when there are not so many ports, or two options want one: a broker would say it later."""
     taken: dict[int, str] = {}
     for option, ports in wanted.items():
         for port in ports:
+            if port > PORT_MAX:
+                raise typer.BadParameter(f"{len(ports)} brokers do not fit above it", param_hint=option)
             if port in taken:
                 raise typer.BadParameter(f"port {port} is wanted for {taken[port]}, too", param_hint=option)
             taken[port] = option

@@ -238,9 +238,8 @@ class LocalCluster:
     def _check_nothing_runs(self) -> None:
         up_pid = read_pid(self._up_pid)
         if up_pid not in (None, os.getpid()):
-            raise ClusterFailure(
-                f"{self.directory} is in use by another `odradek up` ({described(up_pid)}): odradek stop"
-            )
+            user = f"another `odradek up` ({described(up_pid)})"
+            raise ClusterFailure(f"{self.directory} is in use by {user}: odradek stop")
         for name in (NAME, *(broker.name for broker in self._files.values())):
             pid = read_pid(self.directory / "run" / f"{name}.pid")
             if pid is not None:
