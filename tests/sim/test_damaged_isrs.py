@@ -384,6 +384,24 @@ def test_a_follower_that_comes_back_into_the_isr_has_its_time_once_more() -> Non
     assert "keeps broker 2 in the ISR, which has lacked something for 8001 ms" in stage.seen
 
 
+@pytest.mark.parametrize("changes", [1, 2])
+def test_a_follower_that_may_have_left_the_isr_and_come_back_between_two_looks(changes: int) -> None:
+    """Below min.insync.replicas the high watermark stands still, and who has all up to there comes in again, as with
+    Kafka: one whose disk takes no more is in and out."""
+    stage = Stage()
+    lagging = Lagging(stage.cluster, stage.history, 4_000, lambda where: stage.leader)
+    lagging.look()
+    stage.write(make_batch(), to=(0, 1))
+    lagging.look()
+    stage.clock.advance(4_001 + SLACK_MS)
+    stage.leader.lead(PartitionView(0, 5, (0, 1, 2), changes, (0, 1, 2)), stage.clock.monotonic_ms())
+    lagging.look()
+    assert ("keeps broker 2 in the ISR" in stage.seen) is (changes == 1)
+    stage.clock.advance(4_001 + SLACK_MS)
+    lagging.look()
+    assert "keeps broker 2 in the ISR" in stage.seen
+
+
 @pytest.mark.parametrize("is_present", [False, True])
 def test_a_follower_that_had_all_and_whose_replica_is_deleted(is_present: bool) -> None:
     """The leader that hears of it does not count on it; one that is cut off from the controller knows nothing of it."""

@@ -27,6 +27,7 @@ class _Leader:
         self.life, self.since_ms = (leader, leader.leader_epoch), now_ms
         self.free_since_ms = now_ms
         """Since when it has had no change of its ISR in flight: it proposes one at a time."""
+        self.partition_epoch = leader.partition_epoch
         self.ends: deque[tuple[float, int]] = deque()
         self.caught_up_ms: dict[FollowerProgress | None, float] = {}
         """When a member of the ISR was seen last to have all, or to come in: for that the high watermark is enough.
@@ -87,6 +88,9 @@ class Lagging:
         is_present = self._present_leader(where) is leader
         has = {member: there or 0 for member, there in ends.items() if is_present or there is not None}
         progress = {member: leader.followers.get(member) for member in has}
+        if leader.partition_epoch > known.partition_epoch + 1:  # whoever is a member may have left and come in again
+            known.caught_up_ms.clear()
+        known.partition_epoch = leader.partition_epoch
         known.caught_up_ms = {one: known.caught_up_ms.get(one, now_ms) for one in progress.values()}
         while len(known.ends) > 1 and known.ends[0][1] <= min(has.values(), default=end):
             known.ends.popleft()
