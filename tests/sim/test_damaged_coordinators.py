@@ -214,6 +214,23 @@ def test_a_marker_whose_decision_has_been_compacted_away(compacted: bool, monkey
     assert "COMMIT of producer 1" in states.seen
 
 
+def test_decisions_of_a_leader_whose_disk_rots_are_read_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that nobody can decode ended the run."""
+    states, data, decisions = states_and_data()
+    state = TxnState(ProducerIdentity(1, 0), 1000, PREPARE_COMMIT, frozenset({WHERE}), 5, 6)
+    states.write(state_batch("id", state, 0))
+    data_of = decisions_module._bytes_between
+    monkeypatch.setattr(decisions_module, "_bytes_between", lambda *asked: bytes(make_batch([b"rot"])))
+    states.history.rotten.add(0)
+    decisions.look()
+    monkeypatch.setattr(decisions_module, "_bytes_between", data_of)
+    states.history.mended(0)
+    decisions.look()
+    end(data, commits=False, epoch=0)
+    decisions.look()
+    assert "ABORT of producer 1" in states.seen
+
+
 def test_a_coordinator_that_keeps_what_another_one_leads() -> None:
     stage = Stage(CONSUMER_OFFSETS)
     group = SimpleNamespace(metadata=SimpleNamespace(group_id="g"), offsets=OffsetTable(), partition=0)

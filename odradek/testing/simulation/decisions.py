@@ -83,7 +83,8 @@ class Decisions:
         if begin >= end:
             return True
         leader = self._present_leader(where)
-        data = b"" if leader is None else _bytes_between(leader, begin, end)
+        sound = leader is not None and leader.local_id not in self._history.rotten
+        data = _bytes_between(leader, begin, end) if leader is not None and sound else b""
         for position, header in batches(data):
             values = decode_records(data, position).values
             is_whole &= header.next_offset - self._taken.get(where, 0) <= len(values)
