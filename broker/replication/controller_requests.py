@@ -2,9 +2,8 @@
 
 Four fences, in this order: the broker epoch (the request is meant for our current registration), the controller epoch
 (its sender has not been deposed), the connection (its sender has not sent it again by a later one), and for each
-partition the leader epoch, also that of replicas deleted here. Requests
-about replicas are applied one after another, each to its end: one whose connection was lost must not be carried out
-amid later ones of the same sender.
+partition the leader epoch, also that of replicas deleted here. Requests about replicas are applied one after another,
+each to its end: one whose connection was lost must not be carried out amid later ones of the same sender.
 """
 
 import asyncio
@@ -104,7 +103,8 @@ class ControllerRequests:
     def is_late(self, controller_epoch: int, connection: int) -> bool:
         """Tell whether a request that is to be obeyed comes by a connection that its controller may have given up.
 
-        It is to be closed without an answer: whoever is still there sends again, by one that is the latest."""
+        It is to be closed without an answer: whoever is still there sends again, by one that is the latest.
+        """
         return controller_epoch == self.controller_epoch and self._latest.is_late(controller_epoch, connection)
 
     def high_watermark_of(self, key: PartitionKey) -> int | None:
