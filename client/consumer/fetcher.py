@@ -268,6 +268,9 @@ class Fetcher:
                     self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
                 else:
                     self._out_of_range(topic_partition, asked)
+            case ReadFrom(replica) if replica not in self._cluster.view.nodes:  # it may have come up just now
+                self._cluster.needs.stale()
+                self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
             case ReadFrom(replica):
                 state = self._receiver.positions.partitions[topic_partition]
                 state.replica = replica

@@ -54,6 +54,11 @@ class Stage:
         """Where it reads; -1 for the leader."""
         return self.consumer.engine.shared.positions.partitions[T0].replica
 
+    @property
+    def in_sync(self) -> frozenset[int]:
+        """The replicas in sync, as the leader knows them."""
+        return self.cluster.brokers[LEADER].server.services.replicas.partitions[T0].committed_isr
+
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(60):
             while not condition():
@@ -116,6 +121,26 @@ def test_a_replica_that_dies_sends_its_readers_back_to_the_leader() -> None:
         await asyncio.sleep(8)  # until the ISR is without it
         await stage.send(b"second")
         assert await stage.read(1) == [b"second"] and stage.replica == -1
+
+    play(work)
+
+
+def test_a_replica_that_the_metadata_lack_is_looked_up_when_the_leader_names_it() -> None:
+    """A reader whose nearest broker was down when it asked for metadata, and is up again: it asked the leader, was sent
+    to that broker, which it did not know, and asked the leader again, without a record for metadata.max.age.ms."""
+
+    async def work(stage: Stage) -> None:
+        await stage.read(1)
+        nearest = stage.cluster.brokers[NEAREST]
+        nearest.kill()
+        await stage.until(lambda: NEAREST not in stage.consumer.engine.cluster.view.nodes)
+        await nearest.start()
+        await stage.until(lambda: NEAREST in stage.in_sync)
+        began_ms = stage.clock.monotonic_ms()
+        await stage.send(b"second")
+        assert await stage.read(1) == [b"second"]
+        assert stage.clock.monotonic_ms() - began_ms < 5_000
+        await stage.until(lambda: stage.replica == NEAREST)
 
     play(work)
 
