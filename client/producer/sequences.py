@@ -151,11 +151,15 @@ class ProducerSequences:
         return error in RETRIABLE
 
     def gave_up(self, batch: ProducerBatch, *, refused: bool) -> None:
-        """A batch has failed for good. `refused`: the broker said that it does not have it, else nobody knows."""
+        """A batch has failed for good. `refused`: the broker said that it does not have it, else nobody knows.
+
+        The broker may have an earlier batch whose answer was lost: that one is asked about again before the restart.
+        """
         if batch.base_sequence < 0:
             return
+        is_oldest = self.partitions[batch.topic_partition].unacknowledged[0] is batch
         self._forget(batch)
-        (self._restart_wanted if refused else self._unresolved).add(batch.topic_partition)
+        (self._restart_wanted if refused and is_oldest else self._unresolved).add(batch.topic_partition)
 
     def settle(self, on_wire: Container[TopicPartition]) -> None:
         """Restart sequences of partitions that need it and have nothing on the wire; before each round of sending."""

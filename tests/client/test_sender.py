@@ -352,6 +352,28 @@ def test_a_batch_that_was_overtaken_fails_rather_than_to_be_written_behind_a_lat
     assert log.log == [b"B", b"C"], "it goes on under a new epoch"
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_what_may_be_written_already_keeps_its_sequence_when_a_batch_behind_it_is_refused_for_good(last: bool) -> None:
+    """The broker had the first batch, and could not say so in time; numbered anew, it was written once more."""
+    bench, log = Bench(), ModelPartition()
+    bench.begin()
+    first, bad = bench.add(b"A"), bench.add(b"bad")
+    following = [] if last else [bench.add(b"B")]
+    one, two, *more = bench.plan().calls
+    log.append(first)
+    bench.answer(one, ErrorCode.REQUEST_TIMED_OUT)
+    assert bench.answer(two, ErrorCode.INVALID_RECORD) == [bad]
+    for call in more:
+        bench.sender.answered(call, {T0: log.append(call.batches[0])}, bench.now_ms)
+    following.append(bench.add(b"C"))
+    while not all(batch.outcome.decided for batch in (first, *following)):
+        bench.now_ms += 1_500
+        for call in bench.plan().calls:
+            bench.sender.answered(call, {T0: log.append(call.batches[0])}, bench.now_ms)
+    assert log.log == [b"A", *([] if last else [b"B"]), b"C"]
+    assert first.outcome.error is None and following[-1].producer_epoch == 1
+
+
 def answers(
     call: ProduceCall, logs: dict[TopicPartition, ModelPartition], chance: random.Random, *, calm: bool
 ) -> dict[TopicPartition, Answer]:
