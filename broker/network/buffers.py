@@ -23,29 +23,29 @@ from odradek.world.network import Endpoint
 SIZE = Struct(">i")
 SIZE_BYTES = 4
 KEEP_FACTOR = 4
-"""A buffer more than so many times larger than what was used of it since the last review is given back."""
+"""A buffer that is more than this many times larger than what was used of it since the last review is given back."""
 CHEAP_MOVE_BYTES = 4096
 HTTP = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI")
 TURN_BYTES_MAX = 1 << 22
 """Most that a connection sends before the others have their turn: a quick reader must not keep the loop busy."""
 READ_BYTES_MAX = 1 << 15
-"""A range of a file that is no longer is read and goes out together with what is before and after it: up to there a
-copy costs less than the three calls it takes to send head, range and tail, and the receiver is woken once."""
+"""A range of a file up to this long is read, and goes out together with what is before and after it: so small a copy
+costs less than the three calls that send head, range and tail, and the receiver is woken once."""
 JOINED_BYTES_MAX = 1 << 18
 """Limit of what is joined for one call, and so the most that a connection keeps of files in memory while its peer is
 slow."""
 
 
-def foreign(first: Buffer) -> str:
-    """Say in brackets which other protocol the first four bytes of a connection begin; "" if none that is known."""
+def other_protocol(first: Buffer) -> str:
+    """Name, in brackets, the other protocol that begins with these four bytes; "" when none is known to."""
     text = bytes(first)
     if text.startswith(b"\x16\x03"):
-        return " (so TLS begins: the client's security.protocol is not this listener's)"
-    return " (so HTTP begins: this is no web server)" if text in HTTP else ""
+        return " (TLS begins like this: the client's security.protocol is not that of this listener)"
+    return " (HTTP begins like this: this is not a web server)" if text in HTTP else ""
 
 
 class ReceiveBuffer:
-    """Frames out of a stream of bytes. `shared` is the loop's one buffer, `frame_bytes_max` the limit of a frame."""
+    """Cuts a stream of bytes into frames. `shared` is the loop's one buffer, `frame_bytes_max` the limit of a frame."""
 
     __slots__ = ("_shared", "_used", "end", "frame_bytes_max", "start", "view")
 
@@ -79,7 +79,7 @@ class ReceiveBuffer:
         size: int = SIZE.unpack_from(self.view, start)[0]
         if not 0 <= size <= self.frame_bytes_max:
             said = f"a request of {size} bytes was announced, the limit is {self.frame_bytes_max}"
-            raise FrameSizeError(said + foreign(self.view[start : start + SIZE_BYTES]))
+            raise FrameSizeError(said + other_protocol(self.view[start : start + SIZE_BYTES]))
         begin = start + SIZE_BYTES
         after = begin + size
         if after > end:
@@ -109,7 +109,7 @@ class ReceiveBuffer:
             self._move_to(min(2 * len(self.view), self._frame_total() + RECEIVE_BUFFER_BYTES))
 
     def _frame_total(self) -> int:
-        """Bytes that the frame in front has with its size, as far as known."""
+        """Return the size of the frame in front, its size field included, as far as it has been received."""
         if self.end - self.start < SIZE_BYTES:
             return SIZE_BYTES
         size: int = SIZE.unpack_from(self.view, self.start)[0]
@@ -214,7 +214,7 @@ class Slots:
             push(parts, slot.watch)
 
     def clear(self) -> None:
-        """Forget all: the connection is closed."""
+        """Forget all slots, as the connection is closed."""
         self._queue.clear()
         self._waiting = self.filled_bytes = 0
 
@@ -223,7 +223,7 @@ class Output:
     """The queue of one endpoint's unsent parts. Its bound is kept by the owner, who looks at `unsent_bytes`.
 
     `flush` sends what the transport takes, within limits. When that is not all, `room` is called as soon as more may be
-    sent; it is to call `flush`.
+    sent; it must call `flush`.
     """
 
     __slots__ = ("_blocked", "_endpoint", "_offset", "_parts", "_room", "unsent_bytes")

@@ -8,7 +8,7 @@
   of its requests are under way, and while its client has too many bytes left to read. What comes in meanwhile is read
   ahead up to a limit; then reading stops and TCP holds the client back. So a slow reader costs a bounded amount of
   memory, and nobody else's time.
-- Nothing that an answer sets off runs while the answer is being given: it gets a turn of the loop of its own.
+- Giving an answer neither sends it nor takes up the next request: both get a turn of the loop of their own.
 """
 
 import logging
@@ -47,7 +47,7 @@ class Host(Protocol):
         """Start a coroutine as a task."""
 
     def connection_closed(self, connection: Any) -> None:
-        """Forget a connection, which is closed."""
+        """Forget a connection that has closed."""
 
     def buffer_taken(self, connection: Any) -> None:
         """Call `review_buffer` of a connection from time to time: it has taken a receive buffer of its own."""
@@ -56,7 +56,7 @@ class Host(Protocol):
 class Guarded:
     """A delayed operation as the purgatory holds it: a bug in it closes its connection, and goes no further.
 
-    One that is for the client of `reader` alone does nothing any more when that connection is closed.
+    With `reader`, the connection of an operation that only reads, it does nothing once that connection is closed.
     """
 
     __slots__ = ("_boundary", "_reader", "guarded")
@@ -103,9 +103,9 @@ class Connection:
         self._handling = False
         self._resuming = False
         self._closing = False
-        """Close when all that was promised is sent."""
+        """Close as soon as every answer that is due has been sent."""
         self._ended = False
-        """The client sends nothing any more: close when all that it asked for is handled and sent."""
+        """The client has stopped sending: close as soon as all its requests are handled and answered."""
         self._closed = False
         self._throttle: WheelTimer | None = None
         self._idle_timer = host.timers.call_later(host.idle_ms_max, self._check_idle) if host.idle_ms_max >= 0 else None
@@ -164,7 +164,7 @@ class Connection:
         self._resume_if_free()
 
     def _check_idle(self) -> None:
-        """Close an idle connection, or look again when it can next be idle; a client that waits for us is not."""
+        """Close the connection if it is idle, else look again when it can be; a client that waits for us is not."""
         limit_ms, waits = self._host.idle_ms_max, bool(self._slots)
         if self._ended:
             limit_ms, waits = LONG_WAIT_MS, self._throttle is not None and self.unhandled_bytes > 0
@@ -270,7 +270,7 @@ class Connection:
             self._host.clock.call_soon(self._send_and_resume)
 
     def _answered(self, slot: Slot, response: Message | None, throttle_ms: int) -> None:
-        """Take a handler's answer, which comes at once, or later from anywhere on the loop. None: there is none."""
+        """Take a handler's response, at once or later, from anywhere on the loop; None if there is to be no answer."""
         if self._closed:
             return
         with self._boundary:
@@ -294,7 +294,7 @@ class Connection:
     # when requests may be handled, and bytes be read
 
     def _update_held(self) -> bool:
-        """Check all reasons to hold the connection; tell whether there is none."""
+        """Hold the connection if there is a reason to; tell whether there is none."""
         self._held = (
             self._closing
             or self._slots.must_wait
@@ -321,7 +321,7 @@ class Connection:
     # sending and closing
 
     def _flush(self) -> None:
-        """Send; when everything promised is sent and the connection is to close, close."""
+        """Send what is queued; close a connection that is to close once every answer that is due has been sent."""
         if self._closed:
             return
         if self._slots:

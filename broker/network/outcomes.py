@@ -59,8 +59,8 @@ class Respond(Protocol):
 class Wait(NamedTuple):
     """Answer when one of the keys is touched and the operation says so, or at the deadline.
 
-    `start` is given the function to answer with and returns the operation; the purgatory tries it once at once, unless
-    the handler has done so.
+    `start` is given the function to answer with and returns the operation; the purgatory tries that right away, unless
+    the handler has just done so.
     """
 
     start: Callable[[Respond], DelayedOperation]
@@ -71,7 +71,7 @@ class Wait(NamedTuple):
     tried: bool = False
     """True if the handler has just found that the operation cannot be finished yet."""
     reads: bool = False
-    """True if the operation changes nothing: it is forgotten when its client has gone. Others are done all the same."""
+    """True if the operation changes nothing, and is dropped when its client is gone; others are finished even then."""
 
 
 class Silent(NamedTuple):
@@ -127,7 +127,7 @@ class Deferred(Protocol):
 
 
 Answer = list[Part] | Deferred | None
-"""A frame to send, something that is not that simple, or nothing to send."""
+"""A frame to send now, an outcome that the connection has to carry out, or nothing to send."""
 
 
 class Dispatch(Protocol):

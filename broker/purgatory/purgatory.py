@@ -24,7 +24,7 @@ class DelayedOperation(Protocol):
     """
 
     def try_complete(self) -> bool:
-        """Finish if possible, one of the keys being touched; True when it has, and has called its `respond`."""
+        """Finish if possible, now that a key was touched; return True if it has finished, and called its `respond`."""
 
     def expire(self) -> None:
         """Finish in any case: called once, at the deadline, unless the operation has finished before."""
@@ -140,7 +140,7 @@ class Purgatory:
         self._listeners[key] = (*self._listeners.get(key, ()), listener)
 
     def unlisten(self, key: Hashable, listener: Callable[[], None]) -> None:
-        """Call `listener` no more; it was given to `listen`."""
+        """Stop calling a `listener` that was given to `listen`."""
         listeners = self._listeners.pop(key)
         assert listener in listeners, (key, listener)
         others = tuple(one for one in listeners if one != listener)
@@ -190,7 +190,7 @@ class Purgatory:
             self._remove(watch)
 
     def _expire(self, watch: _Watch) -> None:
-        """The deadline, called by the wheel."""
+        """Expire an operation whose deadline has come; called by the timing wheel."""
         assert watch.keys is not None, "a finished operation has no timer"
         self._remove(watch)
         self._busy = True

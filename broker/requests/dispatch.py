@@ -33,9 +33,9 @@ CLIENT_ID_AT = 8
 RESPONSE_HEADER = Struct(">ii")
 """Size and correlation id: response header version 0, behind the size of the frame."""
 FLEXIBLE_RESPONSE_HEADER = Struct(">iix")
-"""Version 1: no tagged fields."""
+"""The same in response header version 1, without tagged fields."""
 ROUTES_MAX = 1 << 12
-"""Above what Kafka has of keys times versions: only what the registry serves gets a route."""
+"""More than all APIs of Kafka have versions; a route is made only for what the registry serves."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,12 +54,12 @@ class Route:
     api: ApiMetrics
     follower: ApiMetrics | None
     """Metrics in which a follower's Fetch counts; None for other APIs."""
-    tells_errors: bool
-    """The error codes in its answers are looked for here: handlers of Produce and Fetch know when there are any."""
+    counts_errors: bool
+    """Errors are counted here, from the codes in the answers; the handlers of Produce and Fetch count their own."""
 
     def answer(self, correlation_id: int, response: Message) -> list[Part]:
         """Encode the whole frame of a response, its size in front."""
-        if self.tells_errors:
+        if self.counts_errors:
             self.api.answered_with(response)
         parts: list[Part] = [b""]
         self.encode(response, parts)
@@ -67,7 +67,7 @@ class Route:
 
     def answer_in_steps(self, correlation_id: int, response: Message) -> Steps[list[Part]]:
         """Encode the whole frame of a response as `answer` does, in steps: it may be about thousands of partitions."""
-        if not self.tells_errors:
+        if not self.counts_errors:
             return self.answer(correlation_id, response)
         for _ in self.api.count_errors(response):
             yield
@@ -89,7 +89,7 @@ class Route:
 class RoutedOutcome:
     """An outcome that asks for more than sending an answer now, and how to make the answer when it is known.
 
-    What a handler took its time for is encoded in slices of time too.
+    The answer of a handler that is a coroutine may be large, so it is encoded in slices of time.
     """
 
     __slots__ = ("_correlation_id", "_frame", "_route", "outcome")
@@ -115,7 +115,7 @@ class RoutedOutcome:
 
 
 class Dispatcher:
-    """Handles the requests of one broker, which is what the modules' `handle` functions are given."""
+    """Has each request that reaches `broker` handled by the module of its API, whose `handle` is given the broker."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class Dispatcher:
             has_client_id=request_header_version(key, version) > 0,
             api=self.metrics.of_api(FETCH_CONSUMER if is_fetch else name),
             follower=self.metrics.of_api(FETCH_FOLLOWER) if is_fetch else None,
-            tells_errors=key not in (FetchRequest.API_KEY, ProduceRequest.API_KEY),
+            counts_errors=key not in (FetchRequest.API_KEY, ProduceRequest.API_KEY),
         )
         return route
 

@@ -85,8 +85,8 @@ def test_sizes_out_of_bounds(size: int) -> None:
 @pytest.mark.parametrize(
     ("first", "said"),
     [
-        (b"\x16\x03\x01\x02", "369295618 bytes was announced, the limit is 2000000 (so TLS begins: the client's "),
-        (b"GET / HTTP/1.1", "the limit is 2000000 (so HTTP begins: "),
+        (b"\x16\x03\x01\x02", "369295618 bytes was announced, the limit is 2000000 (TLS begins like this: "),
+        (b"GET / HTTP/1.1", "the limit is 2000000 (HTTP begins like this: "),
         (b"\x7f\xff\xff\xff", "the limit is 2000000$"),
     ],
 )
