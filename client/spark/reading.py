@@ -105,7 +105,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start is None:
             return self._latest_for_older_spark()
         begin = from_json(start)
-        ends = self._target if self._target is not None else self._latest(begin)
+        if self._target is None or any(self._target.get(one, -1) < offset for one, offset in begin.items()):
+            ends = self._latest(begin)  # a target from before the start was found: Spark asks for that one first
+            self._target = None if self._target is None else ends
+        else:
+            ends = self._target
         self._seen = ends
         if self._initial is not None and begin == self._initial:
             self._initial = None

@@ -99,6 +99,32 @@ def test_a_micro_batch_waits_for_enough_records_but_not_for_ever(monkeypatch: py
         assert reader.latestOffset(second, limit) == offsets(8), "availableNow does not wait"
 
 
+@pytest.mark.parametrize("start", ["latest", '{"t":{"0":-1}}'])
+def test_available_now_does_not_end_before_its_start(start: str) -> None:
+    """Spark asks for the end of all there is before it asks where a new query starts: what was written in between was
+    called lost, since the log seemed to end before the start."""
+    with stage() as one:
+        one.create("t", 1)
+        fill(one, 2)
+        reader = stream(startingOffsets=start)
+        reader.prepareForTriggerAvailableNow()
+        fill(one, 3)
+        begin = reader.initialOffset()
+        assert begin == reader.latestOffset(begin, ReadAllAvailable()) == offsets(5)
+        end = reader.latestOffset(begin, ReadAllAvailable())
+        assert end == begin and not reader.partitions(begin, end)
+
+
+def test_available_now_does_not_grow() -> None:
+    with stage() as one:
+        one.create("t", 1)
+        fill(one, 2)
+        reader = stream()
+        reader.prepareForTriggerAvailableNow()
+        fill(one, 3)
+        assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == offsets(2)
+
+
 def test_what_is_finished_is_committed_to_a_group_so_that_its_lag_is_seen() -> None:
     with stage() as one:
         one.create("t", 2)
