@@ -118,15 +118,15 @@ async def obey_znode(active: ActiveController) -> None:
         return
     refused = []
     for partition, target in asked.items():
+        current = active.state.assignment(partition)
+        wanted = current.reassigned_to(target)
+        if wanted == current and current.reassigning and not active.state.being_deleted(partition):
+            continue  # under way, also while one of its brokers is not there
         refusal = _refusal(active, partition, target)
         if refusal is not None:
             log.warning("%s is not reassigned: %s %s", partition, *refusal)
             refused.append(partition)
-            continue
-        current = active.state.assignment(partition)
-        wanted = current.reassigned_to(target)
-        to_begin = wanted != current or not wanted.reassigning
-        if to_begin and await _advance(active, partition, wanted) != DONE:
+        elif await _advance(active, partition, wanted) != DONE:
             refused.append(partition)
     await _forget_in_znode(active, refused)
 
@@ -216,7 +216,13 @@ async def _write_down(active: ActiveController, partition: TopicPartition, assig
 
 
 async def _begin(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> None:
-    """Tell all replicas, old and new, the assignment under a new leader epoch; the new ones start to copy."""
+    """Tell all replicas, old and new, the assignment under a new leader epoch; the new ones start to copy.
+
+    A leader that an earlier order has added and this one does not want is followed by another (in Kafka by none).
+    """
+    if active.state.leader_and_isr[partition].leader not in assignment.replicas:
+        partition_machine.move(active, [partition], PartitionPhase.OFFLINE)
+        await partition_machine.bring_online(active, [partition], Strategy.OFFLINE_PARTITION)
     await _tell_under_new_epoch(active, partition, assignment)
     new = [
         replica
@@ -267,13 +273,17 @@ async def _stop(active: ActiveController, partition: TopicPartition, brokers: Se
 
 
 async def _tell_under_new_epoch(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> None:
-    """Have every replica take over the list of replicas; the ISR and the leader stay."""
+    """Have every replica take over the list of replicas; the leader stays, and the ISR, but for those that an earlier
+    order has added, if its controller died before it could stop them."""
     while True:
         current = (await active.store.leader_and_isr([partition]))[partition]
         if current is None or current.controller_epoch > active.state.controller_epoch:
             active.log_failure(partition, "reassignment", f"its state is {current}")
             return
-        wanted = current.led_by(current.leader, current.isr)._replace(controller_epoch=active.state.controller_epoch)
+        isr = current.isr
+        if assignment.reassigning and current.leader in assignment.replicas:
+            isr = tuple(broker for broker in isr if broker in assignment.replicas)
+        wanted = current.led_by(current.leader, isr)._replace(controller_epoch=active.state.controller_epoch)
         result = (await active.store.update_leader_and_isr({partition: wanted}))[partition]
         if isinstance(result, LeaderAndIsr):
             break
@@ -294,9 +304,10 @@ async def _store_assignment(active: ActiveController, partition: TopicPartition,
     topic_id = active.state.topic_ids.get(partition.topic)
 
     def change(found: Topic) -> Topic | None:
-        if found.topic_id != topic_id or partition.partition not in found.partitions:
+        # A tool from before 2.8 has written it without the id.
+        if found.topic_id not in (None, topic_id) or partition.partition not in found.partitions:
             return None
-        return found._replace(partitions={**found.partitions, partition.partition: assignment})
+        return Topic(topic_id, {**found.partitions, partition.partition: assignment})
 
     try:
         with zookeeper_refusals():

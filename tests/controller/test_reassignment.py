@@ -1,14 +1,20 @@
 """Moves of replicas: by request and by znode, resumed, cancelled, beside other writers of the same znodes."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema import store
 from odradek.zk_schema.store import SetData
-from odradek.zk_schema.znodes.admin import REASSIGN_PARTITIONS_PATH, delete_topic_path, encode_reassignment
+from odradek.zk_schema.znodes.admin import (
+    REASSIGN_PARTITIONS_PATH,
+    decode_reassignment,
+    delete_topic_path,
+    encode_reassignment,
+)
 from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
 from odradek.zk_schema.znodes.topics import NO_LEADER, PartitionReplicas, TopicAssignment, topic_path
 from tests.controller.conftest import Play
@@ -305,5 +311,86 @@ def test_a_move_that_no_target_could_lead_is_completed_when_a_log_directory_is_b
         await cluster.settle()
         assert not cluster.exists(topic_path("t"))
         assert cluster.brokers[1].deleted == [T0]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["same controller", "next controller"])
+def test_a_leader_that_a_later_order_does_not_want_is_followed_by_another(play: Play, dies: bool) -> None:
+    """Nobody led until the next broker died, or the former one in its old epoch (nor does anybody in Kafka)."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, 4, controllers=[0])
+        await cluster.add_controller(4)
+        await cluster.create_topic("t", [1, 2])
+        await cluster.active.alter_reassignments({T0: [3, 4]})
+        await cluster.settle()
+        await cluster.put_in_isr([1, 2, 3])
+        assert (await cluster.active.elect_leaders([T0], 0))[T0][0] is ErrorCode.NONE
+        assert cluster.state("t").leader == 3
+
+        def die(operations: list[Any], _: int) -> None:
+            if operations[-1].path == topic_path("t"):
+                cluster.after_commit = None
+                cluster.kill(0)
+
+        cluster.after_commit = die if dies else None
+        with suppress(KafkaError):
+            await cluster.active.alter_reassignments({T0: [4, 2]})
+        await cluster.settle()
+        assert assignment(cluster) == PartitionReplicas((4, 2, 1), (4,), (1,))
+        assert cluster.state("t").leader == 2
+        assert cluster.brokers[2].led() == {T0}
+        cluster.check_agreement()
+        await cluster.put_in_isr([2, 4])
+        assert assignment(cluster) == PartitionReplicas((4, 2))
+
+    play(scenario)
+
+
+def test_an_order_that_is_under_way_stays_in_the_znode_while_a_target_is_away(play: Play) -> None:
+    """When another move of the same order was complete it was taken for a new one, and refused: the tool that had given
+    it reported a failed move, which went on."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1], [1])
+        await cluster.admin.create(REASSIGN_PARTITIONS_PATH, encode_reassignment({("t", 0): [2], ("t", 1): [3]}))
+        await cluster.settle()
+        cluster.kill(3)
+        await cluster.settle()
+        await cluster.put_in_isr([1, 2])
+        assert decode_reassignment(cluster.zookeeper.data(REASSIGN_PARTITIONS_PATH)) == {("t", 1): (3,)}
+        await cluster.add_broker(3)
+        await cluster.settle()
+        await cluster.put_in_isr([1, 3], 1)
+        assert not cluster.exists(REASSIGN_PARTITIONS_PATH)
+
+    play(scenario)
+
+
+def test_a_move_is_completed_beside_a_tool_that_writes_the_topic_without_its_id(play: Play) -> None:
+    """It was complete to those who asked, and went on with the next controller: former replicas came back."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        topic_id = cluster.active.state.topic_ids["t"]
+        await cluster.active.alter_reassignments({T0: [3, 2]})
+        await cluster.settle()
+
+        def add_partition(operations: list[Any], _: int) -> None:
+            if any(isinstance(operation, SetData) and operation.path == topic_path("t") for operation in operations):
+                cluster.before_commit = None
+                old = TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t")))
+                more = TopicAssignment({**old.partitions, 1: PartitionReplicas((2, 3))})
+                cluster.zookeeper.commit([SetData(topic_path("t"), more.encode())], cluster.admin.session_id)
+
+        cluster.before_commit = add_partition
+        await cluster.put_in_isr([1, 2, 3])
+        held = TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t")))
+        partitions = {0: PartitionReplicas((3, 2)), 1: PartitionReplicas((2, 3))}
+        assert held == TopicAssignment(partitions, topic_id)
+        cluster.check_agreement()
 
     play(scenario)
