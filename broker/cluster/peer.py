@@ -142,7 +142,7 @@ class _Link:
             request.answer.set_result(response)
 
     def close(self, reason: str) -> None:
-        """Fail all that has no answer, and let it not arrive any more where it has not yet; harmless twice."""
+        """Fail every request without an answer, and keep those that have not arrived from arriving; harmless twice."""
         if self.closed:
             return
         self.closed = True
@@ -159,7 +159,7 @@ class Peer:
     def __init__(
         self, network: Network, clock: Clock, host: str, port: int, client_id: str, tasks: Tasks | None = None
     ) -> None:
-        """`tasks` are those of the broker that asks; whoever is none has none."""
+        """`tasks` are those of the broker that asks; None if it is no broker."""
         self.client_id = client_id
         self._network = network
         self._clock = clock

@@ -104,7 +104,9 @@ class Appended(NamedTuple):
 
 def decode_header(data: Buffer, at: int, position: int) -> Batch:
     """Decode the header at `data[at:]`, which must have 61 bytes (padded where a v0/v1 message is shorter).
-    CorruptBatch."""
+
+    Raises CorruptBatch.
+    """
     magic = data[at + MAGIC_AT]
     if magic == 2:
         (
@@ -240,7 +242,7 @@ def first_offset_of(file: File, batch: Batch) -> int:
 
 
 def checksum_of(batch: Buffer) -> int:
-    """Return the checksum that belongs into this batch: CRC-32C of all after the field, or CRC-32 in v0 and v1."""
+    """Compute the checksum that a batch should have: CRC-32C of all that follows the field, or CRC-32 in v0 and v1."""
     if batch[MAGIC_AT] == 2:
         return compute_crc(batch, 0, len(batch))
     return zlib.crc32(memoryview(batch)[OLD_CRC_FROM:])
@@ -289,7 +291,7 @@ def _why_not_from_client(base_offset: int, attributes: int, sequence: int) -> st
 
 
 class EndOfTransaction(NamedTuple):
-    """Contents of a marker."""
+    """What a transaction's marker says."""
 
     aborted: bool
     coordinator_epoch: int

@@ -40,8 +40,10 @@ EMPTY = LogSlice(b"")
 
 
 def slice_of(segment: Segment, position: int, length: int, max_bytes: int, whole_first_batch: bool) -> LogSlice:
-    """Return that range of the segment's file, cut to `max_bytes`, but not within its first batch: where that is larger
-    it is given whole with `whole_first_batch`, else nothing is. Readers since KIP-74 fail at a part of a batch alone.
+    """Return that range of the segment's file, cut to `max_bytes`, but never within its first batch.
+
+    If that batch is larger, it is returned whole with `whole_first_batch`, and otherwise nothing is: a reader since
+    KIP-74 fails when all that it gets is a part of a batch.
     """
     if length > max_bytes:
         if max_bytes <= 0 and not whole_first_batch:
@@ -61,27 +63,9 @@ class LocalLog:
     """
 
     __slots__ = (
-        "_base_offsets",
-        "_end_at_rest",
-        "_flush_again",
-        "_known_positions",
-        "cleaned_to",
-        "closed",
-        "config",
-        "directory",
-        "end_at_open",
-        "environment",
-        "epoch_file",
-        "history_changes",
-        "last_flush_ms",
-        "log_end_offset",
-        "log_start_offset",
-        "lowest_end",
-        "partition",
-        "recovery_point",
-        "segments",
-        "snapshots",
-        "topic",
+        "_base_offsets", "_end_at_rest", "_flush_again", "_known_positions", "cleaned_to", "closed", "config",
+        "directory", "end_at_open", "environment", "epoch_file", "history_changes", "last_flush_ms", "log_end_offset",
+        "log_start_offset", "lowest_end", "partition", "recovery_point", "segments", "snapshots", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -108,12 +92,12 @@ class LocalLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = self.end_at_open = log_end_offset
         self.recovery_point = recovery_point
-        """The disk has everything before it for certain."""
+        """Offset before which everything is certain to be on the disk."""
         self.cleaned_to = 0
         """Offset before which the log is compacted."""
         self.last_flush_ms = environment.clock.now_ms()
         self.history_changes = 0
-        """Number of truncations and of renamings of its files: what was begun before one does not count after it."""
+        """Number of truncations and renamings of its files: a flush or a compaction begun before one does not count."""
         self.lowest_end = NEVER_TRUNCATED
         """The lowest offset a truncation went back to since a copier of the log set it to NEVER_TRUNCATED."""
         self.closed = False
@@ -251,10 +235,10 @@ class LocalLog:
         return found
 
     def aborted_within(self, offset: int, found: LogSlice, stable_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions that readers of what `read(offset, …)` gave have to skip. Raises as
-        `aborted_transactions`.
+        """Return the aborted transactions that whoever reads `found`, the result of `read(offset, …)`, has to skip.
 
-        The end is an offset after the last of the records, from the index alone (LogSegment.fetchUpperBoundOffset).
+        Raises as `aborted_transactions`. Where the records end is taken from the index alone, which names that offset
+        or a later one (LogSegment.fetchUpperBoundOffset).
         """
         assert isinstance(found.records, FileRange) and found.segment is not None, found
         end = found.segment.offset_index.offset_at(found.records.position + found.records.length)
@@ -267,7 +251,7 @@ class LocalLog:
     # to the disk
 
     def flush(self) -> None:
-        """Return when everything is on the disk. Raises StorageFailure."""
+        """Bring everything to the disk before returning. Raises StorageFailure."""
         try:
             flush = self._files_to_sync()
             flush.sync()
@@ -373,7 +357,7 @@ class LocalLog:
         self.environment.remove_files_later(marked, self.config.file_delete_delay_ms)
 
     def segments_changed(self) -> None:
-        """Look at `segments` anew; called by whoever changed the list or cut one of them."""
+        """Look at `segments` again; called by whoever changed the list or cut one of them."""
         self._base_offsets = [segment.base_offset for segment in self.segments]
         self._known_positions.clear()
 

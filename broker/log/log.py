@@ -63,7 +63,7 @@ class Log(LocalLog):
         self.producers = producers
         self.clean_end_offset = -1
         """Log end at the last close; -1 when that was not a clean one."""
-        self.rewrites = rewriting.needed(config)  # True if the topic has rules that look at records
+        self.rewrites = rewriting.needed(config)  # True if the topic has rules that concern each record
         self._is_prepared = self._unwritten_epoch = False
 
     # appending

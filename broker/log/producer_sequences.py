@@ -22,7 +22,7 @@ def is_later(sequence: int, other: int) -> bool:
 
 
 class RefusedLikewise(KafkaError):  # noqa: N818 - a refusal
-    """Refusal of a batch because of one that it came behind, with the error of that one."""
+    """Refusal of a batch that was sent behind a refused one, with the same error."""
 
 
 class Refusal:

@@ -256,10 +256,10 @@ class Segment:
         return position_of(offset, self.file, self.position_before(offset), self.size_bytes)
 
     def position_before(self, offset: int) -> int:
-        """Return where a batch begins that is not after the one that holds `offset`: where to begin to scan.
+        """Return where to begin to scan for `offset`: the place of a batch that is not behind the one that holds it.
 
         The index has no checksum: a disk that rots, or a power failure, may leave entries that increase as they should
-        and are wrong. So each entry is compared with the log: a wrong one costs time, and no record is missed. OSError.
+        and are wrong. So each is compared with the log: a wrong one costs time only. Raises OSError.
         """
         index = self.offset_index
         slot = index.slot_before(offset)

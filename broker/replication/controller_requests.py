@@ -103,15 +103,15 @@ class ControllerRequests:
     def is_late(self, controller_epoch: int, connection: int) -> bool:
         """Tell whether a request that is to be obeyed comes by a connection that its controller may have given up.
 
-        It is to be closed without an answer: whoever is still there sends again, by one that is the latest.
+        It is to be closed without an answer: a controller that is still there repeats the request on its latest one.
         """
         return controller_epoch == self.controller_epoch and self._latest.is_late(controller_epoch, connection)
 
     def high_watermark_of(self, key: PartitionKey) -> int | None:
         """Return a partition's high watermark for the checkpoint file, None if its log directory has failed.
 
-        That of a partition of which no controller has spoken since the start stays as the file had it: without its
-        own, a follower whose log has no leader epochs would drop all that it has (KAFKA-1647)."""
+        For a partition that no controller has mentioned since the start, it is the one that the file had: without it, a
+        follower whose log has no leader epochs would drop all that it has (KAFKA-1647)."""
         partition = self._replicas.partitions.get(key)
         if partition is None:
             return self._checkpointed.get(key)
@@ -158,14 +158,14 @@ class ControllerRequests:
                 self._follow(partition, view)
         except KafkaError as failed:
             self._fetchers.leave(partition)
-            partition.stop_leading()  # and follows nobody: what it is told again is news
+            partition.stop_leading()  # it follows nobody either, so the same request is news when it comes again
             if failed.code is ErrorCode.KAFKA_STORAGE_ERROR and not partition.offline:
                 self.lacks_room = True
             return failed.code
         return ErrorCode.NONE
 
     def _partition(self, topic: str, index: int, topic_id: bytes, *, is_new: bool) -> Partition:
-        """Find or make it, with its log. Raises KafkaError: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR."""
+        """Find a partition, or make it with its log. Raises KafkaError: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR."""
         partition = self._replicas.partitions.get((topic, index))
         known = self._logs.topic_id(topic, index) if partition is None else partition.topic_id
         if known != topic_id and self._is_replaced(topic, index, known, topic_id):
@@ -189,22 +189,22 @@ class ControllerRequests:
         return partition
 
     def _is_replaced(self, topic: str, index: int, former: bytes, topic_id: bytes) -> bool:
-        """Tell whether another topic has the name now: not only LeaderAndIsr says so, which may be late."""
+        """Tell whether another topic has this name now. LeaderAndIsr alone does not prove it, since it may be late."""
         metadata = self._metadata
         is_told = metadata.topic_id(topic) == topic_id and metadata.partition(topic, index) is not None
         is_over = former in metadata.deleted_ids and topic_id not in metadata.deleted_ids
         return ZERO_UUID not in (former, topic_id) and (is_told or is_over)
 
     def _make_way(self, topic: str, index: int) -> None:
-        """Let go of the replica of a former topic, of which this broker did not hear that it was moved or deleted, but
-        not of its files, as at a start (cluster/stray_replicas.py). Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Give up the replica of an earlier topic of this name, of whose move or deletion this broker has not heard; set
+        its files aside, as a start would (cluster/stray_replicas.py). Raises KafkaError KAFKA_STORAGE_ERROR."""
         state_change.warning(
-            "broker %d has %s-%d of a former topic of that name: its log is set aside", self._replicas.broker_id, topic,
-            index,
+            "broker %d has %s-%d of an earlier topic of that name: its log is set aside",
+            self._replicas.broker_id, topic, index,
         )  # fmt: skip
         error = self.stop(StoppedReplica(topic, index, NO_EPOCH, delete=True), keep_files=True)
         if error is not ErrorCode.NONE:
-            raise KafkaError(error, f"{topic}-{index} of a former topic cannot be set aside")
+            raise KafkaError(error, f"{topic}-{index} of an earlier topic of that name cannot be set aside")
 
     def _lead(self, partition: Partition, view: PartitionView) -> None:
         was_leader, former_epoch = partition.is_leader, partition.leader_epoch
@@ -254,10 +254,10 @@ class ControllerRequests:
 
     def stop(self, stopped: StoppedReplica, *, keep_files: bool = False) -> ErrorCode:
         """Stop following or leading a partition, and with `delete` drop its log; returns the error for its answer.
-        `keep_files`: they are only given another name.
+        With `keep_files` the log is only renamed.
 
-        KAFKA_STORAGE_ERROR when the log cannot be deleted because its directory has failed, however often it is asked:
-        the topic's deletion has to wait for that disk.
+        KAFKA_STORAGE_ERROR when the log cannot be deleted because its directory has failed, each time that it is asked
+        for: the topic's deletion has to wait for that disk.
         """
         topic, index = key = stopped.topic, stopped.partition_index
         partition = self._replicas.partitions.get(key)
@@ -307,7 +307,7 @@ class ControllerRequests:
     def session_expired(self) -> list[Partition]:
         """Lead and coordinate nothing until a controller says so again. Returns what we led.
 
-        Other brokers coordinate meanwhile and write what our coordinators do not know, who read it when we lead again.
+        Meanwhile other brokers coordinate and write what ours do not know; our coordinators load it when we lead again.
         """
         led = self._replicas.stop_leading_all()
         for partition in led:
@@ -317,7 +317,7 @@ class ControllerRequests:
     def directory_failed(self, keys: Sequence[PartitionKey]) -> None:
         """Take these partitions offline: the log directory that holds them cannot be used.
 
-        Called amid whatever ran into it, so the coordinators hear of it when that is over.
+        Called in the midst of whatever ran into the failure, so the coordinators hear of it only when that is over.
         """
         for key in keys:
             partition = self._replicas.partitions.get(key)
@@ -343,8 +343,8 @@ class ControllerRequests:
     def _stop_serving(self, request: UpdateMetadataRequest) -> None:
         """Stop leading the partitions of topics that are being deleted, though StopReplica is yet to come.
 
-        DeleteTopics is answered as soon as the metadata has forgotten the topics: whoever was told so was still able to
-        write there, and the records were acknowledged and gone. Kafka's Produce and Fetch ask the metadata first.
+        DeleteTopics is answered as soon as the metadata has forgotten the topics. Whoever had that answer could still
+        write to them, and the records would be acknowledged and lost. Kafka's Produce and Fetch ask the metadata first.
         """
         led = []
         for topic, topic_id, state in metadata_states(request):

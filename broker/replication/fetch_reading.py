@@ -46,7 +46,7 @@ NO_FAILURES_OF_BROKER = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.KAFK
 
 
 MayRead: TypeAlias = Callable[[CachedPartition], bool] | None
-"""Tells whether the one who asks may have a partition; None: any."""
+"""Tells whether the reader may have a partition; None: every one."""
 
 
 class FetchParameters(NamedTuple):
@@ -90,7 +90,7 @@ class PartitionsRead(NamedTuple):
     """Some records are in a format that the reader does not know: `converted` is to come before the answer."""
 
     def ends(self) -> dict[PartitionKey, tuple[int, int]]:
-        """Return by partition what a reader may have read up to."""
+        """Return the offsets up to which each partition may be read: high watermark and last stable offset."""
         return {
             (wanted.topic, wanted.index): (answer.high_watermark, answer.last_stable_offset)
             for wanted, answer in self.answers
@@ -178,7 +178,7 @@ def read_in_steps(
 ) -> Steps[PartitionsRead]:
     """Read the partitions of a request that has just come, as many in a step as are read `AT_ONCE`.
 
-    Operations that wait for a follower's progress are tried once for each step. Not to be called from within one.
+    Operations that wait for a follower's progress are tried once for each step; none of them may call this.
     """
     read = None
     for first in range(0, len(partitions), AT_ONCE):
@@ -288,7 +288,7 @@ def _error_for_reader(error: ErrorCode, partition: Partition, replica_id: int) -
 def _records(
     partition: Partition, wanted: CachedPartition, parameters: FetchParameters, max_bytes: int, whole_first_batch: bool
 ) -> tuple[FileRange | bytes | Unconverted, list[AbortedTransaction] | None]:
-    """Read in a format that the reader knows; and which transactions in it were aborted. Raises KafkaError."""
+    """Return records that the reader can use, and which transactions in them were aborted. Raises KafkaError."""
     offset, committed = wanted.fetch_offset, parameters.committed
     as_follower = parameters.as_follower
     to_the_end = parameters.replica_id != CONSUMER_REPLICA_ID

@@ -93,7 +93,7 @@ def _keys(partition: Partition) -> tuple[Hashable, Hashable]:
 
 
 class FetchSession:
-    """Partitions that one fetcher reads, in the order of service: one that has got data goes to the end."""
+    """Partitions that one fetcher reads, in the order in which they are served: one that got data goes to the end."""
 
     __slots__ = (
         "_note", "_wake", "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "looks_due", "not_looked_at",
@@ -110,7 +110,7 @@ class FetchSession:
         replica: tuple[int, int],
         woken_by_watermark: bool = False,
     ) -> None:
-        """`replica`: id and broker epoch of the follower whose it is, the id below 0 for a consumer's.
+        """`replica` is the id and broker epoch of the follower whose session it is; for a consumer the id is below 0.
 
         `woken_by_watermark`: a follower hears of a moved high watermark at once, not only with the next records.
         """
@@ -122,10 +122,10 @@ class FetchSession:
         self.dirty: dict[CachedPartition, None] = {}
         self._note: Callable[[CachedPartition], object] = self.dirty.setdefault
         self._wake: Callable[[CachedPartition], object] = self._moved
-        """What the partitions' listeners are made of: each is a bound method, which takes a third of a partial."""
+        """What the partitions' listeners are made of: bound methods, which take a third of the memory of a partial."""
         self.not_looked_at: list[CachedPartition] = []
         self.looks_due = 0.0
-        """Partitions that should have become dirty by now, only because time has passed."""
+        """Number of partitions that are due to become dirty because time has passed."""
 
     def add(self, wanted: CachedPartition) -> None:
         """Add a partition that the fetcher asks for."""
@@ -133,7 +133,7 @@ class FetchSession:
         self.dirty[wanted] = None
 
     def forget(self, key: SessionKey) -> None:
-        """Drop a partition that the fetcher asks for no more."""
+        """Drop a partition that the fetcher no longer asks for."""
         wanted = self.partitions.pop(key, None)
         if wanted is not None:
             self.dirty.pop(wanted, None)
@@ -142,8 +142,8 @@ class FetchSession:
     def note_request(self, now_ms: float, replica_epoch: int) -> None:
         """Note that the next request has come.
 
-        All partitions become dirty when a follower has registered anew. Otherwise the leader, where nothing moves, goes
-        on naming the follower's former broker epoch, and the controller refuses each ISR with that.
+        All partitions become dirty when a follower has registered anew. Otherwise a leader where nothing moves would go
+        on naming the follower's old broker epoch, and the controller would refuse each ISR with that epoch in it.
         """
         if replica_epoch != self.replica_epoch:
             self.replica_epoch = replica_epoch
@@ -232,7 +232,7 @@ def _ended(_: CachedPartition) -> None:
 
 
 class OpenedFetch(NamedTuple):
-    """Partitions that a request asks for, and whether only news are to be answered."""
+    """Partitions that a request asks for, and whether the answer is to hold only what is new."""
 
     error: ErrorCode
     session: FetchSession | None = None
@@ -252,7 +252,7 @@ def session_key(wanted: CachedPartition, by_topic_id: bool) -> SessionKey:
 def wanted_partitions(request: FetchRequest, version: int, names: TopicNames) -> list[CachedPartition]:
     """List the partitions that a request names, in its order (which is the order of service, KIP-74).
 
-    One that is named twice has its first place and its last wish, as in Kafka's FetchRequest.fetchData.
+    One that is named twice keeps its first place and its last parameters, as in Kafka's FetchRequest.fetchData.
     """
     wanted = {}
     for topic in request.topics:
@@ -263,14 +263,14 @@ def wanted_partitions(request: FetchRequest, version: int, names: TopicNames) ->
 
 
 def identity_of(topic: FetchTopic, version: int, names: TopicNames) -> tuple[str, bytes]:
-    """Name and id of a topic in a request, which carries one of the two."""
+    """Return the name and the id of a topic in a request, which carries one of the two."""
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return names.names_by_id.get(topic.topic_id, ""), topic.topic_id
     return topic.topic, names.ids_by_name.get(topic.topic, ZERO_UUID)
 
 
 def replica_of(request: FetchRequest) -> tuple[int, int]:
-    """Id and broker epoch of the follower who asks; (-1, -1) for a consumer."""
+    """Return the id and broker epoch of the follower that asks; (-1, -1) for a consumer."""
     state = request.replica_state
     return (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
 
@@ -369,7 +369,7 @@ class FetchSessionCache:
                     session.dirty.setdefault(known)
         self._forget(session, request)
         if not session.partitions:
-            # As Kafka's: the answer, which is given at once, has no session any more.
+            # As in Kafka: this answer, which is given at once, no longer belongs to a session.
             self._sessions.pop(session.id).end()
             return OpenedFetch(ErrorCode.NONE)
         if session.by_topic_id:

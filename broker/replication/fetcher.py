@@ -41,7 +41,8 @@ changed. All of the latter are named: until they are, the leader sends the same 
 LOOK_AT_ALL_MS = 30_000
 """Time after which all partitions are looked at: the start of our own log may move without a fetch."""
 DOUBTFUL_PAUSE_MS_LEAST = 60_000
-"""A shorter pause is no reason to truncate, however short delete.retention.ms is: else there would be no end to it."""
+"""A pause shorter than this never makes a follower truncate, however short delete.retention.ms is: otherwise it would
+truncate again and again."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
 """The new leader may hear of its election, or of the topic and its id, a moment after us."""
 LEADER_NOT_READY = frozenset(
@@ -49,8 +50,9 @@ LEADER_NOT_READY = frozenset(
 )
 THROTTLED_PAUSE_MS = 200.0
 """Time for which a partition is left out of the fetches before the limit is looked at again."""
-TOLD_AGAIN_MS = 60_000.0
-"""A full disk is told of each minute, a partition that it has no room for when that has gone well for so long."""
+LOGGED_AGAIN_MS = 60_000.0
+"""Time without trouble after which it is logged again that the disk has no room for a partition, and not at each retry:
+the full disk itself is logged every minute."""
 
 
 class Asked(NamedTuple):
@@ -75,15 +77,16 @@ class PartitionFetchState:
         self.caught_up = False
         """True if at the last answer our log reached the leader's high watermark."""
         self.doubtful_until = partition.log.log_end_offset
-        """Transactions that began before this, when we began or went on to copy, may lack their markers."""
+        """Offset before which transactions may lack their markers: our log ended there when copying began, or went on
+        after a long pause."""
         self.copied_ms = float("inf")
         """When we last copied, or truncated."""
         self.lag = 0
         """Records that our log lacked up to the leader's high watermark at its last answer."""
         self.stopped = False
-        """The leader has fenced us: nothing to do until the controller tells news."""
+        """The leader has fenced us: there is nothing to do until the controller tells us of a later epoch."""
         self.needs_leader_offsets = False
-        """Our end is outside of the leader's log: where that begins and ends must be asked for."""
+        """Our end is outside the leader's log: we must ask where that begins and ends."""
 
     def may_be_asked_for(self, now_ms: float) -> bool:
         return not self.stopped and not self.needs_leader_offsets and self.not_before_ms <= now_ms
@@ -120,7 +123,7 @@ class FetcherCore:
 
     @property
     def states(self) -> Iterable[PartitionFetchState]:
-        """The partitions that are being copied, to look at."""
+        """States of the partitions that are being copied, for others to look at."""
         return self._states.values()
 
     def __len__(self) -> int:
@@ -146,11 +149,11 @@ class FetcherCore:
             del self._states[key]
 
     def follows(self, state: PartitionFetchState) -> bool:
-        """Tell whether that partition is still copied here, and not given up, or given up and taken up anew."""
+        """Tell whether the partition is still copied in this state, and was not left, or left and followed again."""
         return self._states.get((state.partition.topic, state.partition.index)) is state
 
     def disconnected(self) -> None:
-        """Begin the session anew: the connection broke, or an answer is lost."""
+        """Begin a new session: the connection broke, or an answer was lost."""
         self._session.begin_anew()
         self._look_at_all_ms = 0.0
 
@@ -220,7 +223,7 @@ class FetcherCore:
             self._look_at_all_ms = 0.0
 
     def _hold_back(self, now_ms: float) -> None:
-        """Leave out what the throttle holds back, for a while."""
+        """Leave the partitions that the throttle holds back out of the fetches for a while."""
         if self._throttle.limit.bytes_per_second is None or not self._throttle.limit.exceeded:
             return
         for key, state in self._states.items():
@@ -277,7 +280,7 @@ class FetcherCore:
                 key = (name, data.partition_index)
                 state, asked = self._states.get(key), asked_for.get(key)
                 # roles and logs may have changed while the request was under way: an answer to a question that we
-                # would not ask any more is dropped, and the leader, who believes it told, is asked by name once more
+                # no longer ask is dropped, and the leader, who thinks that we have it, is asked by name once more
                 if state is None or asked is None or not self._still_asking(state.partition, asked):
                     session.known[key] = nothing_asked(topic.topic_id if asked is None else asked.topic_id)
                 else:
@@ -328,7 +331,7 @@ class FetcherCore:
             state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
     def _failed(self, state: PartitionFetchState, error: KafkaError, now_ms: float) -> None:
-        again = state.not_before_ms and now_ms < state.not_before_ms + TOLD_AGAIN_MS
+        again = state.not_before_ms and now_ms < state.not_before_ms + LOGGED_AGAIN_MS
         if not again or error.code != ErrorCode.KAFKA_STORAGE_ERROR:
             log.error("%s cannot follow its leader for now: %s", state.partition, error)
         state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms

@@ -113,7 +113,7 @@ class ReplicaManager:
         self.moves = DirectoryMoves(self.partitions, logs, clock, throttling.moving, moves_at_once)
         self.exists, self.selector, self._journal = exists, selector, journal or Journal(clock.now_ms)
         self.alter_partition: IsrSubmitter | None = None
-        """Put in when it is made: it takes the answers back to this object."""
+        """Set once it exists: it is made later than this object, to which it brings its answers."""
 
     def partition(self, topic: str, index: int) -> Partition | ErrorCode:
         """Return the partition, or why it cannot be used here."""
@@ -209,7 +209,7 @@ class ReplicaManager:
     ) -> bool:
         """Advance a follower's progress by its fetch, partition by partition, and complete the answers accordingly.
 
-        Tells whether it was refused for some partition of which it is not a replica; the answer says so.
+        Tells whether it was refused some partition of which it is not a replica, as the answer says.
         """
         refused = False
         now_ms = self.clock.monotonic_ms()
@@ -362,7 +362,7 @@ class ReplicaManager:
     def directory_failed(self, keys: Iterable[PartitionKey]) -> list[Partition]:
         """Take these partitions offline: their log directory cannot be used any more. Returns those that are here.
 
-        Moves into it are at an end, too.
+        Moves into that directory end, too.
         """
         self.moves.directory_failed()
         failed = [partition for key in keys if (partition := self.partitions.get(key)) is not None]

@@ -126,10 +126,10 @@ def truncate_doubtful(partition: Partition, doubtful_until: int, records: Record
 def may_lack_markers(batches: Iterable[Batch], offset: int) -> bool:
     """Tell whether markers of transactions may be gone from what a leader sends of its log from `offset` on.
 
-    So it is where compaction has taken or emptied a whole batch. A follower that was away for longer than
-    delete.retention.ms, and has records of a transaction that the leader has not any more, does not learn its end. The
-    transaction would stay open there, and readers of committed data stop at it for ever; or end with the marker of the
-    next one of its producer, so that records that were aborted would count as committed. Kafka's followers do not
+    They may be wherever compaction has removed or emptied a whole batch. A follower that was away for longer than
+    delete.retention.ms, and has records of a transaction that the leader no longer has, never learns how it ended. The
+    transaction would stay open there, and readers of committed data would stop at it for ever; or the marker of its
+    producer's next one would end it, and records that were aborted would count as committed. Kafka's followers do not
     notice.
     """
     for batch in batches:
@@ -142,8 +142,9 @@ def may_lack_markers(batches: Iterable[Batch], offset: int) -> bool:
 def drop_open_transactions(log: Log) -> None:
     """Truncate a log to where no transaction is open, so that whatever is left has its marker.
 
-    To the beginning of those that are open is not enough: markers behind that go as well, of transactions that began
-    before it. Where some are always open, all goes. Raises KafkaError: StorageFailure, CORRUPT_MESSAGE.
+    A single cut, where the first open one begins, is not enough: it also removes markers of transactions that began
+    before it. Where some transaction is open at every offset, everything goes. Raises KafkaError: StorageFailure,
+    CORRUPT_MESSAGE.
     """
     for _ in range(CUTS_MAX):
         begun = log.producers.first_ongoing_offset

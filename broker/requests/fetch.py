@@ -107,9 +107,9 @@ class _Fetch:
         return nothing_asked or begins
 
     def _wait(self, passed: PartitionsRead | None = None, *, tried: bool = True) -> Wait:
-        """Wait for enough. `passed`: what was read in vain, since nothing in it can be given to the reader.
+        """Wait until there is enough. `passed` was read in vain: the reader can use none of it.
 
-        `tried`: nothing can have changed since all was read.
+        `tried`: everything has just been read, and nothing can have changed since.
         """
         ends = None if passed is None else passed.ends()
 
@@ -133,7 +133,7 @@ class _Fetch:
         return Wait(start, self._keys(), self.parameters.max_wait_ms, tried=tried, reads=True)
 
     async def _convert(self, read: PartitionsRead) -> Reply | Wait:
-        """Answer with what was read, in a format that the reader knows; wait when nothing is left, as of markers."""
+        """Convert what was read to a format that the reader knows, and answer; wait if nothing is left of it."""
         known = await TimeSlice(self.broker.clock).result(converted(read, self.broker.replicas, self.parameters))
         if self._is_enough(known):
             return Reply(self._response(known))

@@ -154,7 +154,8 @@ class _Appends:
     def append(self, verdicts: Verdicts, slow: list[SlowRecords] | None) -> Outcome:
         """Append, and answer when `acks` are met. `verdicts` are of the partitions where a transaction may begin.
 
-        `slow` takes what is done in slices; None: nothing is.
+        `slow` collects the records that take long, which are then appended in slices of time. With None everything is
+        appended at once.
         """
         topics = self.topics
         for topic in self.request.topic_data:
@@ -170,7 +171,7 @@ class _Appends:
     def _append_slow(self, slow: list[SlowRecords]) -> Steps[Settled]:
         """Append one after another what takes long, put the answers into their places, and answer."""
         for place in slow:
-            again = [place]  # and once more where it turns out that the topic's rules must look at each record
+            again = [place]  # a second time where only now it turns out that the topic's rules concern each record
             while again:
                 one, verdicts = again.pop(), Verdicts()
                 try:
@@ -198,7 +199,7 @@ class _Appends:
     def _append_topic(
         self, topic: TopicProduceData, verdicts: Verdicts, slow: list[SlowRecords] | None
     ) -> list[PartitionProduceResponse]:
-        """Append to partitions of one topic, but for what `slow` takes; return the answers, which may yet change."""
+        """Append to partitions of a topic, or put them off into `slow`; return their answers, which may yet change."""
         answers: list[PartitionProduceResponse] = []
         request, version = self.request, self.version
         in_transaction = request.transactional_id is not None
@@ -262,7 +263,7 @@ class _Appends:
         *,
         appending: bool,
     ) -> None:
-        """Answer with an error, count it against the topic, if that is here, and remember one that will pass.
+        """Answer with an error, and count it if this broker has the partition, whose log remembers a passing one.
 
         Source of the counts, and of when the log's start is told: ReplicaManager.appendToLocalLog of Kafka 3.9.
         """

@@ -27,7 +27,7 @@ busy for minutes."""
 
 
 def is_batch(records: Records) -> bool:
-    """Tell whether these are batches already."""
+    """Tell whether the records are batches already, and not a message set."""
     return records is not None and len(records) > MAGIC_AT and records[MAGIC_AT] == MAGIC_V2
 
 
@@ -69,7 +69,7 @@ class SlowRecords(NamedTuple):
 
 
 def put_off_topic(topic: TopicProduceData, slow: list[SlowRecords]) -> list[PartitionProduceResponse]:
-    """Have all partitions of a topic written to in slices; their answers will take the places of those returned."""
+    """Put off all partitions of a topic; return placeholders, which their answers will replace."""
     answers: list[PartitionProduceResponse] = []
     for data in topic.partition_data:
         answers.append(PartitionProduceResponse(index=data.index))
@@ -93,7 +93,7 @@ def are_slow(records: Records, log: Log) -> bool:
 
 
 def make_ready(records: Records, log: Log | None, version: int) -> Steps[Records]:
-    """Turn records into what can be appended; those of `log` must meet its topic's rules. Raises KafkaError."""
+    """Turn records into what can be appended, and with a `log` into what its topic's rules allow. Raises KafkaError."""
     if version < FIRST_PRODUCE_VERSION_WITH_BATCHES and not is_batch(records):
         return (yield from to_batch(records))
     if log is not None and records is not None:
