@@ -102,7 +102,7 @@ async def _delete_znodes(store: ControllerStore, topic: str, topic_id: bytes | N
     name now is another topic. False when it does not work out: somebody else keeps putting znodes there.
     """
     mark = delete_topic_path(topic)
-    for _ in range(DELETE_ATTEMPTS_MAX):
+    for attempt in range(DELETE_ATTEMPTS_MAX):
         if not await store.exists(mark):
             znode = await store.get(topic_path(topic))
             found = None if znode is None else decode_topic(topic, znode[0])
@@ -118,6 +118,9 @@ async def _delete_znodes(store: ControllerStore, topic: str, topic_id: bytes | N
         ):
             await store.write_each([Delete(path) for path in paths], given=[marked])
         there = [path for path in (topic_path(topic), topic_config_path(topic)) if await store.exists(path)]
+        if attempt:  # something was in the way
+            for path in there:
+                await store.write_each([Delete(below) for below in await _below(store, path)], given=[marked])
         try:
             await store.write([Delete(path) for path in (*there, mark)])
         except (ConnectionLost, MultiFailed) as again:
@@ -125,6 +128,15 @@ async def _delete_znodes(store: ControllerStore, topic: str, topic_id: bytes | N
         else:
             return True
     return False
+
+
+async def _below(store: ControllerStore, path: str) -> list[str]:
+    """Return all znodes below one, each before that which it is below."""
+    found: list[str] = []
+    for name in await store.children(path):
+        child = f"{path}/{name}"
+        found += [*await _below(store, child), child]
+    return found
 
 
 async def _begin(active: ActiveController, topic: str) -> None:

@@ -16,8 +16,15 @@ from odradek.zk_schema.znodes.admin import (
     delete_topic_path,
     encode_reassignment,
 )
+from odradek.zk_schema.znodes.configs import topic_config_path
 from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
-from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, state_path, topic_path
+from odradek.zk_schema.znodes.topics import (
+    PartitionReplicas,
+    TopicAssignment,
+    partition_path,
+    state_path,
+    topic_path,
+)
 from tests.controller.conftest import Play
 
 T0 = TopicPartition("t", 0)
@@ -251,5 +258,21 @@ def test_partitions_that_are_added_to_a_topic_that_is_being_deleted_are_taken_ou
         cluster.brokers[1].answers = True
         await cluster.settle()
         assert not cluster.exists(topic_path("t"))
+
+    play(scenario)
+
+
+def test_znodes_that_somebody_has_put_below_a_topic_go_with_it(play: Play) -> None:
+    """Kafka deletes all that there is; here the topic was there, without replicas, for as long as they were."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        await cluster.create_topic("t", [1])
+        for path in (f"{partition_path('t', 0)}/of/a/tool", f"{topic_path('t')}/note", f"{topic_config_path('t')}/old"):
+            await cluster.admin.create(path, parents=True)
+        await cluster.delete_topic("t")
+        for path in (topic_path("t"), topic_config_path("t"), delete_topic_path("t")):
+            assert not cluster.exists(path)
+        assert not cluster.active.state.topics
 
     play(scenario)
