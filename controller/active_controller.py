@@ -24,6 +24,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.topic_names import TopicPartition
 from odradek.world.clock import Clock, Timer
 from odradek.world.durations import Durations
@@ -207,7 +208,8 @@ class ActiveController:
                 self._enqueue(EpochRefused(broker_id))
             if isinstance(response, LeaderAndIsrResponse):
                 assert isinstance(message, LeaderAndIsrRequest), message
-                self._enqueue(LeaderAndIsrAnswered(broker_id, message.broker_epoch, response))
+                without_id = (topic.topic_name for topic in message.topic_states if topic.topic_id == ZERO_UUID)
+                self._enqueue(LeaderAndIsrAnswered(broker_id, message.broker_epoch, response, next(without_id, "")))
             elif isinstance(response, StopReplicaResponse):
                 assert isinstance(message, StopReplicaRequest), message
                 self._enqueue(StopReplicaAnswered(broker_id, message, response))

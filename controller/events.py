@@ -100,6 +100,8 @@ class LeaderAndIsrAnswered(Event):
     broker: int
     broker_epoch: int
     response: LeaderAndIsrResponse
+    topic_without_id: str = ""
+    """Name of the request's topic if that has no id: it is the only one then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from odradek.controller.controller_election import RAISED_EPOCH_MAX
 from odradek.controller.controller_store import ControllerMoved
 from odradek.controller.events import LeaderAndIsrAnswered
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import ANY_VERSION, ConnectionLost, Delete, MultiFailed, SetData
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, encode_controller_epoch
@@ -90,8 +91,11 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
         _log_refusal(active, event.broker, event.response.error_code)
         return
     broken, fine = set(), set()
+    names = active.state.topic_names
+    if event.topic_without_id in active.state.topics:
+        names = {ZERO_UUID: event.topic_without_id}
     for topic in event.response.topics:
-        name = active.state.topic_names.get(topic.topic_id)
+        name = names.get(topic.topic_id)
         for answer in topic.partition_errors if name is not None else ():
             await active.pause()
             partition = TopicPartition(str(name), answer.partition_index)

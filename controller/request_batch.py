@@ -6,7 +6,7 @@ the state holds only what ZooKeeper has accepted. Kafka's ControllerBrokerReques
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from odradek.controller.cluster_state import FIRST_LEADER_EPOCH, Broker, ClusterState
 from odradek.controller.controller_store import slices
@@ -113,7 +113,7 @@ class RequestBatch:
         That is Kafka's order. When all have been made, nothing is left of what was collected.
         """
         for broker_id, broker, partitions in self._registered(self._leader_and_isr):
-            for some in slices(list(partitions.items()), PARTITIONS_PER_REQUEST):
+            for some in self._told_together(partitions):
                 yield broker_id, self._leader_and_isr_request(broker, some)
         yield from self._update_metadata_requests()
         for broker_id, broker, partitions in self._registered(self._stop_replica):
@@ -135,6 +135,16 @@ class RequestBatch:
                 yield broker_id, broker, partitions
 
     # LeaderAndIsr.
+
+    def _told_together(self, partitions: dict[TopicPartition, bool]) -> Iterator[Sequence[tuple[TopicPartition, bool]]]:
+        """Cut what a broker is told into requests. A topic without an id has its own: answers have topics' ids alone."""
+        with_id: list[tuple[TopicPartition, bool]] = []
+        without_id: dict[str, list[tuple[TopicPartition, bool]]] = defaultdict(list)
+        for partition, is_new in partitions.items():
+            named = partition.topic in self._state.topic_ids
+            (with_id if named else without_id[partition.topic]).append((partition, is_new))
+        for some in (with_id, *without_id.values()):
+            yield from slices(some, PARTITIONS_PER_REQUEST)
 
     def _leader_and_isr_request(
         self, broker: Broker, partitions: Iterable[tuple[TopicPartition, bool]]

@@ -188,6 +188,32 @@ def test_a_topic_whose_id_zookeeper_does_not_take_is_served_without_one(
     play(scenario)
 
 
+def test_a_failed_log_directory_moves_the_leaders_of_topics_that_have_no_id(play: Play) -> None:
+    """Brokers answer LeaderAndIsr by topic ids: whose error that of no id was, nobody knew."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+
+        def refuse(operations: list[Any], session_id: int) -> None:
+            for index, one in enumerate(operations):
+                if isinstance(one, SetData) and one.path in (topic_path("t"), topic_path("u")):
+                    raise MultiFailed(index, NotAuthorized(one.path))
+
+        cluster.before_commit = refuse
+        await cluster.create_topic("with", [1, 2])
+        for topic in ("t", "u"):
+            await cluster.admin.create(topic_path(topic), TopicAssignment({0: PartitionReplicas((1, 2))}).encode())
+        await cluster.settle()
+        cluster.brokers[1].storage_errors = {T0}
+        await cluster.admin.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(1), sequential=True)
+        await cluster.settle()
+        assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))
+        assert {cluster.state(topic).leader for topic in ("u", "with")} == {1}
+        assert cluster.active.state.offline_directories[1] == {T0}
+
+    play(scenario)
+
+
 def test_preferred_and_unclean_elections_on_request(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0], auto_leader_rebalance_enable=False)
