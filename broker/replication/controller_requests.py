@@ -196,7 +196,7 @@ class ControllerRequests:
         return ZERO_UUID not in (former, topic_id) and (is_told or is_over)
 
     def _make_way(self, topic: str, index: int) -> None:
-        """Give up the replica of an earlier topic of this name, of whose move or deletion this broker has not heard; set
+        """Give up the replica of an earlier topic of this name, whose move or deletion this broker has missed; set
         its files aside, as a start would (cluster/stray_replicas.py). Raises KafkaError KAFKA_STORAGE_ERROR."""
         state_change.warning(
             "broker %d has %s-%d of an earlier topic of that name: its log is set aside",
