@@ -63,7 +63,7 @@ class ControllerCounters:
 
 
 class ActiveController:
-    """The controller's knowledge and means for as long as it is in one epoch."""
+    """What the controller knows, and can do, in one of its epochs."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ActiveController:
         self._slice = TimeSlice(clock)
         self._closed = False
         self._refusals_told: set[tuple[int, int, int]] = set()
-        """What brokers have refused requests with, as far as it is logged: broker, its epoch, error code."""
+        """Refusals that have been logged: broker, its epoch, error code."""
 
     @property
     def config(self) -> ControllerSettings:
@@ -217,14 +217,14 @@ class ActiveController:
         return answered
 
     def is_present(self, broker_id: int, epoch: int) -> bool:
-        """Tell whether a broker is there, in this epoch: what a former life of it has answered says nothing of the
-        present one, which is told everything anew."""
+        """Tell whether a broker is registered in this epoch: answers of an earlier life of it say nothing about this
+        one, which is told everything again."""
         broker = self.state.brokers.get(broker_id)
         return broker is not None and broker.epoch == epoch
 
     def is_new_refusal(self, broker_id: int, error_code: int) -> bool:
-        """Tell whether it is to be logged that a broker refuses requests with this code: once in each of its lives, for
-        it goes on to refuse whatever it is sent."""
+        """Tell whether it should be logged that a broker refuses requests with this code: once in each of its lives,
+        since it will refuse whatever it is sent."""
         broker = self.state.brokers.get(broker_id)
         refusal = broker_id, broker.epoch if broker is not None else NO_EPOCH, error_code
         is_new = refusal not in self._refusals_told

@@ -88,7 +88,7 @@ async def replicas_lost(active: ActiveController, replicas: Iterable[Replica]) -
     await replica_machine.take_offline(active, serving, elected)
     await topic_deletion.replicas_failed(active, to_delete)
     if not serving:
-        # No request told anybody so far that a broker is gone.
+        # No request has told anybody yet that a broker is gone.
         await active.send_metadata([])
 
 

@@ -29,7 +29,7 @@ class Channels(Protocol):
     """The network as the controller uses it. `send` to an unknown broker does nothing."""
 
     def add_broker(self, broker_id: int, host: str, port: int) -> None:
-        """Open a channel; one that is there goes on with all that waits in it, at this address."""
+        """Open a channel to this address; one that is open already keeps all that waits in it, and sends it there."""
 
     def remove_broker(self, broker_id: int) -> None:
         """Forget a broker, with its queue and the request in flight; harmless for an unknown one."""
@@ -88,7 +88,7 @@ class BrokerChannels:
 
 
 class BrokerChannel:
-    """The queue of one broker and the task that empties it."""
+    """The requests that wait for one broker, and the task that sends them."""
 
     def __init__(self, broker_id: int, connect: Connect, clock: Clock, request_timeout_ms: float) -> None:
         self._broker_id, self._connect = broker_id, connect

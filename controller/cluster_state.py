@@ -64,7 +64,7 @@ class LeaderAndIsr(NamedTuple):
         return self.led_by(leader, isr)
 
     def facts(self) -> dict[str, object]:
-        """Return the state as the journal tells it."""
+        """Return the state as the journal records it."""
         return {
             "leader": self.leader,
             "leader_epoch": self.leader_epoch,
@@ -75,7 +75,7 @@ class LeaderAndIsr(NamedTuple):
         }
 
     def is_unclean_after(self, before: "LeaderAndIsr") -> bool:
-        """True when the leader was elected outside the ISR."""
+        """Tell whether the leader was elected from outside the ISR."""
         return self.leader != NO_LEADER and self.leader not in before.isr
 
 
@@ -130,7 +130,7 @@ class Topic(NamedTuple):
 
 
 class PartitionPhase(Enum):
-    """Place of a partition in its life (Kafka's PartitionState); partition_machine.py says what may follow what."""
+    """Stage in the life of a partition (Kafka's PartitionState); partition_machine.py says which may follow which."""
 
     NON_EXISTENT = "NonExistent"
     NEW = "New"
@@ -139,7 +139,7 @@ class PartitionPhase(Enum):
 
 
 class ReplicaPhase(Enum):
-    """Place of a replica in its life (Kafka's ReplicaState); replica_machine.py says what may follow what."""
+    """Stage in the life of a replica (Kafka's ReplicaState); replica_machine.py says which may follow which."""
 
     NON_EXISTENT = "NonExistent"
     NEW = "New"
@@ -157,7 +157,7 @@ class ClusterState:
     controller_id: int
     controller_epoch: int
     brokers: dict[int, Broker] = field(default_factory=dict)
-    """Registered ones, those that are shutting down too."""
+    """Registered brokers, including those that are shutting down."""
     shutting_down: set[int] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
     topic_ids: dict[str, bytes] = field(default_factory=dict)
@@ -263,7 +263,7 @@ class ClusterState:
         return partition.topic in self.topics_to_delete
 
     def without_live_leader(self) -> list[TopicPartition]:
-        """Partitions whose leader is not online, those of topics to be deleted left out."""
+        """List the partitions whose leader is not online, without those of topics to be deleted."""
         return [
             partition
             for partition, current in self.leader_and_isr.items()

@@ -67,7 +67,7 @@ T = TypeVar("T")
 CALLS_QUEUED_MAX = 10_000
 """Requests that may wait for the controller; further ones are told to come back (REQUEST_TIMED_OUT)."""
 ELECTION_RETRY_MS = 5_000
-"""Pause after which a broker stands again whose election failed at a `/controller_epoch` that cannot be read."""
+"""Pause before a broker stands for election again, after one that failed because `/controller_epoch` cannot be read."""
 
 
 class Controller:
@@ -129,8 +129,8 @@ class Controller:
         self._resign("the broker stops")
 
     def configure(self, config: ControllerSettings) -> None:
-        """Take over changed settings. Unclean elections that are allowed now are held, balancing that is wanted now
-        begins."""
+        """Take over changed settings: hold the unclean elections that they now allow, begin the balancing that they now
+        ask for."""
         before, self.config = self.config, config
         if self._active is None:
             return
@@ -362,7 +362,7 @@ class Controller:
         await failover.take_over(active, self._randomness)
 
     def _resign(self, why: str, active: ActiveController | None = None) -> None:
-        """Stop everything of `active` (None: of the present one) at once; what waits for the controller is refused."""
+        """Close `active` (None: whichever is active now) at once; requests that wait for the controller are refused."""
         if self._active is None or active not in (None, self._active):
             return
         log.info("broker %d is not the controller any more: %s", self.broker_id, why)

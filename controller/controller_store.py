@@ -145,9 +145,9 @@ class ControllerStore:
             self.unreadable.add(what)
 
     async def change_assignment(self, topic: str, change: Callable[[Topic], Topic | None]) -> Topic | None:
-        """Compare-and-set a topic's znode: `change` makes what it is to be of what it is, or None to leave it.
+        """Compare-and-set a topic's znode: `change` returns what it is to hold, given what it holds; None to leave it.
 
-        Called again when somebody else was quicker (CreatePartitions, say), so it must say all that it wants. Returns
+        When somebody else was quicker (CreatePartitions, say), `change` is called again with what they wrote. Returns
         what ZooKeeper has now; None when the topic is gone, cannot be read, or `change` left it. Raises TooLarge.
         """
         path = topic_path(topic)
@@ -222,7 +222,7 @@ class ControllerStore:
         return set(await self.children(DELETE_TOPICS_PATH, watch=True))
 
     async def forget_deletion(self, topics: Iterable[str]) -> None:
-        """Remove marks that mean nothing."""
+        """Remove the marks of topics that are not to be deleted after all."""
         for topic in sorted(topics):
             await self.write_until_done(Delete(delete_topic_path(topic)))
 
@@ -273,7 +273,7 @@ class ControllerStore:
     ) -> list[OperationResult | StoreError]:
         """Carry out independent writes, many in one transaction; return of each the result or why it was refused.
 
-        None is done of a transaction unless all of `given` holds. ConnectionLost as a result: the outcome is unknown.
+        No transaction does anything unless all of `given` holds. ConnectionLost as a result: the outcome is unknown.
         """
         groups = slices(operations, OPERATIONS_PER_MULTI)
         results = await asyncio.gather(*(self._write_group(some, given) for some in groups))
@@ -315,7 +315,7 @@ class ControllerStore:
         return [result for results in alone for result in results]
 
     async def write_until_done(self, operation: Operation) -> None:
-        """Repeat a write, for which that is harmless, until it is done; so is NoNode (deleted), NodeExists (created).
+        """Repeat a write that may be repeated until it is done; it is on NoNode (deleted), NodeExists (created), too.
 
         BadVersion ends it as well: somebody else wrote, whose watch brings the caller back.
         """
@@ -351,7 +351,7 @@ def slices(items: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 def lost_race(error: StoreError) -> bool:
-    """True when a conditional write is to be decided again from what ZooKeeper says now."""
+    """Tell whether a conditional write has to be decided again, from what ZooKeeper has now."""
     return isinstance(error, BadVersion | ConnectionLost)
 
 

@@ -21,14 +21,14 @@ from odradek.zk_schema.znodes.topics import TOPICS_PATH
 
 
 class Event:
-    """Equal events are the same event; each answer of a broker is one of its own."""
+    """Base of all events. Equal ones count as one, except that each answer of a broker is an event of its own."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerChanged(Event):
-    """`/controller` is there, is gone, or may be: look, and stand if nobody is the controller."""
+    """`/controller` has appeared, has gone, or may have: look, and stand for election if nobody is the controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ class IsrChangeNotified(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class LogDirectoryFailed(Event):
-    """A broker said that one of its log directories is broken, or has room again."""
+class LogDirectoriesReported(Event):
+    """A broker reported that one of its log directories has failed, or has room again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeadersToBalance(Event):
-    """Time for `auto.leader.rebalance.enable` to look."""
+    """It is time to look for leaders to balance (`auto.leader.rebalance.enable`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class UncleanElectionEnabled(Event):
 
 @dataclass(frozen=True, slots=True)
 class EpochRefused(Event):
-    """A broker has obeyed a controller of a later epoch than ours: of a later controller, or `/controller_epoch` has
+    """A broker has obeyed a controller epoch later than ours: there is a later controller, or `/controller_epoch` has
     gone back."""
 
     broker: int
@@ -121,12 +121,12 @@ EVENTS_BY_PATH: dict[str, Event] = {
     PREFERRED_REPLICA_ELECTION_PATH: PreferredElectionAsked(),
     REASSIGN_PARTITIONS_PATH: ReassignmentAsked(),
     ISR_CHANGE_PATH: IsrChangeNotified(),
-    LOG_DIR_EVENT_PATH: LogDirectoryFailed(),
+    LOG_DIR_EVENT_PATH: LogDirectoriesReported(),
 }
 
 
 def event_of(fired: WatchFired) -> Event | None:
-    """Say what a used-up watch means to a controller; None when it is somebody else's."""
+    """Return the event that a fired watch means to a controller; None when the watch is somebody else's."""
     event = EVENTS_BY_PATH.get(fired.path)
     if event is not None:
         return event

@@ -37,8 +37,8 @@ async def take_over(active: ActiveController, randomness: random.Random) -> None
     if notifications.latest_epoch_written(active) > state.controller_epoch:
         await notifications.leave_refused_epoch(active)
     await topic_deletion.initialize(active)
-    # Brokers refuse a leader that they do not know to be alive: the live brokers come first. With them all partitions,
-    # for a broker that is made a coordinator takes a partition that it has never heard of for one that may still come.
+    # Brokers refuse a leader that they do not know to be alive, so they are first told who is. They are told of all
+    # partitions too: a broker that becomes a coordinator takes one that it has never heard of for one yet to come.
     await active.send_all_metadata()
     found = dict(state.leader_and_isr)
     await replica_machine.start(active)
@@ -55,7 +55,7 @@ async def take_over(active: ActiveController, randomness: random.Random) -> None
 
 
 async def _drop_notifications(active: ActiveController) -> None:
-    """Delete what was left: whatever it says is in what will be read now."""
+    """Delete the notifications that were left: what they say is part of what will now be read."""
     for path in (LOG_DIR_EVENT_PATH, ISR_CHANGE_PATH):
         names = await active.store.children(path, watch=True)
         await active.store.delete_all([f"{path}/{name}" for name in names])

@@ -21,7 +21,7 @@ from odradek.controller.events import (
     IsrChangeNotified,
     LeaderAndIsrAnswered,
     LeadersToBalance,
-    LogDirectoryFailed,
+    LogDirectoriesReported,
     PreferredElectionAsked,
     ReassignmentAsked,
     StopReplicaAnswered,
@@ -49,7 +49,7 @@ async def handle(active: ActiveController, event: Event, randomness: random.Rand
             await notifications.leader_and_isr_answered(active, event)
         case IsrChangeNotified():
             await notifications.isr_changes(active)
-        case LogDirectoryFailed():
+        case LogDirectoriesReported():
             await notifications.log_directories_changed(active)
         case PreferredElectionAsked():
             await requested_elections.obey_znode(active)

@@ -51,7 +51,7 @@ class RequestBatch:
     """Collects what one step wants brokers to know; `messages` empties it."""
 
     def __init__(self, state: ClusterState, listener: str) -> None:
-        """`listener`: the name of the one that brokers use among themselves."""
+        """`listener` is the name of the listener that brokers use among themselves."""
         self._state = state
         self._listener = listener
         self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
@@ -66,7 +66,7 @@ class RequestBatch:
     def leader_and_isr(
         self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool = False, metadata: bool = True
     ) -> None:
-        """Tell replicas their leader, and everybody the `metadata` unless they have it. One that is new stays so."""
+        """Tell replicas their leader, and everybody the `metadata` unless they have it. Once `is_new` it stays so."""
         for broker in brokers:
             wanted = self._leader_and_isr[broker]
             wanted[partition] = is_new or wanted.get(partition, False)
@@ -80,13 +80,12 @@ class RequestBatch:
             wanted[partition] = delete or wanted.get(partition, False)
 
     def update_metadata(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
-        """Tell brokers (None: all) who lives, and these partitions; those without a leader yet are left out."""
+        """Tell brokers (None: all) who is alive, and of these partitions; any without a state yet are left out."""
         self._metadata_brokers.update(self._state.brokers if brokers is None else brokers)
         self._metadata_partitions.update(dict.fromkeys(partitions))
 
     def update_all_metadata(self, brokers: Iterable[int] | None = None, *, complete: bool = True) -> None:
-        """Tell brokers (None: all) every partition that is known; when that is `complete`, what else they know is
-        gone."""
+        """Tell brokers (None: all) of every partition that is known; if `complete`, they forget what else they know."""
         self.update_metadata(self._state.leader_and_isr, brokers)
         if complete:
             self._metadata_type = TYPE_FULL
@@ -97,9 +96,9 @@ class RequestBatch:
         return len(self._metadata_partitions) >= PARTITIONS_PER_REQUEST
 
     def build(self) -> Iterator[None]:
-        """Make what the requests share, and encode it once for all brokers; yields for others to have their turn.
+        """Make what the requests share, and encode it once for all brokers; yields so that others have their turn.
 
-        Optional: `messages` makes what is not made yet.
+        May be left out: `messages` makes whatever has not been made yet.
         """
         yield from self._make_shares()
         for partitions in tuple(self._leader_and_isr.values()):
@@ -137,7 +136,7 @@ class RequestBatch:
     # LeaderAndIsr.
 
     def _told_together(self, partitions: dict[TopicPartition, bool]) -> Iterator[Sequence[tuple[TopicPartition, bool]]]:
-        """Cut what a broker is told into requests. A topic without an id has its own: answers have topics' ids alone."""
+        """Cut what a broker is told into requests. A topic without an id has its own, as answers name topics by id."""
         with_id: list[tuple[TopicPartition, bool]] = []
         without_id: dict[str, list[tuple[TopicPartition, bool]]] = defaultdict(list)
         for partition, is_new in partitions.items():
@@ -206,7 +205,7 @@ class RequestBatch:
     # UpdateMetadata.
 
     def _update_metadata_requests(self) -> Iterator[tuple[int, Message]]:
-        """Make each broker's requests; without partitions it is one, of who lives."""
+        """Make each broker's requests; without partitions there is one, which says who is alive."""
         if not self._metadata_shares:
             for _ in self._make_shares():
                 pass

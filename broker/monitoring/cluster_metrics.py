@@ -28,7 +28,7 @@ EVENT_STATES: Final = {
     "PreferredElectionAsked": (7, "ManualLeaderBalance"),
     "IsrChangeNotified": (9, "IsrChange"),
     "LeaderAndIsrAnswered": (10, "LeaderAndIsrResponseReceived"),
-    "LogDirectoryFailed": (11, "LogDirChange"),
+    "LogDirectoriesReported": (11, "LogDirChange"),
     "UncleanElectionEnabled": (13, "UncleanLeaderElectionEnable"),
 }
 """Kafka's ControllerState for our events: its number, and the name in ControllerStats. Requests (`Call`) have none."""

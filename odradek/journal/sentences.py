@@ -120,7 +120,7 @@ EVENTS: Final[Mapping[str, str]] = {
     "IsrChangeNotified": "a leader wrote an ISR to ZooKeeper itself",
     "LeaderAndIsrAnswered": "a broker answered LeaderAndIsr",
     "LeadersToBalance": "the controller looked for leaders that are not the preferred ones",
-    "LogDirectoryFailed": "a log directory failed",
+    "LogDirectoriesReported": "a broker reported a log directory that failed, or has room again",
     "PreferredElectionAsked": "somebody asked for an election in ZooKeeper",
     "ReassignmentAsked": "somebody asked for a reassignment in ZooKeeper",
     "StopReplicaAnswered": "a broker answered StopReplica",
