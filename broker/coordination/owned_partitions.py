@@ -3,7 +3,8 @@
 A partition is loaded in slices, so that other requests are served meanwhile; until it is loaded, what lives there is
 answered COORDINATOR_LOAD_IN_PROGRESS. One whose log cannot be read is not served at all, and read again later: to serve
 a part of the committed offsets would send consumers back to wherever their reset policy says. A record that is whole on
-the disk and makes no sense is passed over alone, as reading it again would not help.
+the disk and makes no sense is passed over alone, as reading it again would not help; and so is what cannot be taken
+over by a mistake of ours, which must not keep all the rest from being served.
 """
 
 import logging
@@ -134,8 +135,9 @@ class OwnedPartitions(Generic[U]):
         try:
             replay = self._replay(self._storage.log_start_offset(partition))
             yield from self._read(partition, replay)
-        except (KafkaError, MalformedMessage, OSError) as error:
-            log.error("%s-%d cannot be loaded, retrying later: %s", self._topic, partition, error)
+        except Exception as error:
+            ours = None if isinstance(error, (KafkaError, MalformedMessage, OSError)) else error
+            log.error("%s-%d cannot be loaded, retrying later: %s", self._topic, partition, error, exc_info=ours)
             again = partial(self._load_again, partition, self._loading[partition])
             self._clock.call_later(LOAD_RETRY_MS, again)
             return
@@ -143,7 +145,10 @@ class OwnedPartitions(Generic[U]):
             where, skipped = f"{self._topic}-{partition}", replay.skipped
             log.error("%s: %d records are invalid and ignored, the first: %s", where, skipped.count, skipped.first)
         for result in replay.results():
-            self._install(partition, result)
+            try:
+                self._install(partition, result)
+            except Exception:
+                log.exception("%s-%d: an entry cannot be taken over", self._topic, partition)
             count += 1
             yield
         del self._loading[partition]

@@ -14,7 +14,7 @@ from odradek.broker.groups.group_effects import JoinRequest, JoinResult, SyncReq
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.requests.describe_groups import described
 from odradek.broker.settings.coordinator_settings import GroupSettings
-from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.describe_groups import DescribedGroup
 from odradek.protocol.record_batch import batches, read_header, set_base_offset
 from odradek.protocol.records import decode_records
@@ -35,7 +35,7 @@ class MemoryLog:
         self.batches: dict[int, list[bytes]] = {}
         self.end_offsets: dict[int, int] = {}
         self.error = ErrorCode.NONE
-        self.read_error: KafkaError | None = None
+        self.read_error: Exception | None = None
         self.held = False
         self.waiting: list[Done] = []
         self.timeouts_ms: set[int] = set()

@@ -5,6 +5,7 @@ import pytest
 from odradek.broker.coordination.owned_partitions import LOAD_RETRY_MS
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.groups.group_records import GroupReplay, group_key, offset_key, offset_value
+from odradek.broker.groups.group_state_machine import GroupStateMachine
 from odradek.protocol.codec import encode_versioned
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -180,14 +181,35 @@ def test_unreadable_log_is_not_served(world):
     assert world.coordinator.list_groups([], []) == (loading, [])
 
 
-def test_a_log_that_could_not_be_read_is_read_again(world):
+@pytest.mark.parametrize("error", [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), ValueError("a mistake of ours")])
+def test_a_log_that_could_not_be_read_is_read_again(world, error):
+    """With an error that nobody had foreseen it was being loaded until the broker was started again."""
     world.commit({T0: 5})
-    world.log.read_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    world.log.read_error = error
     move(world)
     world.clock.advance(3 * LOAD_RETRY_MS)
     world.log.read_error = None
     world.clock.advance(LOAD_RETRY_MS)
     assert world.offsets() == {T0: 5}
+
+
+def test_a_group_that_cannot_be_taken_over_does_not_keep_the_others_from_being_served(make_world, monkeypatch, caplog):
+    """The partition was being loaded until the broker was started again."""
+    world = make_world(offsets_topic_num_partitions=1)
+    for group in ("bad", "g"):
+        world.commit({T0: 5}, world.stable(1, group)[0], group)
+
+    def loaded(machine: GroupStateMachine, now_ms: int) -> None:
+        assert machine.group.group_id != "bad"
+
+    monkeypatch.setattr(GroupStateMachine, "loaded", loaded)
+    world.coordinator.on_resigned(0)
+    world.coordinator.on_elected(0, 1)
+    world.clock.advance()
+    assert world.offsets() == {T0: 5}
+    assert [one.getMessage() for one in caplog.records if one.exc_info] == [
+        "__consumer_offsets-0: an entry cannot be taken over"
+    ]
 
 
 def test_commits_of_a_batch_whose_checksum_is_wrong_are_not_believed(world):
