@@ -21,7 +21,8 @@ from odradek.protocol.errors import KafkaError
 from odradek.protocol.headers import RequestHeader, encode_request
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.testing import Cluster, ClusterError
-from odradek.testing.cluster.runners import Process
+from odradek.testing.cluster.options import Options
+from odradek.testing.cluster.runners import Process, Thread
 from odradek.testing.forked import in_a_child
 from odradek.testing.patience import PATIENCE_SECONDS
 
@@ -188,6 +189,16 @@ def test_bad_use_gets_one_line() -> None:
         with pytest.raises(ClusterError, match=said):
             use()
     cluster.close()
+
+
+def test_one_that_is_interrupted_while_it_starts_ends() -> None:
+    """Ctrl-C then took a minute."""
+    runner = Thread(Options(1, {}, {}, None, 0, True, None))
+    started = runner.start()
+    runner.close()
+    assert started.done(), "it was given up on, and goes on"
+    with pytest.raises(ClusterError, match="closed"):
+        runner.submit("topics", (), {})
 
 
 def test_a_port_of_choice() -> None:

@@ -53,7 +53,7 @@ class Thread:
         self._started: Future[str] = Future()
         self._cluster: AsyncCluster | None = None
         self._loop: SocketLoop | None = None
-        self._end: asyncio.Event | None = None
+        self._end = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="odradek-cluster", daemon=True)
 
     def start(self) -> "Future[str]":
@@ -61,18 +61,17 @@ class Thread:
         return self._started
 
     def _run(self) -> None:
-        loop = SocketLoop()
+        self._loop = loop = SocketLoop()
         loop.set_exception_handler(_report)
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(self._serve(loop))
 
     async def _serve(self, loop: SocketLoop) -> None:
-        self._end = asyncio.Event()
         try:
             cluster = await on_sockets(self._options, loop)
             try:
                 await cluster.start()
-                self._loop, self._cluster = loop, cluster
+                self._cluster = cluster
                 self._started.set_result(cluster.bootstrap)
                 await self._end.wait()
             finally:
@@ -90,8 +89,10 @@ class Thread:
 
     def close(self) -> None:
         loop, self._cluster = self._loop, None
-        if loop is not None and self._end is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._end.set)
+        if loop is None:
+            self._end.set()  # nobody waits for it yet
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(self._end.set)  # it may just be starting: Ctrl-C waits for that and no longer
         if self._thread.ident is not None:
             self._thread.join(END_S)
 
