@@ -219,6 +219,8 @@ class ScramServer:
         self.is_token = f",{TOKEN_EXTENSION}=true" in match["extensions"].lower()
         self._identity = self._find(self.mechanism, name, self.is_token)
         self._credential = self._decoy(name) if self._identity is None else self._identity.credential
+        if self._credential.iterations < LEAST_ITERATIONS:  # written by hand
+            raise InvalidCredentials(f"the credential has {self._credential.iterations} iterations: too few")
         self.principal = name if self._identity is None else self._identity.principal
         self._first_bare = text.partition(",")[2].partition(",")[2]
         nonce, credential = match["nonce"] + self._nonce, self._credential

@@ -63,6 +63,14 @@ def test_names_with_marks_in_them(mechanism: str) -> None:
     assert client.complete and serving.principal == name
 
 
+def test_a_credential_of_fewer_iterations_than_kafka_allows_lets_nobody_in() -> None:
+    """It was offered to clients: whoever listens to a login of librdkafka, which takes it, can guess the password."""
+    weak = new_credential(SHA_256, "pencil", SALT, 4095)
+    serving = ScramServer(SHA_256, lambda *asked: ScramIdentity(weak, asked[1]), SERVER_NONCE, b"decoy")
+    with pytest.raises(InvalidCredentials, match="4095 iterations"):
+        serving.evaluate(ScramClient(SHA_256, "user", "pencil", CLIENT_NONCE).first())
+
+
 @pytest.mark.parametrize(("user", "password"), [("user", "pencils"), ("nobody", "pencil"), ("user", "")])
 def test_who_is_unknown_hears_the_same_as_who_is_wrong(user: str, password: str) -> None:
     salts = set()
