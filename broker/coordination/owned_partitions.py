@@ -85,6 +85,7 @@ class OwnedPartitions(Generic[U]):
         self._epochs: dict[int, int] = {}
         self._owned: set[int] = set()
         self._loading: dict[int, Iterator[None]] = {}
+        self._stopped = False
 
     @property
     def loading(self) -> Collection[int]:
@@ -108,7 +109,7 @@ class OwnedPartitions(Generic[U]):
             log.info("%s-%d: not loading in epoch %d, %d is known", self._topic, partition, epoch, known)
             return
         self._epochs[partition] = epoch
-        if partition not in self._owned and partition not in self._loading:
+        if partition not in self._owned and partition not in self._loading and not self._stopped:
             self._begin_to_load(partition)
 
     def resigned(self, partition: int) -> None:
@@ -120,6 +121,11 @@ class OwnedPartitions(Generic[U]):
         self._epochs.pop(partition, None)
         self._owned.discard(partition)
         self._loading.pop(partition, None)
+
+    def stop(self) -> None:
+        """Load nothing any more, as the broker goes down."""
+        self._stopped = True
+        self._loading.clear()
 
     def _begin_to_load(self, partition: int) -> None:
         loading = self._loading[partition] = self._load(partition)

@@ -87,6 +87,7 @@ class GroupCoordinator:
         self._active = False
         self._periodic.stop()
         self._unwritten.stop()
+        self._partitions.stop()
         for group in list(self._groups.values()):
             self._unload(group)
 

@@ -98,6 +98,7 @@ class TransactionCoordinator:
         """Stop serving, as the broker goes down, and forget all transactions; the log has them."""
         self._active = False
         self._periodic.stop()
+        self._partitions.stop()
         for transactional_id in list(self._transactions):
             self._unload(transactional_id)
         self._ids.clear()

@@ -148,6 +148,20 @@ def test_resignation_while_loading_stops_it(world):
     assert world.offsets() == {T0: 5}
 
 
+@pytest.mark.parametrize("error", [None, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)])
+def test_a_coordinator_that_stops_while_it_loads_takes_nothing_over(world, error):
+    """The sessions of its groups ran, and ended with a write to the log of a broker that had stopped; a log that could
+    not be read was read again for ever."""
+    world.stable(2)
+    world.coordinator.stop()
+    world.log.read_error = error
+    move(world)
+    world.coordinator.stop()
+    world.coordinator.on_elected(0, 2)
+    world.clock.advance(2 * LOAD_RETRY_MS)
+    assert (world.clock.outstanding, world.coordinator.groups) == (0, [])
+
+
 def test_long_log_is_loaded_in_slices_and_small_reads(make_world, monkeypatch):
     world = make_world()
     for offset in range(300):
