@@ -188,7 +188,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: ProducerIdentity, partition: PartitionKey, not_in_it: ErrorCode
     ) -> ErrorCode:
-        """Check that the producer may write to the partition now; `not_in_it` if that has not been added."""
+        """Check that the producer may write to the partition now; return `not_in_it` if it has not been added."""
         transaction = self._find(transactional_id)
         return transaction if isinstance(transaction, ErrorCode) else transaction.verify(producer, partition, not_in_it)
 
@@ -197,7 +197,7 @@ class TransactionCoordinator:
     ) -> None:
         """Handle EndTxn; it is answered when the decision is in the log, before the markers are written.
 
-        `connection` is the number of the one by which it came.
+        `connection` is the number of the connection on which it came.
         """
         transaction = self._find(transactional_id)
         if isinstance(transaction, ErrorCode):
@@ -247,7 +247,7 @@ class TransactionCoordinator:
             answer(decided)
 
     def _store(self, transaction: TransactionMetadata, state: TxnState, answer: Answer) -> None:
-        """Write the state; once it is in the log, make it the present one, answer, and send the markers it needs."""
+        """Write the state; once it is in the log, make it the current one, answer, and send the markers it needs."""
 
         def done(error: ErrorCode) -> None:
             if not self._is_here(transaction):

@@ -1,9 +1,9 @@
 """WriteTxnMarkers: takes the ends of transactions to the leaders of their partitions until each has its marker.
 
-Several requests may be under way to each broker, this one included, each with everything that waited for it: a leader
-answers when all of a request is replicated, so that partitions whose followers hang would hold up all others. What was
-not written, or of which nobody knows, is sent again, to whoever leads by then: a marker may be written twice, which
-harms nobody. Source: TransactionMarkerChannelManager.scala, TransactionMarkerRequestCompletionHandler.scala.
+Several requests may be under way to each broker, this one included, each with everything that waited for it. With one
+alone, partitions whose followers hang would hold up all others, as a leader answers when all of a request is
+replicated. A marker that was not written, or of which nobody knows, is sent again, to whoever leads by then: one that
+is written twice does no harm. Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
 """
 
 import logging
@@ -39,7 +39,7 @@ ANSWER_GRACE_MS = 10_000.0
 """Time that the coordinator waits for a leader's answer beyond the time that the leader waits for its replicas."""
 SENDERS_MAX = 1_000
 EARLIER_CONNECTIONS_MAX = 100
-"""Of each sender so many are told apart; what comes by further ones is taken, as by Kafka."""
+"""Number of earlier connections of a sender that are told apart; what comes on further ones is taken, as by Kafka."""
 PARTITIONS_MAX = 1000
 """Most partitions in one request."""
 LANES = 8
@@ -63,7 +63,7 @@ class PendingMarkers:
     remaining: set[PartitionKey]
     done: Callable[[], object]
     over: bool = False
-    """True when no marker is to be sent any more: all have been, or another coordinator sees to it now."""
+    """True when no more markers are to be sent: all have been written, or another coordinator sees to it now."""
 
     def written(self, partition: PartitionKey) -> None:
         """Note that the partition has its marker, or is gone; after the last one call `done`."""
@@ -74,7 +74,7 @@ class PendingMarkers:
 
 
 class MarkerSender(Protocol):
-    """Sender of markers to the leaders of partitions, which sends them as often as it takes."""
+    """Sends markers to the leaders of partitions, as often as it takes."""
 
     def send(self, pending: PendingMarkers) -> None:
         """Begin to send markers to all of `pending.remaining`, at least one partition. Returns at once."""
@@ -209,21 +209,22 @@ def request_of(markers: Iterable[Marker]) -> WriteTxnMarkersRequest:
 
 
 class MarkerSenders:
-    """The latest connection of each sender of markers, and the earlier ones by which it has sent some since.
+    """The latest connection of each sender of markers, and the earlier ones on which it has sent some since.
 
-    A coordinator that waits in vain for an answer gives its connection up and sends the marker again. What the network
-    still held of the first comes when the transaction has ended, and the producer is in the next one: before KIP-890 a
-    marker names no transaction, and would end it in the midst, so that half of what is committed is lost. Kafka 3.9
-    takes it so.
+    A coordinator that waits in vain for an answer gives its connection up and sends the marker again. The network may
+    deliver the first one when that transaction has ended, and the producer is in its next one. Before KIP-890 a marker
+    names no transaction, so it would end that one in the middle, and half of what is committed would be lost. In Kafka
+    3.9 it does.
     """
 
     def __init__(self) -> None:
         self._senders: OrderedDict[str, tuple[int, set[int]]] = OrderedDict()
 
     def is_late(self, sender: str, connection: int) -> bool:
-        """Tell whether what comes may have been given up: once for each connection that is earlier than the latest.
+        """Tell whether a request may have been given up: once for each connection that is earlier than the latest.
 
-        A sender may use several, or several senders one name: who is still there sends again, and is heard.
+        A sender may use several connections, or several senders one name: one that is still there sends again, and is
+        heard.
         """
         latest, told = self._senders.pop(sender, (connection, set()))
         if connection > latest:

@@ -1,8 +1,8 @@
 """The rules of a transactional id: what its producer may do now, and the state that must be written to allow it.
 
 A request is either refused with an error, or decided by the next `TxnState`, which is written to the log and becomes
-the present one (`complete`) when every in-sync replica has it. Until then that change is pending, and all other
-requests are told to come again (CONCURRENT_TRANSACTIONS). Pure: values in, values out.
+the current one (`complete`) when every in-sync replica has it. Until then that change is pending, and all other
+requests are told to come again (CONCURRENT_TRANSACTIONS). No I/O.
 
 Source: TransactionMetadata.scala and TransactionCoordinator.scala of Kafka 3.9.
 """
@@ -19,7 +19,7 @@ from odradek.protocol.topic_names import PartitionKey
 NO_TIME_MS = -1
 LARGEST_EPOCH = 2**15 - 1
 LATE_CONNECTIONS_MAX = 100
-"""So many earlier connections of a producer are told apart; by any further one it is heard, as by Kafka."""
+"""Number of earlier connections of a producer that are told apart; on any further one it is heard, as by Kafka."""
 
 EMPTY, ONGOING = TransactionStatus.EMPTY, TransactionStatus.ONGOING
 PREPARE_COMMIT, PREPARE_ABORT = TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT
@@ -79,9 +79,9 @@ class TransactionMetadata:
     fence_failed: bool = False
     """True when the epoch was raised for an abort that could not be written: the next attempt takes the same epoch."""
     ended_by: tuple[ProducerIdentity, int] = (NO_PRODUCER, 0)
-    """The producer that has last asked for the end of a transaction, and the latest connection by which it did."""
+    """The producer that asked last for the end of a transaction, and the latest connection on which it did."""
     told_late: frozenset[int] = frozenset()
-    """Earlier connections by which it has asked since: what comes by them once more is no leftover."""
+    """Earlier connections on which it has asked since: what comes on one of them a second time is no leftover."""
 
     # begin
 
@@ -135,8 +135,9 @@ class TransactionMetadata:
     def add(self, producer: ProducerIdentity, partitions: Iterable[PartitionKey], now_ms: int) -> TxnState | ErrorCode:
         """Decide AddPartitionsToTxn: NONE when the transaction has all of the partitions already.
 
-        What a former leader has written counts once it is written again. A replica that had never had it might come to
-        lead, and would take for over what is open in the partitions: nobody would end that. Kafka answers at once.
+        What an earlier leader has written counts once it is written again. Otherwise a replica that never had it might
+        come to lead: it would know of no open transaction, and nobody would end what is open in the partitions. Kafka
+        answers at once.
         """
         error = self._check_producer(producer)
         if error is not ErrorCode.NONE:
@@ -173,12 +174,13 @@ class TransactionMetadata:
     # end
 
     def is_ended_late(self, producer: ProducerIdentity, connection: int) -> bool:
-        """Tell whether an EndTxn may be for a transaction that is over: by a later connection its producer has asked
-        for an end since.
+        """Tell whether an EndTxn may be left over from a transaction that has ended: the producer has since asked for
+        an end on a later connection.
 
-        It waited in vain for the answer and gave its connection up; what the network still held of that comes now, and
-        would end the present transaction, of which the rest then is committed without it: one epoch is for all of a
-        producer's transactions before KIP-890, and Kafka 3.9 takes it so. Who is still there asks again, and is heard.
+        The producer waited in vain for an answer and gave its connection up; only now does the network deliver what was
+        sent there. It would end the current transaction too early, and the rest of that would be committed apart from
+        it: before KIP-890 all transactions of a producer share one epoch, and Kafka 3.9 does end it. A producer that is
+        still there asks again, and is heard.
         """
         if producer != self.state.producer:
             return False
@@ -194,7 +196,7 @@ class TransactionMetadata:
     def end(self, producer: ProducerIdentity, *, commit: bool, now_ms: int) -> TxnState | ErrorCode:
         """Decide EndTxn by the producer: NONE when the transaction has ended that way already.
 
-        While the markers are being written it is CONCURRENT_TRANSACTIONS, also where it asks for the other end.
+        It is CONCURRENT_TRANSACTIONS while the markers are being written, even if the other end is asked for.
         """
         error = self._check_producer(producer)
         if error is not ErrorCode.NONE:
@@ -218,10 +220,10 @@ class TransactionMetadata:
         )
 
     def decide_again(self, now_ms: int) -> TxnState:
-        """Take over the end that a former leader has decided: markers of it are sent once it is written again.
+        """Take over the end that an earlier leader has decided: its markers are sent once it is written again.
 
-        A replica that had never had it might come to lead before all are there, and abort what then is open for too
-        long: a part would be committed, a part aborted. Kafka sends them at once.
+        Otherwise a replica that never had the decision might come to lead before all markers are there, and abort what
+        to it has been open for too long: a part would be committed, a part aborted. Kafka sends the markers at once.
         """
         assert self.pending is None and self.state.status in PREPARED, (self.state.status, self.pending)
         self.pending = self.state.status
@@ -240,8 +242,8 @@ class TransactionMetadata:
     def is_overdue(self, now_ms: int) -> bool:
         """Tell whether the transaction has been open for longer than its producer's timeout.
 
-        When it began further ahead than that, the clock has been put back: nobody knows how long it has been open, and
-        it would hold up readers until the clock is there again. (Kafka's coordinator waits.)
+        One that began further in the future than that was begun before the clock was put back: nobody knows how long it
+        has been open, and it would hold up readers until the clock is there again. (Kafka's coordinator waits.)
         """
         state = self.state
         return self.pending is None and state.status is ONGOING and abs(now_ms - state.started_ms) > state.timeout_ms
@@ -259,13 +261,13 @@ class TransactionMetadata:
         return next_state
 
     def complete(self, next_state: TxnState) -> None:
-        """Make `next_state` the present one: it is in the log of every in-sync replica."""
+        """Make `next_state` the current one: it is in the log of every in-sync replica."""
         assert self.pending is next_state.status, (self.transactional_id, self.pending, next_state)
         self.pending, self.fence_failed = None, False
         self.state, self.is_replicated = next_state, True
 
     def fail(self, next_state: TxnState) -> None:
-        """Keep the present state: the next one was not written, or nobody knows.
+        """Keep the current state: the next one was not written, or nobody knows whether it was.
 
         An epoch that was raised to fence a producer stays raised, so that the next attempt takes the same one.
         """

@@ -24,7 +24,7 @@ from odradek.protocol.errors import KafkaError
 from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 LONGEST_WAIT_MS = 1_000.0
-"""Longest sleep of a poll before it looks around again; what happens in between wakes it."""
+"""Longest sleep of a poll before it looks again; anything that happens meanwhile wakes it."""
 
 
 class Consumer(ConsumerBase):
@@ -60,7 +60,7 @@ class Consumer(ConsumerBase):
         self._check_loop()
         limit = self.limit(max_records)
         end_ms = self._now_ms + arguments.duration(timeout_ms)
-        await asyncio.sleep(0)  # who never waits here would keep the loop from fetching more
+        await asyncio.sleep(0)  # an application that never waits would keep the loop from fetching more
         while True:
             records = self.take_now(limit)
             if records or not await self.until_ready(end_ms - self._now_ms):
@@ -124,7 +124,7 @@ class Consumer(ConsumerBase):
     def _intercepted(self, records: Records) -> Records:
         try:
             return self._interceptors.on_consume(records)
-        except BaseException:  # an interrupt: they are handed out to nobody
+        except BaseException:  # an interrupt: nobody gets these records
             with suppress(KafkaError):
                 self.seek_back_to(records)
             raise
@@ -170,7 +170,7 @@ class Consumer(ConsumerBase):
             await self._until_arrived(min(left_ms, LONGEST_WAIT_MS, self.config.max_poll_interval_ms / 2))
 
     async def _take_part(self, end_ms: float) -> None:
-        """Show that the application lives, do its part of a rebalance, raise what went wrong meanwhile."""
+        """Show that the application is alive, do its part of a rebalance, raise what went wrong meanwhile."""
         if self._group is not None:
             self._group.polled()
         self.engine.check_runs()

@@ -61,7 +61,7 @@ class Shared:
 
     @property
     def disturbed(self) -> bool:
-        """Tell whether the next poll has something else to do than to return records. Without the lock."""
+        """Tell whether the next poll has something to do other than return records. Without the lock."""
         return self.failure is not None or self.ended is not None or self.woken
 
     def wake_up(self) -> None:
@@ -75,7 +75,7 @@ class Shared:
             return failure
 
     def end(self, error: ClientClosed | ClientBroken) -> None:
-        """Let each call from now on raise an error; the first one stays."""
+        """Have each call from now on raise an error; the first error stays."""
         if self.ended is None:
             self.ended = error
         self.arrived.set()
@@ -91,7 +91,7 @@ class Shared:
     def readable(self) -> bool:
         """Tell whether there are bytes of a partition that is not paused. The lock must be held."""
         partitions = self.positions.partitions
-        return any(tp in partitions and not partitions[tp].paused for tp in self.chunks)  # of many partitions, few
+        return any(tp in partitions and not partitions[tp].paused for tp in self.chunks)  # chunks of few partitions
 
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
@@ -113,9 +113,9 @@ class RecordBuffer:
         self.room = False
         """A chunk was done with: another one can be fetched. Whoever wakes the fetcher clears it."""
         self._ahead: Ahead | None = None
-        """Records that iterating has decoded ahead,"""
+        """Records that iterating has decoded ahead of those handed out."""
         self._ahead_of: PartitionPosition | None = None
-        """and the position that is in front of them."""
+        """Position of their partition, which is in front of them."""
         self.records_taken = 0
 
     def take(self, limit: int) -> Records:
@@ -125,8 +125,8 @@ class RecordBuffer:
         return taken
 
     def next_record(self) -> ConsumerRecord | None:
-        """Return a record, if there is one and the poll is not disturbed; the position is behind it, and before all
-        others. Raises as `take`."""
+        """Return a record, if there is one and the poll is not disturbed; the position moves behind it. Raises as
+        `take`."""
         if self._shared.disturbed:
             return None
         while True:
@@ -213,7 +213,7 @@ class RecordBuffer:
         return taken
 
     def _undo(self, before: Mapping[TopicPartition, tuple[PartitionPosition, tuple[int, int]]]) -> None:
-        """Go back to these positions: an interrupt has struck, and what was taken is handed out to nobody."""
+        """Go back to these positions: an interrupt has struck, and nobody gets what was taken."""
         with self._shared.lock:
             for topic_partition, (state, place) in before.items():
                 if self._shared.positions.partitions.get(topic_partition) is state:
@@ -221,7 +221,7 @@ class RecordBuffer:
                     self._shared.positions.go_back(topic_partition)
 
     def _drop_stale(self) -> None:
-        """Forget what partitions that were given up, or have jumped, still have here."""
+        """Forget the chunks of partitions that were given up or have jumped."""
         chunks, partitions = self._shared.chunks, self._shared.positions.partitions
         for topic_partition in list(chunks):
             state = partitions.get(topic_partition)

@@ -77,7 +77,7 @@ class Chunk:
             self._find_batches()
 
     def _find_batches(self) -> bool:
-        """Find where they begin, and where the answer ends; False when there are messages of old formats."""
+        """Find where the batches begin, and where the answer ends; False when there are messages of old formats."""
         records, at, size, found, headers = self.records, 0, len(self.records), self._positions, self._headers
         reached, end_offset = self.next_offset, self._end_offset
         found.clear()
@@ -112,7 +112,7 @@ class Chunk:
         return not self._positions
 
     def batches(self, check_crcs: bool) -> Iterator[tuple[BatchHeader, Columns]]:
-        """Batches with records for the application, in order, decoded. Raises ClientError for damaged ones."""
+        """Yield the batches with records for the application, decoded. Raises ClientError for damaged ones."""
         for position, header in self.visible(check_crcs):
             try:
                 yield header, decode_records(self.records, position, header=header)
@@ -120,7 +120,7 @@ class Chunk:
                 raise self.damaged(header, error) from error
 
     def visible(self, check_crcs: bool) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield where the batches stand that have records for the application. Raises ClientError likewise."""
+        """Yield the positions and headers of the batches with records for the application. Raises ClientError too."""
         aborted_producers: set[int] = set()
         waiting = list(self._aborted)
         least = 0
@@ -242,7 +242,7 @@ class Reader:
             self._take_from_batch(taken, position, limit)
 
     def _take_from_batch(self, taken: list[ConsumerRecord], position: int, limit: int) -> None:
-        """Hand out records of the present batch, by columns: to make each in a loop takes twice the time."""
+        """Hand out records of the current batch, by columns: making them one by one in a loop takes twice as long."""
         header, columns, where = self._header, self._columns, self.chunk.topic_partition
         assert header is not None and columns is not None
         start = self._index
@@ -322,17 +322,18 @@ class Ahead:
         start: tuple[int, int],
         end: tuple[int, int],
     ) -> None:
-        """`start` and `end` are the places before the first and behind the last of them: what stands behind that, as
-        the marker of a transaction, is handed to nobody."""
+        """`start` and `end` are the places before the first and behind the last of them. Between the last and `end`
+        there may be what no application gets, such as a transaction's marker."""
         self.partition = partition
         self._left = records[::-1]
         self._last: ConsumerRecord | None = None
         self._start, self._end = start, end
 
     def next(self) -> ConsumerRecord | None:
-        """Return the next record, if there is one; the place is behind it then.
+        """Return the next record, if there is one, and move the place behind it.
 
-        It calls nothing: at a call another thread may run, and drop a record to fetch it again that is handed out here.
+        It calls nothing: during a call another thread may run, and drop a record that is being handed out here, to
+        fetch it again.
         """
         left = self._left
         if not left:

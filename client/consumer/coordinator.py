@@ -43,12 +43,12 @@ logger = logging.getLogger(__name__)
 
 Response = TypeVar("Response", bound=Message)
 JOIN_EXTRA_MS = 5_000
-"""JoinGroup is answered when all members have joined, within the rebalance timeout; this much more for the way."""
+"""Time beyond the rebalance timeout, within which all members have joined, that an answer to JoinGroup may take."""
 LEAVE_TIMEOUT_MS = 2_000.0
 LEAVE_LEAST_MS = 250.0
-"""A coordinator that is well hears of a member that leaves, though the member has no time left to wait for it."""
+"""Least time for LeaveGroup: a healthy coordinator hears of it even from a member that has no time left."""
 REFUSED_MS = 5_000.0
-"""A group that lets nobody in for so long is worth a warning."""
+"""Time without being let in after which a member warns about its group."""
 LEAVE_CONNECTION = "leave"
 """JoinGroup may stay open for minutes on the coordinator's connection: leaving has another."""
 
@@ -65,7 +65,7 @@ class GroupDriver:
         self._woken = WakeUp(cluster.clock)
         self._stopped = False
         self._refused_since_ms: float | None = None
-        """Since when there is no coordinator, or none that lets it join; None when it is in, NEVER once told."""
+        """Time since which no coordinator was found, or let it join; None when it is in, NEVER once that was logged."""
 
     @property
     def _now_ms(self) -> float:
@@ -214,7 +214,7 @@ class GroupDriver:
 
 
 def leave_limit_ms(left_ms: float) -> float:
-    """Return how long leaving a group may take, when so much time is left for all."""
+    """Return how long leaving a group may take when `left_ms` are left for everything."""
     return min(LEAVE_TIMEOUT_MS, max(LEAVE_LEAST_MS, left_ms))
 
 
@@ -246,7 +246,7 @@ class Commits:
         self._unanswered: set[asyncio.Task[None]] = set()
 
     def stand_in_line(self) -> Place:
-        """Take the last place, as who is member now; whoever takes it leaves it in the end, come what may."""
+        """Take the last place, as the member that it is now. Whoever takes one leaves it in the end, come what may."""
         place = Place(self._group.membership.identity, asyncio.get_running_loop().create_future())
         self._line[place] = None
         self._call_the_first()
@@ -284,7 +284,7 @@ class Commits:
         return any(view.partition(topic_partition) is None for topic_partition in offsets)
 
     def follow(self, task: "asyncio.Task[None]", place: Place) -> None:
-        """Take a commit that nobody waits for, but `settle` in the end; its place is left when the task ends."""
+        """Take a commit for which only `settle` waits, in the end; its place is left when the task ends."""
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
         task.add_done_callback(lambda _: self.leave_line(place))

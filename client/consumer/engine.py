@@ -147,7 +147,7 @@ class ConsumerEngine:
         return min(next_retry_ms, self.cluster.refresh_when_due())
 
     def _leaderless(self) -> bool:
-        """Tell whether some partition has no known leader. A no holds until partitions or metadata change."""
+        """Tell whether some partition has no known leader. False is kept until partitions or metadata change."""
         view, positions = self.cluster.view, self.shared.positions
         if self._all_led is not None and self._all_led[0] is view and self._all_led[1] is positions.partitions:
             return False
@@ -156,7 +156,7 @@ class ConsumerEngine:
         return leaderless
 
     def _lacking(self) -> bool:
-        """Tell whether a partition has no leader: also one whose number the topic does not have, maybe yet."""
+        """Tell whether a partition has no leader, or a number that its topic does not have (yet)."""
         with self.shared.lock:
             return without_leader(self.shared.positions, self.cluster.view)
 
@@ -218,7 +218,7 @@ class ConsumerEngine:
         self.wake()
 
     def _tell_absent(self) -> None:
-        """Log, once, of topics that were not there twice in succession: a poll waits for them as if they were empty."""
+        """Log once that a topic was missing twice in succession: a poll waits for it as if it were empty."""
         needs = self.cluster.needs
         absent = frozenset(() if needs.all_topics else needs.topics) - self.cluster.view.topics.keys()
         for topic in sorted((absent & self._absent) - self._told_absent):
@@ -232,7 +232,7 @@ class ConsumerEngine:
         self._told_absent &= absent
 
     def _fail_refused(self) -> None:
-        """Hand the application why it may not read a topic: a poll would wait for ever. The others are read."""
+        """Tell the application why it may not read a topic: a poll would wait for ever. The other topics are read."""
         topics = self.cluster.view.topics
         for topic in sorted(self.subscription.topics & topics.keys()):
             error = topics[topic].error
@@ -264,12 +264,12 @@ class ConsumerEngine:
 
 
 class Locator:
-    """Finder of a consumer's positions. Each broker is asked by itself, since others may not answer for long."""
+    """Finds a consumer's positions. Each broker is asked on its own, since another may take long to answer."""
 
     def __init__(
         self, cluster: Cluster, settings: ConsumerSettings, shared: Shared, group: Callable[[], GroupDriver | None]
     ) -> None:
-        """`group` is the consumer's, if it has one: who joined a group asks for its offsets where it has joined."""
+        """`group` is the consumer's, if it has one: a member asks for its offsets at the coordinator that it joined."""
         self._cluster, self._settings, self._shared, self._group = cluster, settings, shared, group
         self._asked: set[tuple[TopicPartition, int | None]] = set()
         """Partitions that are being looked up, each with the leader that is asked; None for the group's coordinator."""

@@ -70,7 +70,7 @@ class FetchCall:
     node_id: int
     request: FetchRequest
     asked: Mapping[TopicPartition, Asked]
-    """All that it is about; in a session, the request names only what is new."""
+    """Every partition that it is about; in a session, the request names only those that are new or have changed."""
     names: Mapping[bytes, str]
     """Topics by their ids."""
     highest_version: int | None
@@ -117,7 +117,7 @@ def plan_fetches(
         if reader in asking:
             continue
         if state.high_watermark < 0 and reader in sessions and place in sessions[reader].known:
-            sessions[reader].begin_anew()  # its log's end was told to who had the partition before, and not again
+            sessions[reader].begin_anew()  # it named its log's end when we had the partition before, and does not again
         topic_id = topic.topic_id
         if state.topic_id != topic_id:
             state.look_at(topic_id)
@@ -164,14 +164,14 @@ def without_leader(positions: Positions, view: ClusterView) -> bool:
 def fetch_call(
     node_id: int, asked: Mapping[TopicPartition, Asked], settings: FetchSettings, most_bytes: int
 ) -> FetchCall:
-    """Return one request for these partitions, without a session; its answer has at most so many bytes."""
+    """Return one request for these partitions, without a session; its answer has `most_bytes` at most."""
     request = _request(Changes(dict(asked), []), NO_SESSION, FINAL_EPOCH, settings, most_bytes)
     names = {one.topic_id: topic for (topic, _), one in asked.items()}
     return FetchCall(node_id, request, asked, names, None if has_ids(asked) else LAST_VERSION_WITH_NAMES)
 
 
 def last_request(session: FetchSession[TopicPartition, Asked]) -> FetchRequest:
-    """Return what ends a session."""
+    """Return the request that ends a session."""
     return FetchRequest(
         replica_id=CONSUMER_REPLICA_ID,
         max_wait_ms=0,
@@ -193,7 +193,7 @@ def _request(
     most_bytes: int,
     rack: str = "",
 ) -> FetchRequest:
-    """`rack`: of a consumer, whom its leaders may send to another replica."""
+    """Make the request. `rack` is that of a consumer, which leaders may send to another replica."""
     topics: dict[str, FetchTopic] = {}
     for (name, number), asked in changes.named.items():
         topic = topics.get(name)
@@ -272,7 +272,7 @@ class OutOfRange:
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """Verdict: the leader's history is another one from `offset` on; before that stands the leader's epoch `epoch`."""
+    """Verdict: from `offset` on the leader's history is another one; its epoch before that is `epoch`."""
 
     offset: int
     epoch: int
@@ -351,7 +351,7 @@ def unvalidated(call: FetchCall, positions: Positions) -> dict[TopicPartition, A
 
 
 def epochs_request(asked: Mapping[TopicPartition, Asked]) -> OffsetForLeaderEpochRequest:
-    """Return the question where these partitions' last epochs end."""
+    """Return the request that asks where these partitions' last epochs end."""
     topics = [
         OffsetForLeaderTopic(
             topic=topic,

@@ -57,7 +57,7 @@ OUT_OF_SESSION = frozenset(
 )
 FIRST_FETCH_WITH_EPOCHS = 12
 FIRST_EPOCHS_FOR_CONSUMERS = 3
-"""OffsetForLeaderEpoch from this version on may be asked by who may only read (KIP-320)."""
+"""First version of OffsetForLeaderEpoch that a client may send that is only allowed to read (KIP-320)."""
 
 
 class Receiver(Protocol):
@@ -73,7 +73,7 @@ class Receiver(Protocol):
 
     @property
     def chunks(self) -> Mapping[TopicPartition, Sized]:
-        """Return what waits to be read, by partition: one that holds enough is not asked for."""
+        """Return what waits to be read, by partition: a partition that holds enough is not asked for."""
 
     def keep(self, chunk: Chunk) -> None:
         """Take records of a partition."""
@@ -100,9 +100,9 @@ class Fetcher:
         truncate: Callable[[TopicPartition, int, int], object],
         size_setting: str = "max.partition.fetch.bytes",
     ) -> None:
-        """`reset` lets a partition start anew by auto.offset.reset, or raises NoOffsetForPartition.
+        """`reset` makes a partition start again as auto.offset.reset says, or raises NoOffsetForPartition.
 
-        `truncate` lets one go on at an offset, where the leader has an epoch before it, or raises LogTruncated.
+        `truncate` makes one go on at an offset, before which the leader has an epoch, or raises LogTruncated.
         `size_setting` is the user's name of the setting that bounds a partition's part of an answer.
         """
         self._cluster = cluster
@@ -232,7 +232,7 @@ class Fetcher:
                     self._pause(topic_partition, call.asked[topic_partition], self._settings.retry_backoff_ms)
 
     def _refused(self, call: FetchCall, error: ErrorCode) -> None:
-        """Begin the session anew; without a pause if the session was the trouble, as the next Fetch differs then."""
+        """Begin a new session; without a pause if the session was the trouble, since the next Fetch then differs."""
         logger.info("consumer %s: fetch: %s", self._settings.client_id, error.name)
         self._sessions[call.node_id].refused(error)
         if error not in OUT_OF_SESSION or call.names_all:
@@ -241,7 +241,7 @@ class Fetcher:
             self._cluster.needs.stale()
 
     async def end_sessions(self, timeout_ms: float) -> None:
-        """Tell brokers that nothing is fetched any more, where a connection is free: else they find out in time.
+        """Tell brokers that nothing more is fetched, where a connection is free; the others find out in time.
 
         Nothing may be under way; the calls of `due` are cancelled. Kafka: AbstractFetch.maybeCloseFetchSessions.
         """

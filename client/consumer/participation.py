@@ -36,11 +36,11 @@ CLOSE_TIMEOUT_MS = 30_000
 """Time that `close` has for everything (Java's ConsumerUtils.DEFAULT_CLOSE_TIMEOUT_MS)."""
 COMMITTING = "committing offsets"
 LEAST_COMMIT_INTERVAL_MS = 100
-"""Automatic commits are no more frequent: a poll begins what is due before it hands anything out, and looks again."""
+"""Shortest time between automatic commits: a poll begins one that is due before it hands anything out."""
 
 
 class RunningTurn:
-    """The turn that is carried out on the loop: it goes on when the poll that has begun it is cancelled."""
+    """A turn of the rebalance that is carried out on the loop, even if the poll that has begun it is cancelled."""
 
     _inside_of: ContextVar["asyncio.Task[None] | None"] = ContextVar("odradek_turn", default=None)
     """Turn in whose listener, or in a task that the listener has begun, this code runs."""
@@ -129,12 +129,12 @@ class Participation:
 
     @property
     def topics(self) -> set[str]:
-        """Return what it shares now: of a pattern, the topics that match."""
+        """Return the topics that it shares now: with a pattern, those that match."""
         return set(self.membership.topics)
 
     @property
     def lost(self) -> bool:
-        """Tell whether what is assigned belongs to others by now: it must not be handed out."""
+        """Tell whether its partitions belong to others by now: their records must not be handed out."""
         return self.membership.lost
 
     # -- polling -------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class Participation:
             await self._call_back(partial(callback, offsets, error))
 
     async def _committed_before(self, turn: Turn, end_ms: float) -> bool:
-        """Commit what was handed out of partitions that are to be revoked; tell whether that has come to its end."""
+        """Commit what was handed out of partitions that are to be revoked; tell whether that is done, or has failed."""
         if not turn.revoked or not self._settings.enable_auto_commit:
             return True
         if self._commit_before is None or self._commit_before[0] is not turn:

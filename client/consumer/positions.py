@@ -36,16 +36,16 @@ class PartitionPosition:
 
     _place: tuple[int, int] = (-1, -1)
     _ahead: Ahead | None = None
-    """Records that are decoded and handed out one by one. They know the place: it need not be noted for each."""
+    """Records that are decoded and handed out one by one; they know the place, so it is not noted after each."""
     fetch_offset: int = -1
     fetch_epoch: int = -1
-    """Leader epoch of what stands before `fetch_offset`; -1 where that is not known."""
+    """Leader epoch of the record before `fetch_offset`; -1 if it is not known."""
     valid_in: int = -1
-    """Epoch of the leader whose log is known to have what stands before `fetch_offset`."""
+    """Epoch of the leader whose log is known to have the records before `fetch_offset`."""
     topic_id: bytes = ZERO_UUID
     """Id of the topic that was asked for last."""
     reset_to: int | None = None
-    """A ListOffsets timestamp: the position is wanted from there, whatever is committed."""
+    """ListOffsets timestamp at which to start, whatever is committed; None to start where it is committed."""
     paused: bool = False
     version: int = 0
     asked_of: int = -1
@@ -71,16 +71,16 @@ class PartitionPosition:
         return self.place[0]
 
     def move_to(self, position: int, leader_epoch: int = -1) -> None:
-        """Set the place; what is decoded ahead is handed out to nobody."""
+        """Set the place; what is decoded ahead of it is dropped."""
         self.forget_ahead()
         self._place = (position, leader_epoch)
 
     def hand_out(self, ahead: Ahead) -> None:
-        """Have the place follow these records, of which it is in front."""
+        """Have the place follow these records, which begin at it."""
         self._ahead = ahead
 
     def forget_ahead(self) -> None:
-        """Stay where the last record was handed out."""
+        """Drop what is decoded ahead, and stay behind the last record that was handed out."""
         ahead = self._ahead
         if ahead is not None:
             ahead.drop()
@@ -96,10 +96,10 @@ class PartitionPosition:
         return leader
 
     def look_at(self, topic_id: bytes) -> None:
-        """Note the topic that is asked for next: where another has taken its name, the epochs of the old say nothing.
+        """Note the topic that is asked for next. If it is a new one of the same name, the old epochs do not count.
 
-        Compared with the new one's, they would part from its history and skip its first records; so the broker judges
-        the offset alone, as it does for Java's consumer.
+        Compared with the new topic's they would seem to diverge from its history, and its first records would be
+        skipped; so the broker is to judge the offset alone, as it does for Java's consumer.
         """
         if self.topic_id != topic_id:
             if ZERO_UUID not in (self.topic_id, topic_id):
@@ -163,7 +163,7 @@ class Positions:
         self._invalidate(state)
 
     def reset(self, topic_partition: TopicPartition, timestamp: int | None) -> None:
-        """Locate it anew: at EARLIEST, LATEST or a time; None: where it is committed, else by auto.offset.reset."""
+        """Locate it again: at EARLIEST, LATEST or a time; None: where it is committed, else by auto.offset.reset."""
         state = self.partitions[topic_partition]
         state.move_to(-1)
         state.fetch_offset = state.fetch_epoch = -1
@@ -177,24 +177,24 @@ class Positions:
         state.retry_at_ms = 0.0
 
     def pause(self, topic_partition: TopicPartition, version: int, until_ms: float) -> None:
-        """Do not ask again before a monotonic time: a question of that version has brought nothing."""
+        """Do not ask again before `until_ms` of the monotonic clock: a request of that version has brought nothing."""
         state = self.partitions.get(topic_partition)
         if state is not None and state.version == version:
             state.asked_of = -1
             state.retry_at_ms = until_ms
 
     def next_retry_ms(self, now_ms: float) -> float:
-        """Return when the first pause that is still on ends, in ms of the monotonic clock."""
+        """Return when the next pause ends, in ms of the monotonic clock."""
         return min([one.retry_at_ms for one in self.partitions.values() if one.retry_at_ms > now_ms], default=NEVER)
 
     # -- locating ------------------------------------------------------------------------------------------------------
 
     def unlocated(self, now_ms: float) -> list[TopicPartition]:
-        """Return those to locate now."""
+        """Return the partitions to locate now."""
         return [tp for tp, state in self.partitions.items() if not state.located and state.retry_at_ms <= now_ms]
 
     def sought(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Sought]:
-        """Return how to locate those of them that are still to be."""
+        """Return how to locate those of these partitions that have not been located yet."""
         states = {tp: self.partitions.get(tp) for tp in wanted}
         return {
             tp: Sought(state.version, state.reset_to)
@@ -203,7 +203,7 @@ class Positions:
         }
 
     def locate(self, topic_partition: TopicPartition, sought: Sought, offset: int, leader_epoch: int = -1) -> None:
-        """Start reading at `offset`, unless the application has sought another place meanwhile, or given it up."""
+        """Start reading at `offset`, unless the application has sought elsewhere meanwhile, or given it up."""
         state = self.partitions.get(topic_partition)
         if state is None or state.located or state.version != sought.version:
             return

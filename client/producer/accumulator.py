@@ -14,7 +14,7 @@ from odradek.client.records import Headers, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorLimits:
-    """The settings it obeys."""
+    """The settings that an accumulator obeys."""
 
     batch_size_bytes: int
     linger_ms: float
@@ -39,10 +39,10 @@ class Accumulator:
         self.unfinished: set[ProducerBatch] = set()
         """Batches appended and not yet released."""
         self.memory_waiters: dict[Callable[[], object], int] = {}
-        """What wakes the senders that wait for memory, in the order in which they came, from any thread; and how much
-        each needs. While there are any, batches do not linger."""
+        """Functions that wake the senders that wait for memory, in the order in which these came, each with the memory
+        that it needs. Changed by any thread. While there are any, batches do not linger."""
         self.flushing = 0
-        """Flushes under way (and a close): likewise."""
+        """Number of flushes under way, a close included: while there are any, batches do not linger."""
 
     def append(
         self,
@@ -57,8 +57,8 @@ class Accumulator:
     ) -> ProducerBatch | None:
         """Add a record and return its batch, of which it is the last one; None when there is no memory for it now.
 
-        `now_ms` is asked when a batch is opened; `waiter` is whose record it is, of those that wait for memory. Raises
-        RecordTooLarge when there never will be, and what `admit` does.
+        `now_ms` is asked when a batch is opened; `waiter` is the one of `memory_waiters` whose record this is, if any.
+        Raises RecordTooLarge when there never will be enough memory, and what `admit` raises.
         """
         if self._admit is not None:
             self._admit(topic_partition)
@@ -82,7 +82,7 @@ class Accumulator:
         return batch
 
     def take_back(self, topic_partition: TopicPartition) -> None:
-        """Undo what an `append` to that partition has begun, which Ctrl-C has ended between any two of its lines."""
+        """Undo what an `append` to that partition has begun, before Ctrl-C ended it between any two of its lines."""
         queue = self.queues.get(topic_partition, deque())
         if queue:
             queue[-1].drop_half_a_record()
@@ -98,7 +98,7 @@ class Accumulator:
         return self.queues[batch.topic_partition][0] is not batch
 
     def memory_for(self, waiter: Callable[[], object] | None) -> int:
-        """Return how much may be used with a record: what the first of those that wait needs is left to it.
+        """Return how much may be in use once a record is added: what the first waiter needs is kept for it.
 
         As Kafka's BufferPool: a large record would wait for ever otherwise, since small ones take all that is freed.
         """

@@ -41,7 +41,7 @@ class Outcome:
         self.error: Exception | None = None
 
     def deliver(self, base_offset: int, log_append_time_ms: int, timestamps_ms: list[int]) -> None:
-        """Tell that the batch is acknowledged. `log_append_time_ms` is -1 unless the broker stamps records itself."""
+        """Note that the batch is acknowledged. `log_append_time_ms` is -1 unless the broker stamps records itself."""
         assert not self.decided, f"{self.topic_partition}: decided twice"
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
@@ -49,14 +49,14 @@ class Outcome:
         self.decided = True
 
     def fail(self, error: Exception) -> None:
-        """Tell that the batch is given up."""
+        """Note that the batch is given up."""
         assert not self.decided, f"{self.topic_partition}: decided twice"
         self.error = error
         self.decided = True
 
     def wake(self) -> None:
-        """Let those who wait look: it is decided and its callbacks were called, or the batch was split."""
-        self.awake = True  # before those are called: who comes meanwhile looks at it after it has added itself
+        """Wake those who wait: the batch is decided and its callbacks were called, or it was split."""
+        self.awake = True  # before they are called: whoever comes meanwhile looks at this after adding itself
         for call in self._waiters.copy():  # those whose time is over take themselves out, on their own threads
             call()
 
@@ -95,12 +95,12 @@ class Outcome:
         self.awake = True
 
     def wait(self, timeout_seconds: float | None) -> bool:
-        """Wait until `wake`; False when the time is over before."""
+        """Wait until `wake`; False when the time is up before that."""
         return self.awake or self._wait(timeout_seconds)
 
     def _wait(self, timeout_seconds: float | None) -> bool:
         limit = None if timeout_seconds is None else min(arguments.duration(timeout_seconds), threading.TIMEOUT_MAX)
-        woken = threading.Event()  # made for who waits: most batches are waited for by nobody
+        woken = threading.Event()  # made only here: nobody waits for most batches
         wake = woken.set
         self._waiters[wake] = None
         try:
@@ -109,7 +109,7 @@ class Outcome:
             self._leave(wake)
 
     def _leave(self, wake: Callable[[], object]) -> None:
-        """Forget who waits no longer: a batch may be open for minutes, and be asked for many times a second."""
+        """Forget one who no longer waits: a batch may be open for minutes, and be waited for many times a second."""
         self._waiters.pop(wake, None)  # `forked` may have emptied them
 
     def metadata(self, index: int) -> RecordMetadata:
@@ -170,7 +170,7 @@ HEADER_OVERHEAD_BYTES = 10
 
 
 def record_size_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """An upper bound of what a record takes in a batch, without compression."""
+    """Return an upper bound of the bytes that a record takes in a batch, without compression."""
     size = RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
     if headers:
         for name, content in headers:
@@ -179,7 +179,7 @@ def record_size_bytes(key: bytes | None, value: bytes | None, headers: Headers) 
 
 
 class ProducerBatch:
-    """Columns of records, and how far they are on their way.
+    """Records of one partition, by columns, and how far they have come on their way.
 
     `base_sequence` is -1 until the first send of an idempotent producer; from then on it belongs to these records and
     goes with them through every retry. Only the producer's thread touches anything but the columns.
@@ -205,7 +205,7 @@ class ProducerBatch:
         self.outcome = Outcome(topic_partition)
         self.halves: tuple[ProducerBatch, ProducerBatch] | None = None
         self.closed = False
-        """It takes no more records, and lingers no longer: it was sent, or is a part of one that was."""
+        """True if it takes no more records and does not linger: it was sent, or is a part of one that was."""
         self.attempts = 0
         self.ready_at_ms = 0.0
         """Not to be sent again before this time: the backoff after a failed attempt."""
@@ -287,7 +287,7 @@ class RecordFuture:
         self._context = context
 
     def _place(self) -> "tuple[ProducerBatch, int]":
-        """The batch that holds the record now: one that was too large for the broker was split."""
+        """Return the batch that holds the record now, and where in it: one too large for the broker was split."""
         batch, index = self._batch, self._index
         while batch.halves is not None:
             first, second = batch.halves

@@ -97,7 +97,7 @@ class ProducerEngine:
     async def run(self) -> None:
         """Plan, carry out, wait; until `stop`. A fault in it fails all that waits, with the cause, and is raised.
 
-        So does a cancellation from outside: asyncio.run cancels all tasks that are left in the end.
+        So does a cancellation from outside: asyncio.run cancels all tasks that are left when it ends.
         """
         try:
             while not self._stopped:
@@ -135,7 +135,7 @@ class ProducerEngine:
             raise type(ended)(*ended.args) from ended.__cause__
 
     def metrics(self) -> Figures:
-        """Return Kafka's sensors of producers by group, as far as they are counted here. From any thread."""
+        """Return those of Kafka's producer metrics that are counted here, by group. From any thread."""
         nodes: Figures
         limit = self.accumulator.limits.buffer_memory_bytes
         buffer = {"buffer-available-bytes": limit - self.accumulator.used_bytes, "buffer-total-bytes": limit}
@@ -216,7 +216,7 @@ class ProducerEngine:
         return task
 
     def batch_closed(self, topic_partition: TopicPartition) -> None:
-        """Tell the partitioner, which may be the application's own: what that raises is no reason to send nothing."""
+        """Tell the partitioner, which may be the application's own: what it raises must not stop the sending."""
         try:
             self._partitioner.batch_closed(*topic_partition)
         except Exception:

@@ -23,7 +23,7 @@ from odradek.client.producer.partitioners import Partitioner
 from odradek.client.records import Headers, TopicPartition
 
 FLOATS_ERROR_MS = 0.001
-"""More than what is lost of a whole millisecond when it is written as seconds."""
+"""More than a whole number of milliseconds can lose when it is held as seconds in a float."""
 
 
 class Encoded(NamedTuple):
@@ -38,7 +38,7 @@ class Encoded(NamedTuple):
 
     @property
     def needed_bytes(self) -> int:
-        """Return the memory that it takes at most."""
+        """Return the most memory that it can take."""
         return record_size_bytes(self.key, self.value, self.headers) + BATCH_OVERHEAD_BYTES
 
 
@@ -84,9 +84,9 @@ class RecordIntake:
     ) -> RecordFuture | Encoded | None:
         """Queue a record without waiting: None when its topic, or the partition given, is not known.
 
-        When there is no memory for it, return it encoded, for `append`. Bytes are taken as they are without a call:
-        most records have nothing else. No type is named of what applications give: compiled, it would be checked
-        before all else, and refused in mypyc's words. Raises as `aio.Producer.send`.
+        When there is no memory for it, return it encoded, for `append`. Bytes are taken as they are, without a call,
+        since most records have nothing else. What applications pass has no types here: compiled, they would be checked
+        before all else, and errors would be mypyc's. Raises as `aio.Producer.send`.
         """
         if callback is not None and not callable(callback):
             raise TypeError(f"the callback of a record must be a function, not {type(callback).__name__}")
@@ -136,7 +136,7 @@ class RecordIntake:
         callback: Callback | None,
         waiter: Callable[[], object] | None = None,
     ) -> RecordFuture | None:
-        """Queue an encoded record; None when there is no memory for it, or others wait for that before `waiter`.
+        """Queue an encoded record; None when there is no memory for it, or others have waited longer than `waiter`.
 
         Raises RecordTooLarge, ClientClosed …
         """
@@ -172,7 +172,7 @@ class RecordIntake:
         self.wake_sender()
 
     def wake_sender(self) -> None:
-        """Have the sender look, unless it is about to. From the same threads as `offer`."""
+        """Have the sender look, unless it is about to. On the same threads as `offer`."""
         if not self._wake_asked:
             self._wake_asked = True
             self._call_on_loop(self._wake)

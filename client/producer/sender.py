@@ -59,7 +59,7 @@ class ProduceCall:
 
 @dataclass(slots=True)
 class Plan:
-    """Things to do now. Carried out in this order: `given_up` told to the application, `calls` sent."""
+    """Things to do now, in this order: tell the application of those `given_up`, send the `calls`, then the rest."""
 
     given_up: list[ProducerBatch] = field(default_factory=list)
     calls: list[ProduceCall] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Sender:
 
     @property
     def waits_for_answers(self) -> bool:
-        """Tell whether something is on the wire, be it given up or not."""
+        """Tell whether a batch is on the wire, even one that was given up."""
         return bool(self._on_wire)
 
     def metrics(self) -> dict[str, float]:
@@ -135,7 +135,7 @@ class Sender:
         return self._calls_on_wire.get(node_id, 0)
 
     def plan(self, view: ClusterView, connected: Callable[[int], bool], now_ms: float) -> Plan:
-        """Decide what to send; from now on its batches count as on the wire. `connected`: tells it of a node, by id."""
+        """Decide what to send; those batches count as on the wire from now on. `connected` tells whether a node is."""
         plan = Plan()
         self._give_up_expired(plan, now_ms)
         if self._sequences is not None:
@@ -168,14 +168,14 @@ class Sender:
     def _timed_out(self, batch: ProducerBatch) -> ClientTimeout:
         question = "is the partition's leader up?"
         if self._sequences is not None and not self._sequences.has_identity:
-            question = "the cluster gave no producer id: has it a controller?"
+            question = "the cluster gave no producer id: does it have a controller?"
         return ClientTimeout(
             f"{batch.topic_partition}: {len(batch)} record(s) not acknowledged within "
             f"delivery.timeout.ms={self._settings.delivery_timeout_ms:g}, after {batch.attempts} attempt(s): {question}"
         )
 
     def _due(self, view: ClusterView, plan: Plan, now_ms: float) -> dict[int, list[TopicPartition]]:
-        """Partitions whose oldest batch may go out now, by leader."""
+        """Find the partitions whose oldest batch may go out now, by leader."""
         due: dict[int, list[TopicPartition]] = {}
         for topic_partition, queue in self._accumulator.queues.items():
             due_ms = self._accumulator.due_at_ms(queue)

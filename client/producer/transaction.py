@@ -205,7 +205,7 @@ class TransactionalSequences(ProducerSequences):
 
     @property
     def producer(self) -> tuple[int, int]:
-        """Producer id and epoch of the present."""
+        """Current producer id and epoch."""
         return self.producer_id, self.producer_epoch
 
     def may_send(self, batch: ProducerBatch) -> bool:
@@ -223,7 +223,7 @@ class TransactionalSequences(ProducerSequences):
         return error in RETRIABLE
 
     def lost(self) -> bool:
-        """Tell whether a broker may expect another sequence than comes next. When nothing is on the wire."""
+        """Tell whether a broker may expect another sequence than the next one. Ask when nothing is on the wire."""
         self.settle(())
         return bool(self._unresolved or self._restart_wanted)
 

@@ -108,7 +108,7 @@ class PendingCall:
             self._pending[1].cancel()
 
     def fail(self, error: Exception) -> None:
-        """The producer is broken: whoever waits gets `error`."""
+        """End the call under way, as the producer is broken: whoever waits gets `error`."""
         self._failure = error
         self.cancel()
 
@@ -138,7 +138,7 @@ class TransactionDriver:
     # -- calls of the application --------------------------------------------------------------------------------------
 
     async def initialise(self, timeout_ms: float) -> None:
-        """Fence whoever had the id before, and abort what he left open. Raises KafkaError, ClientTimeout."""
+        """Fence whoever had the id before, and abort what it left open. Raises KafkaError, ClientTimeout."""
         await self._pending.run(Call.INIT, lambda: self._begun(Call.INIT, self._initialise), timeout_ms)
 
     def begin(self) -> None:
@@ -191,7 +191,7 @@ class TransactionDriver:
             self._transaction.check(Call.SEND_OFFSETS)
 
     async def close(self, timeout_ms: float) -> None:
-        """Let a call that is under way come to its end; what is open then is aborted, as far as there is time."""
+        """Let a call that is under way come to its end; abort what is open then, if there is time."""
         end_ms = self._cluster.clock.monotonic_ms() + timeout_ms
         await self._pending.settle(timeout_ms)
         if self._transaction.state not in ALLOWED[Call.ABORT]:
@@ -231,7 +231,7 @@ class TransactionDriver:
         self._changed.set()
 
     def decided(self, batches: Sequence[ProducerBatch]) -> None:
-        """A record that failed fails its transaction."""
+        """Fail the transaction if one of these batches has failed."""
         for batch in batches:
             error = batch.outcome.error
             if error is None:
@@ -308,7 +308,7 @@ class TransactionDriver:
         self._ready()
 
     async def _identify(self, current: Producer) -> None:
-        """Ask for an identity (InitProducerId): a new one, or a higher epoch of the present one (KIP-360)."""
+        """Ask for an identity (InitProducerId): a new one, or a higher epoch of the current one (KIP-360)."""
         request = InitProducerIdRequest(
             transactional_id=self._transaction.transactional_id,
             transaction_timeout_ms=self._config.transaction_timeout_ms,
