@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from odradek.client import arguments
-from odradek.client.admin.topics import raise_first
+from odradek.client.admin.topics import Failure, raise_first
 from odradek.client.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ConfigError
@@ -110,7 +110,8 @@ async def describe_configs(
 async def alter_configs(
     cluster: Cluster, changes: Mapping[ConfigResource, Sequence[Change]], *, validate_only: bool
 ) -> None:
-    """Change single settings, leave the others. Raises KafkaError when one resource cannot be changed."""
+    """Change single settings, leave the others; all resources are tried. Raises KafkaError when one cannot be changed."""
+    results: list[Failure] = []
     for resource, wanted in changes.items():
         altered = AlterConfigsResource(
             resource_type=resource.type,
@@ -119,7 +120,8 @@ async def alter_configs(
         )
         request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
         answer = await _ask_owner(cluster, resource, request, IncrementalAlterConfigsResponse)
-        raise_first((one.resource_name, one.error_code, one.error_message) for one in answer.responses)
+        results += [(one.resource_name, one.error_code, one.error_message) for one in answer.responses]
+    raise_first(results)
 
 
 async def _ask_owner(
@@ -138,7 +140,8 @@ async def _ask_owner(
 async def replace_configs(
     cluster: Cluster, changes: Mapping[ConfigResource, Sequence[Change]], *, validate_only: bool
 ) -> None:
-    """Set all settings of resources anew (AlterConfigs): what is not named gets its default. Raises KafkaError."""
+    """Set all settings of resources anew (AlterConfigs): what is not named gets its default. As `alter_configs`."""
+    results: list[Failure] = []
     for resource, wanted in changes.items():
         altered = replacing.AlterConfigsResource(
             resource_type=resource.type,
@@ -151,7 +154,8 @@ async def replace_configs(
         )
         request = replacing.AlterConfigsRequest(resources=[altered], validate_only=validate_only)
         answer = await _ask_owner(cluster, resource, request, replacing.AlterConfigsResponse)
-        raise_first((one.resource_name, one.error_code, one.error_message) for one in answer.responses)
+        results += [(one.resource_name, one.error_code, one.error_message) for one in answer.responses]
+    raise_first(results)
 
 
 async def check_known(cluster: Cluster, changes: Mapping[ConfigResource, Sequence[Change]]) -> None:

@@ -67,17 +67,19 @@ async def _listed(admin: Any, topic: str) -> bool:
 
 
 async def check_configurations(world: ContractWorld) -> None:
-    topic = await world.topic()
+    topic, other = await world.topic(), await world.topic(suffix="-other")
     admin = await world.admin()
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    await admin.alter_configs({resource: [("retention.ms", configs.Operation.SET, "12345")]})
+    resource, next_one = ConfigResource(ResourceType.TOPIC, topic), ConfigResource(ResourceType.TOPIC, other)
+    right, wrong = [("retention.ms", configs.Operation.SET, text) for text in ("12345", "soon")]
+    await admin.alter_configs({resource: [right]})
 
-    async def altered() -> bool:
-        entries = (await admin.describe_configs([resource]))[resource]
+    async def altered(one: ConfigResource) -> bool:
+        entries = (await admin.describe_configs([one]))[one]
         return bool({entry.name: entry.value for entry in entries}.get("retention.ms") == "12345")
 
-    await world.until(altered, "the new retention.ms")
-    await raises(KafkaError, lambda: admin.alter_configs({resource: [("retention.ms", configs.Operation.SET, "soon")]}))
+    await world.until(lambda: altered(resource), "the new retention.ms")
+    await raises(KafkaError, lambda: admin.alter_configs({resource: [wrong], next_one: [right]}))
+    await world.until(lambda: altered(next_one), "the retention.ms of the one that was given after a refused one")
 
 
 async def check_groups_of_admin(world: ContractWorld) -> None:
