@@ -95,6 +95,12 @@ def test_a_broker_is_struck_when_it_asks_another_or_is_asked() -> None:
     assert any(" at a request " in line for line in report.lines)
 
 
+def test_what_the_controller_has_given_up_arrives_at_last() -> None:
+    report = simulate(Plan(20, ["given_up_requests"], SHORT_S, without=WITHOUT[0]))
+    check(report)
+    assert any("when it has been told again" in line for line in report.lines)
+
+
 @pytest.mark.parametrize("kinds", [["connector_session", "kill_client"], ["freeze_client", "zookeeper_leads_anew"]])
 def test_a_group_that_is_balanced_in_zookeeper(kinds: list[str]) -> None:
     report = simulate(Plan(19, kinds, SHORT_S, without=frozenset({"old", "loose", "transactions"})))

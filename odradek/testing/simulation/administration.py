@@ -38,7 +38,7 @@ from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, Topi
 
 ADMINISTRATOR = "admin"
 """Name of its host."""
-ADMIN_TIMEOUT_MS, PATIENT_MS = 5_000, 10_000
+ADMIN_TIMEOUT_MS, PATIENT_MS, AGAIN_MS = 5_000, 10_000, 100
 THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 MOST_PARTITIONS = 5
 LEAST_REPLICAS = 2
@@ -128,15 +128,35 @@ class Administrator:
         if self.topics:
             name = self.topics.pop(self.random.randrange(len(self.topics)))
             self._deleted.append(name)
-            await self.ask_controller(DeleteTopicsRequest(topic_names=[name], timeout_ms=ADMIN_TIMEOUT_MS), 3)
+            await self._delete_topic(name)
 
     async def create_topic(self) -> None:
         """Create a new one, or one of the name of one that was deleted."""
         if self._deleted and self.random.random() < 0.5:
-            name = self._deleted.pop(self.random.randrange(len(self._deleted)))
+            await self._create_topic(self._deleted.pop(self.random.randrange(len(self._deleted))))
         else:
-            name = f"other-{self._topic_number}"
             self._topic_number += 1
+            await self._create_topic(f"other-{self._topic_number - 1}")
+
+    async def replace_topic(self) -> None:
+        """Delete one of the further topics, and create it again as soon as ZooKeeper has it no more."""
+        if not self.topics:
+            await self.create_topic()
+        if not self.topics:
+            return
+        name = self.topics.pop(self.random.randrange(len(self.topics)))
+        await self._delete_topic(name)
+        for _ in range(round(PATIENT_MS / AGAIN_MS)):
+            if self.cluster.zookeeper.tree.get(topic_path(name)) is None:
+                await self._create_topic(name)
+                return
+            await asyncio.sleep(AGAIN_MS / 1000)
+        self._deleted.append(name)
+
+    async def _delete_topic(self, name: str) -> None:
+        await self.ask_controller(DeleteTopicsRequest(topic_names=[name], timeout_ms=ADMIN_TIMEOUT_MS), 3)
+
+    async def _create_topic(self, name: str) -> None:
         made = CreatableTopic(name=name, num_partitions=self.random.randint(1, 3), replication_factor=self.replicas)
         answer = await self.ask_controller(CreateTopicsRequest(topics=[made], timeout_ms=ADMIN_TIMEOUT_MS), 7)
         if answer is not None and answer.topics[0].error_code == ErrorCode.NONE:

@@ -59,7 +59,8 @@ FAULT_KINDS = (
     "late_growth", "late_proposal", "behind_and_dead", "there_and_back", "take_office", "late_candidate",
     "parting_histories", "unheard_answers", "last_in_sync", "unheard_election", "stale_requests", "stale_commits",
     "moved_decisions", "former_leaders", "invented_epochs", "late_answers", "refused_in_between",
-    "death_at_a_request", "rolling_restart", "live_settings", "death_within", "delete_records", "bit_rot",
+    "death_at_a_request", "given_up_requests",
+    "rolling_restart", "live_settings", "death_within", "delete_records", "bit_rot",
     "lost_tail", "two_histories", "early_expiry", "producer_ids",
     "late_batches", "mixed_commits",
 )  # fmt: skip

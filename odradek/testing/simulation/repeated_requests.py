@@ -5,7 +5,7 @@ What a broker asks of another is kept for a while and may be delivered again on 
 what would do harm in Kafka, too, and cannot happen in the order in which one controller sends: UpdateMetadata that is
 not complete, of the controller epoch that is still the present one.
 StopReplica names no topic id, and WriteTxnMarkers no transaction (KIP-890 gives each an epoch of its own), so they are
-never repeated.
+never repeated on a connection of their own; `request_moments.py` has a StopReplica come by the one that was given up.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from odradek.protocol.fields import Message
 from odradek.protocol.headers import request_header_version
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import TYPE_FULL, UpdateMetadataRequest
 from odradek.protocol.primitives import read_unsigned_varint, skip_tagged_fields
 from odradek.testing.embedded import EmbeddedCluster
@@ -32,10 +33,11 @@ from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
 HEADER = struct.Struct(">hhih")
 SIZE = struct.Struct(">i")
 REPEATED = {message.API_KEY: message for message in (AlterPartitionRequest, LeaderAndIsrRequest, UpdateMetadataRequest)}
+OF_CONTROLLERS = (LeaderAndIsrRequest.API_KEY, StopReplicaRequest.API_KEY, UpdateMetadataRequest.API_KEY)
 KEPT = 300
 STALL_S = (0.3, 4.0)
-"""Shorter than anybody waits for an answer: else what was held back would come after what was sent again, by which
-Kafka, too, makes replicas of a topic that was deleted meanwhile."""
+"""Shorter than anybody waits for an answer. `request_moments.py` has what controllers have given up arrive after what
+they have sent again, by which Kafka makes replicas of a topic that was deleted meanwhile, and deletes others."""
 LINGER_S = 5.0
 """How long the connection of a repeated request stays open."""
 
