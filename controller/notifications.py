@@ -70,6 +70,9 @@ async def log_directories_changed(active: ActiveController) -> None:
     replicas = state.replicas_on(brokers)
     serving = [replica for replica in replicas if not state.being_deleted(replica.partition)]
     to_delete = [replica for replica in replicas if state.being_deleted(replica.partition)]
+    # New ones would go online without a word: their brokers have been told, but perhaps could not make them.
+    new = [replica for replica in serving if state.replica_phase(replica) is ReplicaPhase.NEW]
+    await replica_machine.move(active, new, ReplicaPhase.ONLINE)
     await replica_machine.move(active, serving, ReplicaPhase.ONLINE)
     for partition, broker in to_delete:
         state.offline_directories[broker].discard(partition)
@@ -110,6 +113,11 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
     if broken or known & fine:
         active.state.offline_directories[event.broker] = (known - fine) | broken
     if known & fine:
+        # In elections that were held before this answer they were out of reach, and not told of the outcome.
+        serving = [partition for partition in sorted(known & fine) if not active.state.being_deleted(partition)]
+        back = [Replica(partition, event.broker) for partition in serving]
+        there = [replica for replica in back if replica_machine.may_become(active.state, replica, ReplicaPhase.ONLINE)]
+        await replica_machine.move(active, there, ReplicaPhase.ONLINE)
         elected = await partition_machine.elect_where_needed(active)
         await reassignment.complete_where_caught_up(active, elected)
     if newly_broken:
