@@ -287,7 +287,8 @@ class Fetcher:
 
     def _out_of_range(self, topic_partition: TopicPartition, asked: Asked) -> None:
         """Reset, once the records from before are read: the offset asked for is not in the log, or not any more."""
-        if self._receiver.holds(topic_partition):
+        decoded = self._receiver.positions.partitions[topic_partition].has_ahead
+        if decoded or self._receiver.holds(topic_partition):
             self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
             return
         try:

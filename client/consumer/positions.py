@@ -79,6 +79,11 @@ class PartitionPosition:
         """Have the place follow these records, which begin at it."""
         self._ahead = ahead
 
+    @property
+    def has_ahead(self) -> bool:
+        """Tell whether some of these records are left."""
+        return bool(self._ahead)
+
     def forget_ahead(self) -> None:
         """Drop what is decoded ahead, and stay behind the last record that was handed out."""
         ahead = self._ahead
@@ -104,7 +109,7 @@ class PartitionPosition:
         if self.topic_id != topic_id:
             if ZERO_UUID not in (self.topic_id, topic_id):
                 self.fetch_epoch = self.valid_in = -1
-                if not self._ahead:  # else the next record, which is the old one's, would tell its epoch all the same
+                if not self.has_ahead:  # else the next record, which is the old one's, would tell its epoch all the same
                     self.move_to(self.position)
             self.topic_id = topic_id
 
