@@ -18,7 +18,7 @@ def died(case: BrokerCase) -> Told | None:
     end = end_of(case.history, case.number)
     if case.broker.registered or end.controlled:
         return None
-    when = "" if end.at_ms is None else f" since {case.time(end.at_ms)}"
+    what = "is gone" if end.at_ms is None else f"has been gone since {case.time(end.at_ms)}"
     noted = case.history.last("broker", str(case.number), "went")
     if noted is not None and noted.at_ms != end.at_ms:  # of an earlier life
         noted = None
@@ -28,12 +28,12 @@ def died(case: BrokerCase) -> Told | None:
         because = "its ZooKeeper session ended, and it had not asked to be shut down: killed, cut off or frozen"
     elif end.at_ms is not None:
         because = "a controller that was elected then found its registration gone"
-        unknown = "how it went is not known: what the former controller had noted went with it"
+        unknown = "how it went is not known: what the previous controller had noted is gone with it"
     else:
         because = "no registration of it is in ZooKeeper"
         unknown = case.unknown_before(None) or "how it went is not known: the journals begin later"
     ways = (case.start(case.number),)
-    return Told(f"is not there{when}", because, _left_behind(case), ways, end.at_ms, unknown, evidence)
+    return Told(what, because, _left_behind(case), ways, end.at_ms, unknown, evidence)
 
 
 def _left_behind(case: BrokerCase) -> str:
@@ -56,7 +56,7 @@ def was_shut_down(case: BrokerCase) -> Told | None:
     because += f"; {still} had nobody to take them" if still else ""
     way = (case.start(case.number),)
     return Told(
-        f"is shut down since {case.time(end.at_ms)}", because, _left_behind(case), way, end.at_ms, evidence=(asked,)
+        f"was shut down at {case.time(end.at_ms)}", because, _left_behind(case), way, end.at_ms, evidence=(asked,)
     )
 
 
@@ -71,11 +71,12 @@ def answers_nobody(case: BrokerCase) -> Told | None:
     if not case.broker.registered or case.broker.answers is not False:
         return None
     timeout = case.broker.settings.get("zookeeper.session.timeout.ms", "")
-    rule = "if it is frozen its ZooKeeper session ends soon, and others lead" + (f" ({timeout} ms)" if timeout else "")
+    soon = f"within {timeout} ms" if timeout else "soon"
+    rule = f"if it is frozen, its ZooKeeper session ends {soon}, and other brokers take over"
     because = f"{case.broker.address or 'its address'} does not answer from here, though ZooKeeper has its registration"
     ways = (
         WayOut("look at its process and its machine"),
-        WayOut("if it is to go, end it: then its partitions move at once"),
+        WayOut("if it cannot be helped, end it: then its partitions move at once"),
     )
     led = f"; it leads {len(case.led)} partition(s)" if case.led else ""
     return Told("answers nobody", because + led, rule, ways)
@@ -90,7 +91,7 @@ def without_zookeeper(case: BrokerCase) -> Told | None:
     timeout = case.broker.settings.get("zookeeper.session.timeout.ms", "?")
     rule = f"after zookeeper.session.timeout.ms={timeout} it is taken for dead, and leads nothing"
     way = WayOut(f"look at the network between it and {case.broker.settings.get('zookeeper.connect', 'ZooKeeper')}")
-    what = f"has no connection to ZooKeeper since {case.time(session.at_ms)}"
+    what = f"lost its connection to ZooKeeper at {case.time(session.at_ms)}"
     return Told(what, "its own journal says so", rule, (way,), session.at_ms, evidence=(session,))
 
 
@@ -106,10 +107,10 @@ def session_over(case: BrokerCase) -> Told | None:
         return None
     place = case.broker.settings.get("zookeeper.connect", "ZooKeeper")
     away = case.history.last("session", str(case.number), "away")
-    since = "" if away is None else f"{place} does not answer it since {case.time(away.at_ms)}; "
+    since = "" if away is None else f"{place} has not answered it since {case.time(away.at_ms)}; "
     because = f"{since}it led {session.entry['led']} partition(s) and leads none now"
     way = WayOut(f"start ZooKeeper again, or mend the network to {place}; the broker registers by itself")
-    what = f"has no ZooKeeper session since {case.time(session.at_ms)}"
+    what = f"has had no ZooKeeper session since {case.time(session.at_ms)}"
     return Told(what, because, "", (way,), session.at_ms, evidence=(session,))
 
 
@@ -232,6 +233,7 @@ def is_controller(case: BrokerCase) -> Told | None:
     """The broker is the controller: elections are its work."""
     if case.facts.controller != case.number:
         return None
-    since = "" if case.facts.controller_since_ms is None else f" since {case.time(case.facts.controller_since_ms)}"
+    elected_ms = case.facts.controller_since_ms
+    what = "is the controller" if elected_ms is None else f"has been the controller since {case.time(elected_ms)}"
     epoch = "" if case.facts.controller_epoch is None else f"controller epoch {case.facts.controller_epoch}"
-    return Told(f"is the controller{since}", epoch)
+    return Told(what, epoch)

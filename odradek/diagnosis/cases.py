@@ -41,8 +41,8 @@ class Case:
         if not self.facts.journals:
             return "what set it off is not known: no broker has a journal that could be read"
         if moment_ms is not None and not self.history.reaches(moment_ms):
-            since = "" if self.history.since_ms is None else f" only since {self.time(self.history.since_ms)}"
-            return f"what set it off is not known: the journals reach back{since}"
+            begin = "later" if self.history.since_ms is None else f"only at {self.time(self.history.since_ms)}"
+            return f"what set it off is not known: the journals begin {begin}"
         return ""
 
 
@@ -124,9 +124,9 @@ class PartitionCase(Case):
             return self.partition.changed_ms
         return self.changes[-1].at_ms if self.changes else None
 
-    @property
-    def since(self) -> str:
-        return "" if self.since_ms is None else f" since {self.time(self.since_ms)}"
+    def has(self, what: str) -> str:
+        """Say that the partition has something, such as no leader, and since when, if that is known."""
+        return f"has {what}" if self.since_ms is None else f"has had {what} since {self.time(self.since_ms)}"
 
     def left_isr(self, broker: int) -> Noted | None:
         """Return the last change that took a replica out of the ISR."""

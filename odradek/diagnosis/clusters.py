@@ -42,8 +42,8 @@ def controller_moved(case: ClusterCase) -> Told | None:
             f"broker {resigned[-1].broker} resigned at {case.time(resigned[-1].at_ms)}: {resigned[-1].entry['reason']}"
         )
     else:
-        because = "the former one's ZooKeeper session ended"
-    what = f"has another controller since {case.time(last.at_ms)}: broker {last.broker}"
+        because = "the previous one's ZooKeeper session ended"
+    what = f"got another controller at {case.time(last.at_ms)}: broker {last.broker}"
     return Told(
         what, because, f"controller epoch {last.entry['epoch']}", (), last.at_ms, evidence=(*resigned[-1:], last)
     )

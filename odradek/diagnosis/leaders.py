@@ -9,7 +9,7 @@ from odradek.zk_schema.znodes.topics import NO_LEADER
 row = PARTITION.row
 
 REMEMBERED_MS = 24 * 3_600_000
-"""So long an unclean election is a finding."""
+"""Time for which an unclean election is a finding."""
 
 
 @row(
@@ -36,7 +36,7 @@ def isr_died(case: PartitionCase) -> Told | None:
     allowed = case.unclean_allowed
     unclean = {True: "on, but no other replica lives", False: "off", None: "not known to be on"}[allowed]
     return Told(
-        f"has no leader{case.since}", "; ".join(causes), f"unclean election is {unclean}", tuple(ways), case.since_ms,
+        case.has("no leader"), "; ".join(causes), f"unclean election is {unclean}", tuple(ways), case.since_ms,
         unknown=case.unknown_before(case.since_ms), evidence=tuple(case.changes[-1:]),
     )  # fmt: skip
 
@@ -49,16 +49,14 @@ def nobody_elects(case: PartitionCase) -> Told | None:
     ready = [one for one in partition.isr if _could_lead(case, one)]
     if case.is_led or not ready or case.topic.deleting:
         return None
-    leader = (
-        "has no leader" if partition.leader == NO_LEADER else f"is led by broker {partition.leader}, which is offline"
-    )
+    leader = "no leader" if partition.leader == NO_LEADER else f"broker {partition.leader}, which is offline, as leader"
     if case.facts.controller == NO_LEADER:
         because, way = "there is no controller to elect one", case.way("see what keeps it away", "doctor")
     else:
         because = f"controller {case.facts.controller} has not elected one yet"
         way = case.way("it takes milliseconds once the dead broker's session has ended; look again", f"why {case.name}")
     rule = f"broker {numbers(ready)} is in sync and could lead it"
-    return Told(f"{leader}{case.since}", because, rule, (way,), case.since_ms)
+    return Told(case.has(leader), because, rule, (way,), case.since_ms)
 
 
 @row(
@@ -90,7 +88,7 @@ def leader_without_session(case: PartitionCase) -> Told | None:
     if session is None or session.change != "expired" or not case.is_led or case.topic.deleting:
         return None
     because = f"broker {leader} lost its ZooKeeper session at {case.time(session.at_ms)} and has begun no other"
-    rule = "who has no session may not lead: it refuses with NOT_LEADER_OR_FOLLOWER"
+    rule = "a broker without a session may not lead: it refuses with NOT_LEADER_OR_FOLLOWER"
     way = case.way("see why ZooKeeper does not answer", f"why {leader}")
     return Told("is led by nobody", because, rule, (way,), session.at_ms, evidence=(session,))
 
@@ -158,7 +156,7 @@ def unclean_election(case: PartitionCase) -> Told | None:
         else "unclean.leader.election.enable=true"
     )
     way = case.way(
-        "let it not happen by itself",
+        "keep it from happening by itself",
         f"configs alter --topic {case.partition.topic} --set unclean.leader.election.enable=false",
     )
     return Told(

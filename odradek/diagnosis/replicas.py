@@ -26,7 +26,7 @@ def under_min_isr(case: PartitionCase) -> Told | None:
         lower = f"configs alter --topic {case.partition.topic} --set min.insync.replicas={in_sync}"
         ways.append(case.way("take fewer copies for enough", lower))
     return Told(
-        f"takes no records of acks=all{case.since}", _in_sync(case), rule, tuple(ways), case.since_ms,
+        case.has("too few replicas in sync for acks=all"), _in_sync(case), rule, tuple(ways), case.since_ms,
         evidence=tuple(case.changes[-1:]),
     )  # fmt: skip
 
@@ -137,10 +137,10 @@ def follower_behind(case: PartitionCase) -> Told | None:
     elif unreachable is not None and unreachable.broker == broker and unreachable.at_ms >= (facts.registered_ms or 0):
         at = case.time(unreachable.at_ms)
         causes.append(
-            f"broker {broker} cannot reach leader {case.partition.leader} since {at}: {unreachable.entry['reason']}"
+            f"broker {broker} could not reach leader {case.partition.leader} at {at}: {unreachable.entry['reason']}"
         )
     elif left is not None and facts.registered_ms is not None and facts.registered_ms > left.at_ms:
-        causes.append(f"broker {broker} is back since {case.time(facts.registered_ms)} and catches up")
+        causes.append(f"broker {broker} came back at {case.time(facts.registered_ms)} and is catching up")
     else:
         causes.append(f"broker {broker} copies more slowly than {case.partition.leader} is written to")
     held = case.share_held(broker)
@@ -164,7 +164,7 @@ def _lagging(case: PartitionCase, broker: int) -> tuple[str, tuple[Noted, ...]]:
 
 
 def _under_replicated(case: PartitionCase) -> str:
-    return f"has {len(case.partition.isr)} of {len(case.partition.replicas)} replicas in sync{case.since}"
+    return case.has(f"{len(case.partition.isr)} of {len(case.partition.replicas)} replicas in sync")
 
 
 @row(Weight.UNEVEN, "min.insync.replicas", "have the missing broker back before anything else is stopped")
@@ -249,7 +249,7 @@ def deletion_waits(case: PartitionCase) -> Told | None:
     if not case.topic.deleting or not (case.dead or case.diskless):
         return None
     because = case.gone(case.dead) if case.dead else f"a log directory of broker {numbers(case.diskless)} is offline"
-    since = "" if case.topic.deleting_ms is None else f" since {case.time(case.topic.deleting_ms)}"
+    since = "" if case.topic.deleting_ms is None else f" (since {case.time(case.topic.deleting_ms)})"
     rule = "a topic is gone when every replica is"
     ways = tuple(case.start(one) for one in case.dead or case.diskless)
     return Told(f"is to be deleted{since}, and waits", because, rule, ways, case.topic.deleting_ms)

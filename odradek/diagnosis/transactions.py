@@ -21,8 +21,8 @@ def hanging_transaction(case: PartitionCase) -> Told | None:
     whose = f"producer {hanging.producer_id}, epoch {hanging.producer_epoch}, began it at offset {hanging.start_offset}"
     by = f"--producer-id {hanging.producer_id} --producer-epoch {hanging.producer_epoch}"
     return Told(
-        f"has a transaction that hangs since {case.time(hanging.last_timestamp_ms)}",
-        f"{whose}; no coordinator has it any more",
+        f"has had a hanging transaction since {case.time(hanging.last_timestamp_ms)}",
+        f"{whose}; no coordinator knows it any more",
         _held_back(case),
         (case.way("end it", f"transactions abort {case.name} {by}"),),
         hanging.last_timestamp_ms,

@@ -81,13 +81,13 @@ def test_a_dead_broker_in_words_and_as_json(cluster: Cluster, capsys: Capture) -
         for broker, address in enumerate(cluster.bootstrap.split(",")):  # they hear a moment later what ZooKeeper has
             wait_until(lambda: broker == dead or knows_no_leader(address, "hotels"), f"{broker} to know")  # noqa: B023
         code, lines = run(cluster, capsys, "why", "hotels-0", *NO_ZOOKEEPER)
-        assert code == 0 and lines[0].startswith("stopped: hotels-0 has no leader since ")
+        assert code == 0 and lines[0].startswith("stopped: hotels-0 has had no leader since ")
         assert f"its ISR was {{{dead}}}; broker {dead}'s session ended at " in lines[0]
         code, (line,) = run(cluster, capsys, "why", "hotels-0", "--json", *NO_ZOOKEEPER)
         (subject,) = json.loads(line)["subjects"]
         assert subject["findings"][0]["situation"] == "isr-died" and subject["events"]
         code, lines = run(cluster, capsys, "doctor", *NO_ZOOKEEPER)
-        assert code == 4 and any(one.startswith(f"degraded: broker {dead} is not there since ") for one in lines)
+        assert code == 4 and any(one.startswith(f"degraded: broker {dead} has been gone since ") for one in lines)
         assert any(one.startswith("stopped: hotels-0 ") and one.endswith(" [the same: hotels-1]") for one in lines)
         findings = [one for one in lines[:-1] if not one.startswith("not known")]
         assert any("__consumer_offsets-" in one for one in findings)

@@ -64,7 +64,7 @@ def test_follower_dead_and_at_min_isr() -> None:
         await cluster.wait_for("flights", isr={leader})
         found = await partition(cluster, "flights", "follower-dead")
         assert (
-            "has 1 of 2 replicas in sync since " in found.sentence
+            "has had 1 of 2 replicas in sync since " in found.sentence
             and f"start broker {follower} again" in found.sentence
         )
         found = await partition(cluster, "flights", "at-min-isr")

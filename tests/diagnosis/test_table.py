@@ -139,7 +139,7 @@ def test_a_controller_s_end_is_not_told_by_what_happened_to_others() -> None:
     """Broker 0 resigned an hour before, and broker 3 went long after the election."""
     elected = entry(5, "controller", "2", change="elected", epoch=3)
     others = entry(9, "broker", "3", change="went", former_epoch=4)
-    for epoch, said in ((2, "broker 0 resigned at "), (1, "the former one's ZooKeeper session ended")):
+    for epoch, said in ((2, "broker 0 resigned at "), (1, "the previous one's ZooKeeper session ended")):
         resigned = entry(1, "controller", "0", change="resigned", epoch=epoch, reason="it failed")
         journals = {0: JournalFacts(0, AT_MS, 0, (resigned,)), 2: JournalFacts(2, AT_MS, 0, (elected, others))}
         facts = Facts(AT_MS + 10, controller=2, brokers={2: BrokerFacts(2)}, journals=journals)

@@ -29,5 +29,5 @@ def test_since_when_a_broker_is_gone_is_told_by_zookeeper(
     finally:
         cluster.start(victim)
         wait_until(observer.in_sync, "all replicas in sync")
-    assert gone.startswith(f"degraded: broker {victim} is not there: no registration of it is in ZooKeeper")
-    assert " has 2 of 3 replicas in sync since " in behind and f"start broker {victim} again" in behind
+    assert gone.startswith(f"degraded: broker {victim} is gone: no registration of it is in ZooKeeper")
+    assert " has had 2 of 3 replicas in sync since " in behind and f"start broker {victim} again" in behind
