@@ -38,7 +38,8 @@ async def initialize(active: ActiveController) -> None:
 async def take_up_marked(active: ActiveController) -> None:
     """Take up topics that were marked."""
     marked = await _marked(active)
-    active.state.deletion_halted.update(topic for topic in marked if _reassigning(active, topic))
+    newly = marked - active.state.topics_to_delete
+    active.state.deletion_halted.update(topic for topic in newly if _reassigning(active, topic))
     active.state.topics_to_delete |= marked
     await resume(active)
 

@@ -130,6 +130,29 @@ def test_a_move_does_not_go_on_when_its_topic_is_being_deleted(play: Play) -> No
     play(scenario)
 
 
+def test_a_deletion_that_a_move_has_held_up_is_not_held_up_again_when_it_has_begun(play: Play) -> None:
+    """Another topic was made, or marked, in the midst: the replicas were gone, and the topic stayed for ever."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1])
+        await cluster.active.alter_reassignments({T0: [2]})
+        await cluster.settle()
+        await cluster.delete_topic("t")
+        assert cluster.exists(topic_path("t"))
+        cluster.brokers[1].answers = False
+        cluster.kill(2)
+        await cluster.add_broker(2)
+        await cluster.settle()
+        await cluster.create_topic("u", [2])
+        cluster.brokers[1].answers = True
+        await cluster.settle()
+        assert cluster.brokers[1].deleted == [T0]
+        assert not cluster.exists(topic_path("t"))
+
+    play(scenario)
+
+
 def test_deletion_halts_at_a_broken_disk(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
