@@ -171,7 +171,7 @@ class ClusterState:
     reassigning: set[TopicPartition] = field(default_factory=set)
     topics_to_delete: set[str] = field(default_factory=set)
     deletion_halted: set[str] = field(default_factory=set)
-    """Topics among these that wait for a replica to come back, or for a reassignment to end."""
+    """Topics among these that wait for a replica to come back."""
 
     # Brokers.
 

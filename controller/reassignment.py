@@ -7,7 +7,7 @@ The assignment znode holds the intermediate state (adding, removing), so a new c
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from odradek.controller import partition_machine, replica_machine, topic_deletion
+from odradek.controller import partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.cluster_state import Assignment, LeaderAndIsr, PartitionPhase, Replica, ReplicaPhase, Topic
 from odradek.controller.controller_store import lost_race, slices
@@ -179,16 +179,14 @@ def _caught_up(active: ActiveController, partition: TopicPartition, assignment: 
 
 
 async def _advance(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> Outcome:
-    """Take a reassignment as far as it can go now; refused when the partition is gone, when its deletion has begun, or
-    when ZooKeeper does not take it.
+    """Take a reassignment as far as it can go now; refused when the partition is gone, when its topic is to be deleted,
+    or when ZooKeeper does not take it.
 
     Brokers that have deleted their replicas already would create them again, and nobody would have them deleted.
     """
     state = active.state
-    if partition not in state.leader_and_isr or state.phase(partition) is PartitionPhase.NON_EXISTENT:
+    if partition not in state.leader_and_isr or state.being_deleted(partition):
         return NO_PARTITION
-    if partition.topic in state.topics_to_delete:
-        state.deletion_halted.add(partition.topic)
     written = await _write_down(active, partition, assignment)
     if written != DONE:
         return written
@@ -254,7 +252,6 @@ async def _complete(active: ActiveController, partition: TopicPartition, assignm
     await _forget_in_znode(active, [partition])
     await active.send_metadata([partition])
     log.info("%s is on brokers %s now", partition, list(final.replicas))
-    await topic_deletion.unhalt(active, [partition.topic])
 
 
 async def _stop(active: ActiveController, partition: TopicPartition, brokers: Sequence[int]) -> None:

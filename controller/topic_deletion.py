@@ -1,7 +1,8 @@
 """Deleting topics: stop their replicas everywhere, then remove the znodes (Kafka's TopicDeletionManager).
 
 `/admin/delete_topics/x` is the order and stays until all is done, so the next controller resumes. A topic with a
-replica that cannot be reached, or in the middle of a reassignment, waits ("halted").
+replica that cannot be reached waits ("halted"). One that is being reassigned does not (in Kafka it does): brokers take
+a topic that is to be deleted for deleted, so the new replicas would never be in sync.
 """
 
 import logging
@@ -30,17 +31,13 @@ async def initialize(active: ActiveController) -> None:
     marked = await _marked(active)
     state.topics_to_delete |= marked
     for topic in marked:
-        offline = any(not state.is_online(replica.broker, replica.partition) for replica in state.replicas_of(topic))
-        if offline or _reassigning(active, topic):
+        if any(not state.is_online(replica.broker, replica.partition) for replica in state.replicas_of(topic)):
             state.deletion_halted.add(topic)
 
 
 async def take_up_marked(active: ActiveController) -> None:
     """Take up topics that were marked."""
-    marked = await _marked(active)
-    newly = marked - active.state.topics_to_delete
-    active.state.deletion_halted.update(topic for topic in newly if _reassigning(active, topic))
-    active.state.topics_to_delete |= marked
+    active.state.topics_to_delete |= await _marked(active)
     await resume(active)
 
 
@@ -57,10 +54,6 @@ async def _marked(active: ActiveController) -> set[str]:
         unknown = marked
     await active.store.forget_deletion(unknown)
     return marked - unknown
-
-
-def _reassigning(active: ActiveController, topic: str) -> bool:
-    return any(partition.topic == topic for partition in active.state.reassigning)
 
 
 async def unhalt(active: ActiveController, topics: Iterable[str]) -> None:
@@ -89,7 +82,7 @@ async def _finish(active: ActiveController, topic: str) -> None:
         log.error("the znodes of topic %s cannot be deleted", topic)
         active.state.deletion_halted.add(topic)
         return
-    moving = _reassigning(active, topic)
+    moving = any(partition.topic == topic for partition in active.state.reassigning)
     active.state.remove_topic(topic)
     log.info("topic %s is deleted", topic)
     if moving:  # an order by znode would stay there for ever, and tools give no other one meanwhile

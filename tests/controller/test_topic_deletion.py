@@ -130,25 +130,29 @@ def test_a_move_does_not_go_on_when_its_topic_is_being_deleted(play: Play) -> No
     play(scenario)
 
 
-def test_a_deletion_that_a_move_has_held_up_is_not_held_up_again_when_it_has_begun(play: Play) -> None:
-    """Another topic was made, or marked, in the midst: the replicas were gone, and the topic stayed for ever."""
+@pytest.mark.parametrize("dies", [False, True], ids=["same controller", "next controller"])
+def test_a_topic_is_deleted_in_the_middle_of_a_move(play: Play, dies: bool) -> None:
+    """It waited for the end of the move, which never came: brokers took it for deleted, and nobody led it or copied."""
 
     async def scenario(cluster: Any) -> None:
-        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.add_controller(3)
         await cluster.create_topic("t", [1])
-        await cluster.active.alter_reassignments({T0: [2]})
+        await cluster.admin.create(REASSIGN_PARTITIONS_PATH, encode_reassignment({("t", 0): [2]}))
         await cluster.settle()
+
+        def die(operations: list[Any], _: int) -> None:
+            if operations[-1].path == state_path("t", 0):
+                cluster.after_commit = None
+                cluster.kill(0)
+
+        cluster.after_commit = die if dies else None
         await cluster.delete_topic("t")
-        assert cluster.exists(topic_path("t"))
-        cluster.brokers[1].answers = False
-        cluster.kill(2)
-        await cluster.add_broker(2)
         await cluster.settle()
-        await cluster.create_topic("u", [2])
-        cluster.brokers[1].answers = True
-        await cluster.settle()
-        assert cluster.brokers[1].deleted == [T0]
+        assert cluster.holder() == (3 if dies else 0)
         assert not cluster.exists(topic_path("t"))
+        assert not cluster.exists(REASSIGN_PARTITIONS_PATH)
+        assert not any(T0 in cluster.brokers[broker].replicas for broker in (1, 2))
 
     play(scenario)
 
