@@ -182,10 +182,11 @@ class ControllerRequests:
             self._replicas_of[topic] += 1
             self._deleted.forget(topic_id, index)
             self._replicas.moves.resume(partition)
-        if topic_id != ZERO_UUID:
-            if partition.topic_id not in (ZERO_UUID, topic_id):
-                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic}-{index} belongs to another topic id")
-            partition.topic_id = topic_id
+        elif partition.topic_id == ZERO_UUID != topic_id and not partition.offline:
+            self._logs.get_or_create(topic, index, topic_id)  # so that the id is on the disk, too
+        if ZERO_UUID != partition.topic_id != topic_id != ZERO_UUID:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic}-{index} belongs to another topic id")
+        partition.topic_id = partition.topic_id if topic_id == ZERO_UUID else topic_id
         return partition
 
     def _is_replaced(self, topic: str, index: int, former: bytes, topic_id: bytes) -> bool:

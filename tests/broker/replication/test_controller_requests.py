@@ -430,3 +430,19 @@ def test_a_high_watermark_that_is_taken_back_while_its_checkpoint_waits_is_not_w
         assert decode_offsets(broker.files.read(path)) == {("t", 0): 1}
 
     with_broker(scenario)
+
+
+def test_a_topic_id_that_a_later_controller_gives_is_on_the_disk_at_once() -> None:
+    """The first controller of a cluster that knows ids gives them to the topics that are there. The broker wrote it
+    down after its next start only: a topic of that name made anew meanwhile was given the records of the former one."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        requests = services.controller_requests
+        for leader_epoch, topic_id in enumerate((ZERO_UUID, OF_ANOTHER_TOPIC)):
+            replica = LeaderAndIsrPartitionState(
+                leader=0, leader_epoch=leader_epoch, isr=[0], replicas=[0], is_new=topic_id == ZERO_UUID
+            )
+            assert requests.apply("old", topic_id, replica) is ErrorCode.NONE
+        assert services.logs.topic_id("old", 0) == OF_ANOTHER_TOPIC
+
+    with_broker(scenario)
