@@ -110,7 +110,7 @@ async def describe_configs(
 async def alter_configs(
     cluster: Cluster, changes: Mapping[ConfigResource, Sequence[Change]], *, validate_only: bool
 ) -> None:
-    """Change single settings, leave the others; all resources are tried. Raises KafkaError when one cannot be changed."""
+    """Change single settings and leave the others; all resources are tried. Raises KafkaError when one is refused."""
     results: list[Failure] = []
     for resource, wanted in changes.items():
         altered = AlterConfigsResource(

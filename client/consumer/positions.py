@@ -109,7 +109,7 @@ class PartitionPosition:
         if self.topic_id != topic_id:
             if ZERO_UUID not in (self.topic_id, topic_id):
                 self.fetch_epoch = self.valid_in = -1
-                if not self.has_ahead:  # else the next record, which is the old one's, would tell its epoch all the same
+                if not self.has_ahead:  # else the next record, which is the old topic's, would tell its epoch anyway
                     self.move_to(self.position)
             self.topic_id = topic_id
 
