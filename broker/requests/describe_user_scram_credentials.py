@@ -21,7 +21,7 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
 from odradek.security.scram import MECHANISMS, decode_credential
 from odradek.zk_schema.entity_settings import stored_settings
 from odradek.zk_schema.store import StoreError, children_if_any
-from odradek.zk_schema.znodes.configs import USERS, desanitize, entity_type_path, sanitize
+from odradek.zk_schema.znodes.configs import USERS, desanitize, entity_type_path, is_part_of_path, sanitize
 
 REQUEST = DescribeUserScramCredentialsRequest
 VERSIONS = (0, 0)
@@ -53,7 +53,7 @@ async def _named(broker: Services, user: str, times: int) -> Result:
     if times > 1:
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
         return Result(user=user, error_code=ErrorCode.DUPLICATE_RESOURCE, error_message=message)
-    result = await _stored(broker, user) if user else Result(user=user)
+    result = await _stored(broker, user) if is_part_of_path(user) else Result(user=user)
     if not (result.credential_infos or result.error_code):
         message = f"Attempt to describe a user credential that does not exist: {user}"
         return Result(user=user, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=message)

@@ -9,6 +9,7 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from odradek.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from tests.broker.requests.whole_broker import Client, with_broker
 
 NAMES = [".", ".."]
@@ -49,6 +50,10 @@ def test_scram_credentials(name: str) -> None:
         answer = await client.ask(AlterUserScramCredentialsRequest(upsertions=upsertions), 0)
         refused = ErrorCode.UNACCEPTABLE_CREDENTIAL
         assert [(one.user, one.error_code) for one in answer.results] == [(name, refused), ("u", ErrorCode.NONE)]
+        asked = DescribeUserScramCredentialsRequest(users=[UserName(name=name), UserName(name="u")])
+        missing = ErrorCode.RESOURCE_NOT_FOUND
+        shown = (await client.ask(asked, 0)).results
+        assert [(one.user, one.error_code) for one in shown] == [(name, missing), ("u", ErrorCode.NONE)]
         deletions = [ScramCredentialDeletion(name=user, mechanism=1) for user in (name, "u")]
         answer = await client.ask(AlterUserScramCredentialsRequest(deletions=deletions), 0)
         assert [one.error_code for one in answer.results] == [refused, ErrorCode.NONE]
