@@ -26,6 +26,7 @@ TOPIC = ResourceType.TOPIC
 DENIED_TOPIC = DENIED[TOPIC]
 
 FIRST_DELETE_WITH_IDS = 6
+FIRST_METADATA_BY_ID = 12
 LAST_ADD_PARTITIONS_OF_CLIENTS = 3
 
 
@@ -107,9 +108,11 @@ def _describable(
 ) -> tuple[list[MetadataRequestTopic], list[MetadataResponseTopic]]:
     """Return the topics that the sender may describe, and answers that refuse the others."""
     broker, request, rights = asked.broker, asked.request, asked.rights
-    names_by_id = broker.metadata.names.names_by_id
+    by_id = asked.context.api_version >= FIRST_METADATA_BY_ID
+    names_by_id = broker.metadata.names.names_by_id if by_id else {}
 
     def name_of(topic: MetadataRequestTopic) -> str | None:
+        """Return a topic's name; None where the handler itself refuses it: an unknown id, or one in an old version."""
         return topic.name if topic.topic_id == ZERO_UUID else names_by_id.get(topic.topic_id)
 
     named = [name for topic in topics if (name := name_of(topic)) is not None]

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -77,6 +78,30 @@ def test_with_what_is_no_topic_nothing_is_allowed(
         assert (answer.error_code, answer.topic_authorized_operations) == (error, -(2**31))
 
     with_broker(scenario, authorizer_class_name=authorizer, super_users="User:ANONYMOUS")
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_an_id_in_a_version_that_asks_by_name_is_no_question_of_rights(version: int) -> None:
+    """Who may not see the topic had the connection closed: the answer had no name, which these versions must have."""
+
+    async def scenario(client: Client) -> None:
+        await client.create()
+        (known,) = (await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)).topics
+        denied = AclCreation(
+            resource_type=2, resource_name=TOPIC, principal="User:*", host="*", operation=8, permission_type=2
+        )
+        assert (await client.ask(CreateAclsRequest(creations=[denied]), 2)).results[0].error_code == ErrorCode.NONE
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC, topic_id=known.topic_id)])
+        (answer,) = (await client.ask(asked, version)).topics
+        assert (answer.error_code, answer.name) == (ErrorCode.INVALID_REQUEST, TOPIC)
+        (answer,) = (await client.ask(asked, 12)).topics
+        assert (answer.error_code, answer.name) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+
+    with_broker(
+        scenario,
+        authorizer_class_name="kafka.security.authorizer.AclAuthorizer",
+        allow_everyone_if_no_acl_found="true",
+    )
 
 
 def test_an_illegal_topic_name_is_called_so() -> None:
