@@ -9,6 +9,7 @@ Source: ZkAdminManager.alterClientQuotas of Kafka 3.9.
 import ipaddress
 
 from odradek.broker.network.outcomes import Reply, RequestContext
+from odradek.broker.quotas.connection_rates import CONNECTION_RATE
 from odradek.broker.requests.quota_entities import IP, QUOTA_TYPES, USER, path_of
 from odradek.broker.services import Services
 from odradek.broker.settings.definition import INTEGER_BITS, ValueType, java_double
@@ -79,6 +80,8 @@ def _text(key: str, value: float, kind: ValueType) -> str:
         if value != value or value in (float("inf"), float("-inf")):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {key} must be a number")
         return java_double(value)
+    if key == CONNECTION_RATE and value < 0:  # would keep the address out
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid value for configuration {key}: Value must be at least 0")
     limit = 1 << (INTEGER_BITS[kind] - 1)
     if not (-limit <= value < limit) or abs(int(value + EPSILON) - value) > EPSILON:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {key} must be a {kind.name} value")

@@ -243,6 +243,7 @@ def test_quotas_are_shown_as_they_are_set() -> None:
         ({"group": "g"}, "producer_byte_rate", 1, "Unhandled client quota entity type: group"),
         ({"user": "u", "ip": "10.0.0.1"}, "producer_byte_rate", 1, "should not be used with"),
         ({"ip": "nowhere"}, "connection_creation_rate", 1, "not a valid IP"),
+        ({"ip": "10.0.0.1"}, "connection_creation_rate", -1, "Value must be at least 0"),
         ({"user": "u"}, "connection_creation_rate", 1, "Invalid configuration key"),
         ({"user": "u"}, "producer_byte_rate", 1.5, "must be a LONG value"),
         ({}, "producer_byte_rate", 1, "empty client quota entity"),
