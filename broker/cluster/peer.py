@@ -220,6 +220,7 @@ class Peer:
         link = self._link = _Link(self, endpoint)
         while self._unsent and not link.closed:
             link.send(self._unsent.popleft())
+        self._fail(self._unsent, "the connection broke")
 
     def _give_up(self, request: _Request, timeout_ms: float) -> None:
         """End a request whose time is up. A connection on which an answer is missing is of no use any more."""

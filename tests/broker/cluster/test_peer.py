@@ -227,3 +227,25 @@ def test_only_so_many_requests_may_wait(play: Any) -> None:
         assert all(isinstance(result, BrokerUnreachable) for result in results)
 
     play(scenario)
+
+
+def test_a_connection_that_breaks_while_it_takes_up_requests_fails_all_that_have_waited_for_it(play: Any) -> None:
+    """Those behind the one with which it broke waited for their time limits: nobody connected again for them."""
+
+    async def scenario(harness: Any) -> None:
+        peer = peer_of(harness)
+        waiting = [asyncio.ensure_future(beat(peer, number, timeout_ms=30_000)) for number in range(3)]
+        connect = peer._network.connect
+
+        async def connect_and_break(host: str, port: int) -> Any:
+            endpoint = await connect(host, port)
+            harness.network.reset("client")
+            return endpoint
+
+        peer._network.connect = connect_and_break  # type: ignore[method-assign]
+        began_ms = harness.clock.monotonic_ms()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(result) for result in results] == [BrokerUnreachable] * 3
+        assert harness.clock.monotonic_ms() - began_ms < 1_000
+
+    play(scenario)
