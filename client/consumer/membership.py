@@ -41,7 +41,7 @@ from odradek.client.consumer.member_states import (
     WaitUntil,
     outcome_of,
 )
-from odradek.client.errors import GroupError, in_words
+from odradek.client.errors import ClientError, GroupError, in_words
 from odradek.client.records import TopicPartition
 from odradek.client.waiting import NEVER
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
@@ -128,6 +128,17 @@ class Membership:
         self.topics, self.owned = frozenset(), ()
         self.failure = None
         self._rejoin = False
+
+    def take_failure(self, now_ms: float) -> Exception | None:
+        """Return the failure to raise now, if there is one. What a coordinator has refused is asked for anew after it,
+        as by Java's consumer: by then the rights may be granted that were missing. Who is fenced stays out."""
+        failure = self.failure
+        if isinstance(failure, KafkaError) and not isinstance(failure, ClientError):
+            if failure.code is not ErrorCode.FENCED_INSTANCE_ID:
+                self.failure = None
+                self._retry_at_ms = now_ms + self.settings.retry_backoff_ms
+                self._enter(State.OUTSIDE)
+        return failure
 
     def counts_changed(self, counts: Mapping[str, int]) -> None:
         """Take the partition counts of fresh metadata: a leader that decided on others starts a rebalance.

@@ -177,8 +177,10 @@ class Participation:
         if self._in_listener and (self._turn.task is None or self._turn.calls_this):
             raise ClientError("a rebalance callback cannot poll: the poll that calls it is waiting")
         await self.call_callbacks()
-        if self.membership.failure is not None:
-            raise self.membership.failure.with_traceback(None)
+        failure = self.membership.take_failure(self._clock.monotonic_ms())
+        if failure is not None:
+            self._group.wake()
+            raise failure.with_traceback(None)
         if self._turn.task is None:
             turn = self.membership.turn
             if turn is None or not await self._committed_before(turn, end_ms) or self.membership.turn is not turn:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from odradek.aio import Consumer
+from odradek.aio import Consumer, Producer
+from odradek.protocol.errors import KafkaError
 from odradek.testing.virtual_run import VirtualCluster, run
 
 COORDINATOR = "odradek.client.consumer.coordinator"
@@ -62,3 +63,47 @@ def test_a_coordinator_that_is_away_for_a_moment_now_and_then_is_worth_no_warnin
     run(test)
     assert sum("no answer to" in one for one in caplog.messages) == 2, caplog.messages
     assert not warnings_in(caplog)
+
+
+@pytest.mark.parametrize("api", ["FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat"])
+def test_a_consumer_without_rights_on_its_group_says_so_and_joins_when_it_has_them(api: str) -> None:
+    """It raised the error for ever, also when the rights had been granted, where Java's consumer goes on."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create_topic("flights")
+        where = {"bootstrap_servers": cluster.bootstrap}
+        settings: dict[str, Any] = {"group_id": "g", "session_timeout_ms": 6_000, "auto_offset_reset": "earliest"}
+        async with Producer(**where) as producer, Consumer("flights", **where, **settings) as consumer:
+            for _ in range(1 if api == "FindCoordinator" else 2):
+                refused = await cluster.respond(api, "GROUP_AUTHORIZATION_FAILED", times=None)
+                for _ in range(3):
+                    with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):
+                        async with asyncio.timeout(60):
+                            while True:
+                                await consumer.getmany(timeout_ms=1_000)
+                await cluster.clear(refused)
+                await (await producer.send("flights", b"record"))
+                assert await consumer.getone(timeout_ms=60_000) is not None
+                await cluster.rebalance("g")
+
+    run(test)
+
+
+def test_a_static_member_that_is_fenced_stays_out() -> None:
+    """If it joined again, the two would go on to fence each other."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create_topic("flights")
+        settings: dict[str, Any] = {"group_id": "g", "group_instance_id": "i", "bootstrap_servers": cluster.bootstrap}
+        async with Consumer("flights", **settings) as first, Consumer("flights", **settings) as second:
+            for consumer in (first, second):
+                async with asyncio.timeout(60):
+                    while not consumer.assignment():
+                        await consumer.getmany(timeout_ms=100)
+            for _ in range(3):
+                with pytest.raises(KafkaError, match="FENCED_INSTANCE_ID"):
+                    await first.getmany(timeout_ms=20_000)
+            await second.getmany(timeout_ms=20_000)
+            assert second.assignment()
+
+    run(test)
