@@ -1,9 +1,9 @@
 """The life of one broker: what is started in which order, and how it ends.
 
-Start: directories locked, ports bound, ZooKeeper asked who we are, logs opened, the broker registered, and in the same
-moment requests are served: those who came earlier wait in the backlog. Every failure before that is one clear error and
-leaves nothing damaged. Stop, in a controlled way: leaders move first, then requests stop, logs are closed clean,
-and the end of the session takes the registration away.
+Start: directories are locked, ports bound, ZooKeeper is asked who we are, logs are opened, the broker is registered,
+and at the same moment requests are served; clients that came earlier wait in the backlog. Every failure before that is
+one clear error and leaves nothing damaged. Stop, in a controlled way: leaders move first, then requests stop, logs are
+closed clean, and the end of the session takes the registration away.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Checks of what applications hand in, before it gets anywhere: what is wrong is refused to whoever gave it.
 
-A wrong type is a TypeError, a value out of its range a ConfigError (which is a ValueError). Pure.
+A wrong type is a TypeError, a value out of its range a ConfigError (which is a ValueError). No I/O.
 """
 
 import operator

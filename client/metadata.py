@@ -1,4 +1,4 @@
-"""Metadata: what a client knows of the cluster, and when it should ask again. Pure.
+"""Metadata: what a client knows of the cluster, and when it should ask again. No I/O.
 
 A view is replaced whole, never changed. Partition leaders of an older leader epoch than one already seen are ignored
 (KIP-320): a broker that lags behind must not send a client back.

@@ -3,7 +3,7 @@
 The first Fetch names all partitions, with epoch 0. Where its answer gives the session an id, each Fetch after it names
 those of which something else is wanted than before, and those of which nothing is wanted any more; its answer has those
 of which there is news. Consumers and followers have a session with each broker, and one Fetch under way in it at most,
-for the epochs count them. Kafka: FetchSessionHandler, FetchMetadata. Pure.
+for the epochs count them. Kafka: FetchSessionHandler, FetchMetadata. No I/O.
 """
 
 from collections.abc import Iterable, Mapping

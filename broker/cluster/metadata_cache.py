@@ -1,7 +1,7 @@
 """Metadata of the whole cluster as controllers tell this broker of it by UpdateMetadata and LeaderAndIsr.
 
 Kafka's ZkMetadataCache, with a memory: that a topic is not in it means that this broker does not know the topic, and
-not that the topic is gone. A controller that has just been elected says who lives, then who leads, and the rest only
+not that the topic is gone. A controller that has just been elected says who is alive, then who leads, and the rest only
 when that is answered; a broker whose session had expired was told nothing meanwhile.
 """
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 NO_CONTROLLER = -1
 NO_BROKERS: list[int] = []
 SHARED_LISTS_MAX = 1_000
-"""Different lists of brokers of which one copy is kept for all partitions; with more it begins anew."""
+"""Number of different lists of brokers that are kept for partitions to share; when there are more, all are dropped."""
 DELETED_TOPICS_MAX = 10_000
 """Deleted topics that are remembered; the one that was deleted first is forgotten first."""
 
@@ -75,11 +75,11 @@ class MetadataCache:
         self._controller_epoch = self._broker_epoch = -1
         """Controller epoch and broker epoch of the last request."""
         self._is_complete = False
-        """Under these epochs it has been told of all partitions."""
+        """True if, under these epochs, it has been told of all partitions."""
         self._deleted_names: dict[str, None] = {}
         self.deleted_ids: dict[bytes, None] = {}
-        """Topics that were deleted, in that order. They stay when there is a topic of that name again: a LeaderAndIsr
-        that comes late must not give it a former one's id."""
+        """Ids of deleted topics, in the order of their deletion. They stay when there is a topic of that name again, so
+        that a late LeaderAndIsr cannot give it the old id."""
         self._replaced: dict[PartitionKey, None] = {}
         """Partitions of topics whose names others have now, that `update` has not returned yet."""
         self._lists: dict[tuple[int, ...], list[int]] = {}
@@ -106,8 +106,8 @@ class MetadataCache:
     def update(self, request: UpdateMetadataRequest) -> list[PartitionKey]:
         """Take over what a controller says, at once; returns the partitions that have been deleted.
 
-        A complete request replaces all that was known: partitions that it does not have have been deleted. Under the
-        same epochs there is one. Another is a late copy of it, which knows nothing of the topics made since.
+        A complete request replaces all that was known: partitions that are not in it have been deleted. There is one
+        such request under the same epochs. A second one is a late copy, which knows nothing of topics created since.
         """
         complete = self._holds_everything(request)
         self._enter(request.controller_epoch, request.broker_epoch)
@@ -147,11 +147,11 @@ class MetadataCache:
                 self._name(topic.topic_name, topic.topic_id)
 
     def is_deleted(self, topic: str, index: int) -> bool:
-        """Tell whether a partition that existed once exists no more, on evidence. False says nothing.
+        """Tell whether there is evidence that a partition, which existed once, has been deleted. False says nothing.
 
-        Evidence is that a controller has said so, or that this broker has been told of all partitions by the present
-        controller under its present registration, and this one is not among them. That a partition is not known here
-        is none: `partition` may be None because nobody has said anything yet.
+        The evidence is that a controller has said so, or that the current controller has told this broker, under its
+        current registration, of all partitions, and this one is not among them. That a partition is not known here is
+        no evidence: `partition` may be None because nobody has said anything yet.
         """
         if self.partition(topic, index) is not None:
             return False
@@ -195,7 +195,7 @@ class MetadataCache:
         return shared
 
     def _name(self, topic: str, topic_id: bytes) -> None:
-        """Take a topic's id. Where it had another, that topic was deleted unheard, and its partitions with it."""
+        """Take a topic's id. If it had another, this broker missed that topic's deletion, and its partitions go too."""
         if topic_id not in (self.names.ids_by_name.get(topic), ZERO_UUID):
             if topic in self.names.ids_by_name:
                 self.names.names_by_id.pop(self.names.ids_by_name[topic], None)

@@ -1,7 +1,7 @@
 """The broker's ZooKeeper session: registers, and when it expires stops leading and registers again.
 
-So it does when somebody has deleted its registration: to the controller it is dead, others lead what it led, and to
-clients that know it alone it would say for ever that it still does. Apache Kafka does not notice.
+It does the same when somebody has deleted its registration: to the controller it is dead, others lead what it led, and
+it would tell clients that know no other broker, for ever, that it still leads. Apache Kafka does not notice.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Identity:
-    """`broker_epoch` is the transaction id of the registration in ZooKeeper: each has another, -1 before the first."""
+    """`broker_epoch` is the transaction id of the registration in ZooKeeper: each has its own; -1 before the first."""
 
     broker_id: int
     cluster_id: str
@@ -31,7 +31,7 @@ class Identity:
     def least_obeyed_epoch(self) -> int:
         """Smallest broker epoch whose requests of controllers are obeyed.
 
-        While the session is over even those to our last registration are stale: others may lead since.
+        While the session is over even those to our last registration are stale: others may lead by now.
         """
         return self.broker_epoch + 1 if self.session_over else self.broker_epoch
 

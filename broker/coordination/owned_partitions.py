@@ -3,8 +3,8 @@
 A partition is loaded in slices, so that other requests are served meanwhile; until it is loaded, what lives there is
 answered COORDINATOR_LOAD_IN_PROGRESS. One whose log cannot be read is not served at all, and read again later: to serve
 a part of the committed offsets would send consumers back to wherever their reset policy says. A record that is whole on
-the disk and makes no sense is passed over alone, as reading it again would not help; and so is what cannot be taken
-over by a mistake of ours, which must not keep all the rest from being served.
+the disk but makes no sense is skipped alone, since reading it again would not help; and so is one that a bug of ours
+keeps from being taken over, since all the rest must still be served.
 """
 
 import logging
@@ -30,15 +30,15 @@ U = TypeVar("U")
 
 
 class SkippedRecords:
-    """Records that a replay has passed over because their key or value is nonsense: one of them must not keep all that
-    lives in the partition from being served. `count` of them, and what is wrong with the first."""
+    """Records that a replay has skipped because their key or value is nonsense: one of them must not keep all that
+    lives in the partition from being served. Counts them, and keeps what is wrong with the first."""
 
     def __init__(self) -> None:
         self.count = 0
         self.first = ""
 
     def add(self, offset: int, error: MalformedMessage) -> None:
-        """Pass over the record at that offset."""
+        """Note that the record at that offset was skipped."""
         self.count += 1
         self.first = self.first or f"offset {offset}: {error}"
 
@@ -115,15 +115,15 @@ class OwnedPartitions(Generic[U]):
     def resigned(self, partition: int) -> None:
         """Give the partition up, and forget its epoch: a topic that is deleted and created again begins with the first.
 
-        (Kafka's coordinator would not load that before its epoch is the old one, or the broker is restarted.) What
-        comes late, of an older epoch of the same topic, the replica refuses.
+        (Kafka's coordinator would not load that until its epoch has caught up with the old one, or the broker is
+        restarted.) What comes late, from an older epoch of the same topic, is refused by the replica.
         """
         self._epochs.pop(partition, None)
         self._owned.discard(partition)
         self._loading.pop(partition, None)
 
     def stop(self) -> None:
-        """Load nothing any more, as the broker goes down."""
+        """Load nothing more, as the broker goes down."""
         self._stopped = True
         self._loading.clear()
 

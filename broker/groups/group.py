@@ -55,10 +55,10 @@ GROUP_ERRORS = APPEND_ERRORS | {
 }
 
 TAKES_NOTHING = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS})
-"""Errors of an append to a log that this broker goes on to lead: the disk is full, too few replicas are in sync."""
+"""Errors of an append after which this broker still leads the log: the disk is full, too few replicas are in sync."""
 REFUSAL_PAUSE_MS: Final = 1000
-"""Time after which members are told of these: librdkafka's join again at once, whatever they are told, each several
-hundred times in a second for as long as the disk is full. A coordinator that resigns answers them before."""
+"""Time after which members are told of these errors. Those of librdkafka join again at once, whatever the error, each
+several hundred times a second, for as long as the disk is full. A coordinator that resigns answers them sooner."""
 
 CommitAnswer = Callable[[dict[PartitionKey, ErrorCode]], object]
 
@@ -80,7 +80,7 @@ class CommitRequest:
     offsets: Mapping[PartitionKey, CommittedOffset]
     transaction: InTransaction | None = None
     records: Mapping[PartitionKey, Record] = field(default_factory=dict)
-    """Records of the offsets where they are very many, and were made before, in steps (`offset_records`)."""
+    """Records of the offsets, if these are so many that they were made in steps beforehand (`offset_records`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class CoordinatedGroup:
         self.forget(self.offsets.remove(over))
 
     def forget(self, removed: list[PartitionKey], made: Mapping[PartitionKey, Record] = NOT_MADE) -> None:
-        """Write tombstones, those that are not `made`, for offsets that were just removed; an empty group without any
+        """Write tombstones for offsets that were just removed, of which some may be `made`; an empty group without any
         offset dies with them."""
         group_id = self.metadata.group_id
         tombstones = [made.get(at) or offset_tombstone(group_id, at) for at in removed]
@@ -195,8 +195,10 @@ class CoordinatedGroup:
         self._write([*of_offsets, (group_key(self.metadata.group_id), None)] if was_written else of_offsets)
 
     def _write(self, tombstones: list[Record]) -> None:
-        """Write tombstones, however few replicas are in sync, for what they are of is forgotten here, and nobody would
-        write them later: the next coordinator would know it again. Kafka: GroupMetadataManager.cleanupGroupMetadata.
+        """Write tombstones, however few replicas are in sync: what they delete is forgotten here already, and nobody
+        would write them later, so the next coordinator would know it again.
+
+        Kafka: GroupMetadataManager.cleanupGroupMetadata.
         """
         for at in range(0, len(tombstones), TOMBSTONES_PER_BATCH):
             some = tombstones[at : at + TOMBSTONES_PER_BATCH]
@@ -222,7 +224,7 @@ class CoordinatedGroup:
         )
 
     def _log_unwritten(self, what: str, error: ErrorCode) -> None:
-        """Log an append that failed. A full disk tells of itself; members join again each second."""
+        """Log an append that failed; one to a full disk, which is logged anyway, only as DEBUG: members repeat it."""
         if error is not ErrorCode.NONE:
             level = logging.DEBUG if error is ErrorCode.KAFKA_STORAGE_ERROR else logging.WARNING
             log.log(level, "group %s: %s not written: %s", self.metadata.group_id, what, error.name)

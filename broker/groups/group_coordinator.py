@@ -55,7 +55,7 @@ class GroupCoordinator:
         journal: Journal | None = None,
         is_deleted: Callable[[str, int], bool] = lambda topic, index: False,
     ) -> None:
-        """`is_deleted` tells whether a partition that existed once exists no more, on evidence."""
+        """`is_deleted` tells whether there is evidence that a partition has been deleted."""
         self._clock = clock
         self._random = random
         self._config = config
@@ -109,9 +109,9 @@ class GroupCoordinator:
     def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         """Forget what groups had committed for partitions that have been deleted, in slices of time.
 
-        Of groups that are still being loaded too, when they are there, and then also what was deleted before, while
-        nobody coordinated them: who reads a topic that is made anew under an old name would go on from an offset of the
-        old one. (Kafka's coordinator forgets nothing of those.)
+        Groups that are still being loaded forget it once they are there, and also what was deleted earlier, while
+        nobody coordinated them. Otherwise readers of a topic that is created again under an old name would go on from
+        an offset of the old one. (Kafka's coordinator forgets nothing of those.)
         """
         for loading in self._partitions.loading:
             self._deleted_meanwhile.setdefault(loading, set()).update(partitions)
@@ -210,8 +210,10 @@ class GroupCoordinator:
     # offsets
 
     def commit(self, group_id: str, request: CommitRequest, answer: CommitAnswer) -> None:
-        """Answer OffsetCommit or TxnOffsetCommit. A group that does not exist is made if no generation is named: by a
-        consumer that assigns by hand. With one, nobody is its member, which OffsetCommit calls an ILLEGAL_GENERATION.
+        """Answer OffsetCommit or TxnOffsetCommit.
+
+        A group that does not exist is created if no generation is named, as by a consumer that assigns partitions by
+        hand. If one is named, the sender is no member of it, which is ILLEGAL_GENERATION in OffsetCommit.
         """
         error = self.check(group_id, may_be_empty=request.transaction is None)
         group = self._groups.get(group_id)
@@ -274,9 +276,9 @@ class GroupCoordinator:
     def marker_appended(self, partition: int, producer_id: int, *, committed: bool) -> Callable[[ErrorCode], None]:
         """Note that a transaction's marker is in this leader's log of that partition.
 
-        Call what is returned when its outcome is known. NONE: it is replicated, and what the producer had committed
-        before it becomes visible, or never was. Any other error: that waits until another marker is replicated, which
-        may be in the log by then: who sent this one has perhaps given up waiting for the answer.
+        Call what is returned when its outcome is known. With NONE it is replicated: what the producer had committed
+        before it becomes visible, or is dropped. With any other error that waits until another marker is replicated,
+        which may be in the log already, since the sender of this one may have given up waiting for the answer.
         """
         key = (partition, producer_id)
         markers = [

@@ -1,7 +1,7 @@
 """Tombstones that a full disk did not take: they are written when it has room, unless something newer has the key.
 
 What they are of is forgotten here. Without them the next coordinator would know it again: groups that were deleted, and
-offsets of a former topic, behind which the readers of one that was made anew would begin. Kafka gives them up.
+offsets of a former topic, behind which the readers of one that was created again would begin. Kafka gives them up.
 """
 
 import logging

@@ -9,9 +9,9 @@ class DeletedReplicas:
     """Leader epochs that replicas had when they were deleted here, the last DELETED_REMEMBERED_MAX of them.
 
     A late LeaderAndIsr, from before the deletion, would make an empty replica, which might even lead. The leader epoch
-    of a partition only grows as long as its topic has the same id; a topic made anew under an old name has another id.
-    Without ids (LeaderAndIsr before version 5) nothing is remembered and nothing refused. After a restart no memory is
-    needed: requests for an earlier life of the broker carry its earlier broker epoch.
+    of a partition only grows as long as its topic has the same id; a topic that is created again under an old name has
+    another. Without ids (LeaderAndIsr before version 5) nothing is remembered and nothing refused. After a restart no
+    memory is needed: requests for an earlier life of the broker carry its earlier broker epoch.
     """
 
     def __init__(self) -> None:
@@ -36,19 +36,19 @@ class DeletedReplicas:
 
 
 class LatestConnection:
-    """The latest connection by which the present controller has spoken.
+    """The latest connection on which the current controller has spoken.
 
-    A controller has one connection to each broker. One that waits in vain for an answer gives it up and sends the same
-    once more by another; what the network still held of the first comes when much has happened since. StopReplica
-    names no topic id, and of a topic that is being deleted no leader epoch: it would delete the replica of a topic that
-    was made anew. Kafka 3.9 does so, and takes over the metadata of then.
+    A controller has one connection to each broker. When it waits in vain for an answer it gives that one up, and sends
+    the same again on another; what the network still held of the first may arrive much later. A StopReplica names no
+    topic id, and for a topic that is being deleted no leader epoch: it would delete the replica of a topic that was
+    created again. In Kafka 3.9 it does, and metadata of that time is taken over, too.
     """
 
     def __init__(self) -> None:
         self._controller_epoch = self._connection = -1
 
     def is_late(self, controller_epoch: int, connection: int) -> bool:
-        """Tell whether what comes may have been given up; the epoch is the highest that any controller has named."""
+        """Tell whether a request may have been given up; the epoch is the highest that any controller has named."""
         if controller_epoch != self._controller_epoch:
             self._controller_epoch, self._connection = controller_epoch, connection
         self._connection = max(self._connection, connection)

@@ -14,6 +14,6 @@ It runs on a loop. A blocking consumer's loop is on a thread of its own: the app
     member_states.py    its tables and its steps              group_protocol.py its requests, the bytes inside them
     assignors.py        who reads what
 
-Pure, values in and values out: subscription, positions, fetch_requests, chunks, membership, member_states,
+Without I/O, values in and values out: subscription, positions, fetch_requests, chunks, membership, member_states,
 group_protocol and assignors.
 """

@@ -1,4 +1,4 @@
-"""Requests of a group's member, and the bytes inside them: Kafka's "consumer" protocol, versions 0-3. Pure.
+"""Requests of a group's member, and the bytes inside them: Kafka's "consumer" protocol, versions 0-3. No I/O.
 
 Those bytes are a version, then the message. A version newer than we know is read as the newest we know: Kafka
 promises that new versions only append.

@@ -5,7 +5,7 @@ OUTSIDE ─ PREPARING ─ JOINING ─ COUNTING ─ SYNCING ─ ADOPTING ─ STAB
    │          │ gives up         └────────────↑         │ gets its own     │
    └──────────┴────────────────────────────────────────────────────────────┘
 
-Pure: steps are for the driver on the loop, turns for the application inside `poll`.
+No I/O: steps are for the driver on the loop, turns for the application inside `poll`.
 """
 
 from collections.abc import Mapping, Sequence

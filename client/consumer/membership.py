@@ -1,4 +1,4 @@
-"""Membership of one consumer in a group. Pure: the driver asks `next_step`, carries it out, and reports what came back.
+"""Membership of one consumer in a group. No I/O: the driver asks `next_step`, carries it out, reports what came back.
 
 The states and what answers mean are tables in member_states.py; they follow Java's AbstractCoordinator. A member that
 does not poll for max.poll.interval.ms leaves the group (KIP-62). One step is open at a time; when membership ends

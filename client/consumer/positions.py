@@ -1,4 +1,4 @@
-"""Positions: where a consumer is in each of its partitions. Pure.
+"""Positions: where a consumer is in each of its partitions. No I/O.
 
 A partition is assigned first and located afterwards: at a committed offset, or by auto.offset.reset, or by `seek`. Two
 offsets go on from there: `position`, the next record for the application, and `fetch_offset`, the next to ask for.

@@ -1,4 +1,4 @@
-"""Subscription of an application: nothing, topics, a pattern of topics, or partitions of its own choice. Pure.
+"""Subscription of an application: nothing, topics, a pattern of topics, or partitions of its own choice. No I/O.
 
 Topics and patterns are shared with the group; partitions are not. One does not become the other by itself: the
 application unsubscribes in between, as in Java's SubscriptionState. With them stands the application's own code that

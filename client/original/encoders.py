@@ -1,4 +1,4 @@
-"""Encoders, and the partition that a key chooses. Pure.
+"""Encoders, and the partition that a key chooses. No I/O.
 
 `serializer.class` and `partitioner.class` take objects, classes and functions, and the names of Kafka's own classes.
 """

@@ -1,4 +1,4 @@
-"""Values of the original clients, with the names that they have in Kafka 0.7 and 0.8. Pure."""
+"""Values of the original clients, with the names that they have in Kafka 0.7 and 0.8. No I/O."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

@@ -14,6 +14,6 @@
     bulk.py             records by the thousand, as columns
     interceptors.py     what applications hook in          config.py    settings
 
-Pure, values in and values out: accumulator, partitioners, sender, sequences, produce_requests, transaction and
+Without I/O, values in and values out: accumulator, partitioners, sender, sequences, produce_requests, transaction and
 transaction_requests.
 """

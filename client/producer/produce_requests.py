@@ -1,4 +1,4 @@
-"""Produce on the wire: a call as a request, an answer by partition. Pure."""
+"""Produce on the wire: a call as a request, an answer by partition. No I/O."""
 
 from collections.abc import Iterable, Mapping
 

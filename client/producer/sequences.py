@@ -1,6 +1,6 @@
 """Idempotence: producer id, epoch and the sequence of every batch (KIP-98, KIP-360; Java's TransactionManager).
 
-Pure. The rules, for one partition:
+No I/O. The rules, for one partition:
 - a batch gets the next sequence at its first send and keeps it through retries;
 - a batch that is sent again waits until it is the oldest one that is not acknowledged;
 - the oldest batch that is not acknowledged is always among the five last ones sent, acknowledged or not: a broker

@@ -1,4 +1,4 @@
-"""The transactions of one producer: what it may do now, and what its coordinator has heard. Pure.
+"""The transactions of one producer: what it may do now, and what its coordinator has heard. No I/O.
 
 States and transitions are those of Kafka 3.9's TransactionManager.State, whose rules come from KIP-98 (transactions),
 KIP-360 (an epoch of its own after an abort that lost sequences), KIP-447 (offsets with the member's generation) and

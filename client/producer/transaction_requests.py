@@ -1,4 +1,4 @@
-"""The requests of a transaction, and what an answer's error means for it. Pure."""
+"""The requests of a transaction, and what an answer's error means for it. No I/O."""
 
 from collections.abc import Collection, Mapping
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Exactly once: what a query leaves in the cluster about its epochs (micro-batches), and what that means. Pure.
+"""Exactly once: what a query leaves in the cluster about its epochs (micro-batches), and what that means. No I/O.
 
 Each task writes an epoch in a transaction of its own and leaves it open; the driver, once all tasks have written, notes
 its decision and then has every transaction committed. Whatever dies in between, whoever comes next can tell how far it

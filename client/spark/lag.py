@@ -1,4 +1,4 @@
-"""Lag of a streaming query behind its topics, from the progress that Spark reports. Pure, but for the listener.
+"""Lag of a streaming query behind its topics, from the progress that Spark reports. No I/O but in the listener.
 
 Spark's own Kafka source reports avg-, min- and maxOffsetsBehindLatest among a source's metrics; a data source in Python
 has no way to. What it reports are the offsets: where the micro-batch has ended, and where the topics ended when it was

@@ -1,4 +1,4 @@
-"""Offsets of partitions, and the ranges between them, as in Spark's Kafka source. Pure.
+"""Offsets of partitions, and the ranges between them, as in Spark's Kafka source. No I/O.
 
 Their JSON, `{"topic":{"0":123}}`, stands in checkpoints and in options, so a checkpoint's line can be given as
 `startingOffsets`. Ranges say how much of what is new one micro-batch takes, and how it is cut into tasks

@@ -1,4 +1,4 @@
-"""The options of `format("odradek")`: those of Spark's own Kafka source, checked. Pure.
+"""The options of `format("odradek")`: those of Spark's own Kafka source, checked. No I/O.
 
 Names are compared without regard to case, as everywhere in Spark. What begins with `kafka.` is a setting of the client
 under Kafka's own name; `bootstrap.servers` may leave the prefix out. Nothing that is given is ignored in silence.

@@ -1,4 +1,4 @@
-"""Options of `df.write.format("odradek")` and `writeStream`: those of Spark's own Kafka sink, and exactly once. Pure.
+"""Options of `df.write.format("odradek")` and `writeStream`: those of Spark's own Kafka sink, and exactly once. No I/O.
 
 As with the source, names are compared without regard to case, `kafka.` goes before a setting of the client, and nothing
 that is given is ignored in silence.

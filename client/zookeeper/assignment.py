@@ -1,4 +1,4 @@
-"""Assignment of partitions to threads: Kafka's PartitionAssignor (range, roundrobin) of 0.8-1.1. Pure.
+"""Assignment of partitions to threads: Kafka's PartitionAssignor (range, roundrobin) of 0.8-1.1. No I/O.
 
 Every member computes it by itself from what ZooKeeper says and comes to the same result, whoever wrote its program.
 """

@@ -1,4 +1,4 @@
-"""Balancing of a group as one member sees it: the next step, and what follows from how it went. Pure.
+"""Balancing of a group as one member sees it: the next step, and what follows from how it went. No I/O.
 
 The rules of ZookeeperConsumerConnector.ZKRebalancerListener in Kafka 0.8-1.1, without the ways in which a partition
 could be left lying there. One step at a time, in this order of precedence:

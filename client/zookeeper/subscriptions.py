@@ -1,4 +1,4 @@
-"""Subscriptions of a group's members: which topics they consume, with which threads. Pure.
+"""Subscriptions of a group's members: which topics they consume, with which threads. No I/O.
 
 Kafka's TopicCount and TopicFilter: a member names its topics, or a regular expression over all topics that there are.
 """

@@ -1,4 +1,4 @@
-"""The failover step by step, from what the cluster has logged and what the producers were told. Pure."""
+"""The failover step by step, from what the cluster has logged and what the producers were told. No I/O."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

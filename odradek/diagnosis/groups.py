@@ -172,7 +172,7 @@ def committed_out_of_range(case: GroupCase) -> Told | None:
     rule = (
         "retention deleted what was not read"
         if below
-        else "an unclean election, or a topic made anew, took what was read"
+        else "an unclean election took what was read, or the topic was deleted and created again"
     )
     return Told(
         "has committed offsets outside of the log",
