@@ -231,6 +231,8 @@ def _parsed(name: str, value: Any, expected: Any) -> Any:
         return _text(name, value)
     if expected == list[str]:
         return _texts(name, value)
+    if expected == Sequence[Any]:
+        return _objects(name, value)
     return value
 
 
@@ -274,6 +276,16 @@ def _texts(name: str, value: Any) -> list[str]:
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
         raise ConfigError(f"{name} must be a list of strings or one string with commas, not {value!r}")
     return [_text(name, part.strip()) for part in parts if part.strip()]
+
+
+def _objects(name: str, value: Any) -> Sequence[Any]:
+    """Refuse what would be called in vain for each record."""
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        raise ConfigError(f"{name} must be a list of objects, not {value!r}")
+    for one in value:
+        if isinstance(one, (str, bytes, type)):
+            raise ConfigError(f"{name} must be objects that are made already, not {one!r}")
+    return value
 
 
 def _is_optional(expected: Any) -> bool:

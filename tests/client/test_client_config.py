@@ -83,6 +83,14 @@ def test_a_wrong_setting_is_refused_in_one_clear_line(settings: dict[str, Any], 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("given", ["my.Interceptor", [object], ["my.Interceptor"], object()])
+def test_interceptors_are_a_list_of_objects(given: object) -> None:
+    """A class, or each letter of a name, was called for every record, and its failure logged."""
+    for made in (producer, consumer):
+        with pytest.raises(ConfigError, match=r"interceptor\.classes must be"):
+            made(interceptor_classes=given)
+
+
 def test_settings_that_are_long_in_kafka_may_be_large() -> None:
     assert producer(max_block_ms=2**63 - 1, buffer_memory=2**40, linger_ms=5).buffer_memory == 2**40
     assert consumer().consumer_timeout_ms == float("inf")
