@@ -150,7 +150,7 @@ async def _delete_left_overs(active: ActiveController) -> None:
     for some in slices(list(state.leader_and_isr.items()), SLICE):
         for partition, current in some:
             replicas = state.replicas(partition)
-            if replicas and not state.being_deleted(partition):
+            if replicas:
                 kept = {*replicas, *current.isr, current.leader}
                 batch.stop_replica([b for b in state.brokers if b not in kept], partition, delete=True)
         await active.yield_to_others()
@@ -218,14 +218,16 @@ async def _begin(active: ActiveController, partition: TopicPartition, assignment
 
     A leader that an earlier order has added and this one does not want is followed by another (in Kafka by none).
     """
-    if active.state.leader_and_isr[partition].leader not in assignment.replicas:
+    state = active.state
+    is_online = state.phase(partition) is PartitionPhase.ONLINE
+    if is_online and state.leader_and_isr[partition].leader not in assignment.replicas:
         partition_machine.move(active, [partition], PartitionPhase.OFFLINE)
         await partition_machine.bring_online(active, [partition], Strategy.OFFLINE_PARTITION)
     await _tell_under_new_epoch(active, partition, assignment)
     new = [
         replica
         for broker in assignment.adding
-        if active.state.replica_phase(replica := Replica(partition, broker)) is ReplicaPhase.NON_EXISTENT
+        if state.replica_phase(replica := Replica(partition, broker)) is ReplicaPhase.NON_EXISTENT
     ]
     await replica_machine.move(active, new, ReplicaPhase.NEW)
 

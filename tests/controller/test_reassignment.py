@@ -394,3 +394,22 @@ def test_a_move_is_completed_beside_a_tool_that_writes_the_topic_without_its_id(
         cluster.check_agreement()
 
     play(scenario)
+
+
+def test_an_unclean_election_waits_until_a_move_has_made_its_replicas(play: Play) -> None:
+    """The replica led before it was one: it had no phase, and a deletion of the topic waited for it for ever."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1], unclean_leader_election_enable="true")
+        cluster.kill(1)
+        await cluster.settle()
+        await cluster.active.alter_reassignments({T0: [2, 3]})
+        await cluster.settle()
+        assert {cluster.brokers[broker].replicas[T0].is_new for broker in (2, 3)} == {True}
+        await cluster.add_broker(1)
+        await cluster.settle()
+        await cluster.delete_topic("t")
+        assert not cluster.exists(topic_path("t"))
+
+    play(scenario)

@@ -157,6 +157,30 @@ def test_a_topic_is_deleted_in_the_middle_of_a_move(play: Play, dies: bool) -> N
     play(scenario)
 
 
+def test_a_replica_that_a_move_has_left_behind_goes_with_the_topic(play: Play) -> None:
+    """The controller took the word to its grave, and the next one told nobody, as the topic was to be deleted."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.add_controller(3)
+        await cluster.create_topic("t", [1])
+        await cluster.active.alter_reassignments({T0: [2]})
+        await cluster.settle()
+        cluster.brokers[1].answers = False
+        await cluster.put_in_isr([1, 2])
+        cluster.kill(2)
+        await cluster.delete_topic("t")
+        cluster.kill(0)
+        await cluster.settle()
+        cluster.brokers[1].answers = True
+        await cluster.add_broker(2)
+        await cluster.settle()
+        assert not cluster.exists(topic_path("t"))
+        assert cluster.brokers[1].deleted == [T0]
+
+    play(scenario)
+
+
 def test_deletion_halts_at_a_broken_disk(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
