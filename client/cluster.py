@@ -31,8 +31,8 @@ Shared = TypeVar("Shared")
 
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 QUESTIONS_CONNECTION = "questions"
-"""Name of the connections for requests that any broker may answer: a broker answers one request of a connection after
-the other, and a Produce with acks=all may wait there as long as its followers take."""
+"""Name of the connections for requests that any broker may answer. On a connection a broker answers one request after
+the other, so these would wait behind a Produce with acks=all, and that for followers."""
 ANOTHER_BROKER_AFTER_MS = 1_000.0
 """A broker that has not answered by then may be frozen: the next one is asked beside it."""
 FIRST_BOOTSTRAP_ID = -2
@@ -64,7 +64,7 @@ class Cluster:
         self._refresh: asyncio.Task[None] | None = None
         self._closed = False
         self._unreachable = False
-        """The last refresh reached nobody: said once, not at every attempt."""
+        """True if the last refresh reached nobody, which is logged once and not at every attempt."""
         self.down: frozenset[int] = frozenset()
         """Nodes that could not be connected the last time: leaders that unkeyed records should keep away from."""
         self._available = (self.view, self.down, dict[str, tuple[int, ...]]())
@@ -96,7 +96,7 @@ class Cluster:
         return await connection.request(message, response, wait_ms, highest_version=highest_version)
 
     async def connection(self, node_id: int, purpose: str = "") -> Connection:
-        """The connection to a node, opened when needed. Raises BrokerUnreachable, at once while it is backing off."""
+        """Return the connection to a node, opened if needed. Raises BrokerUnreachable, at once while backing off."""
         if self._closed:
             raise ClientClosed("the client is closed")
         link = self._links.setdefault((node_id, purpose), Link())
@@ -108,7 +108,7 @@ class Cluster:
             if self.clock.monotonic_ms() < link.retry_at_ms:
                 raise BrokerUnreachable(node.address, link.reason, login_refused=link.login_refused)
             link.attempt = self.tasks.result_of(f"connect to {node.address}", partial(self._open, link, node))
-            # Whoever asked may have given up by then; why it failed stands in the link.
+            # Whoever asked may have given up by then; the link keeps why it failed.
             link.attempt.add_done_callback(lambda attempt: attempt.cancelled() or attempt.exception())
         return await self._shared(link.attempt)
 
@@ -198,7 +198,7 @@ class Cluster:
     # -- any broker ----------------------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[int]:
-        """Return all brokers known, the bootstrap ones last; first who has least to answer, among equals by chance."""
+        """Return all known brokers, the least busy first, equals in random order, and then the bootstrap addresses."""
         known, bootstrap = list(self.view.nodes), [node.node_id for node in self._bootstrap]
         self.random.shuffle(known)
         known.sort(key=self._burden)
@@ -209,7 +209,7 @@ class Cluster:
         return known + bootstrap
 
     def _burden(self, node_id: int) -> tuple[int, bool, bool]:
-        """Rate a node: open questions, then whether it could not be reached, then whether it must be connected."""
+        """Rate a node by its open questions, then by whether it could not be reached, then by whether to connect."""
         link = self._links.get((node_id, QUESTIONS_CONNECTION))
         connection = None if link is None else link.open_connection
         if connection is None:
@@ -236,7 +236,7 @@ class Cluster:
         return any(link.open_connection for link in list(self._links.values()))
 
     def figures(self, group: str) -> Figures:
-        """Return what is counted here, as of a group like `producer-metrics`, beside what was registered otherwise."""
+        """Return all metrics, with those of the connections in a group such as `producer-metrics`."""
         figures = self.metrics.figures()
         own = figures.pop("")
         own["connection-count"] = sum(link.open_connection is not None for link in list(self._links.values()))
@@ -261,7 +261,7 @@ class Cluster:
         return found
 
     async def request_any(self, message: Message, response: type[Response]) -> Response:
-        """Ask whichever broker answers first: one, and after a failure or a second without answer the next beside it.
+        """Ask one broker, and after a failure or a second without an answer the next one too; the first answer counts.
 
         For questions that may be asked twice. Raises NoBrokerReachable naming them all.
         """
@@ -308,7 +308,7 @@ class Cluster:
         await self._shared(self._begin_refresh())
 
     def refresh_when_due(self) -> float:
-        """Begin to ask when it is time for it; a monotonic time to call this again, if not after `refreshed`."""
+        """Begin to ask if it is time to; return the monotonic time at which to look again, unless `refreshed` comes."""
         if self._refresh is not None or not (self.needs.topics or self.needs.all_topics):
             return NEVER
         due_ms = self.needs.next_at_ms()
@@ -354,8 +354,8 @@ class Cluster:
     def _has_leaders(self, topic: str) -> bool:
         """Tell whether a topic is there and each of its partitions has a leader.
 
-        One that is being created has no partitions yet, and the error LEADER_NOT_AVAILABLE. Nor has one that is
-        refused, but asking again at once does not mend that.
+        A topic that is being created has no partitions yet, and the error LEADER_NOT_AVAILABLE. One that is refused has
+        none either, but asking again at once does not mend that.
         """
         info = self.view.topics.get(topic)
         if info is None or info.error in RETRIABLE:
@@ -367,7 +367,7 @@ class Cluster:
         return MetadataRequest(topics=asked, allow_auto_topic_creation=self.allow_auto_create)
 
     async def describe(self, topics: Iterable[str] | None) -> tuple[ClusterView, dict[str, ErrorCode]]:
-        """A fresh view of some or all (None) topics, and the errors of topics. Raises NoBrokerReachable."""
+        """Return a fresh view of some or all (None) topics, and the errors of topics. Raises NoBrokerReachable."""
         answer = await self.request_any(self._metadata_request(topics), MetadataResponse)
         errors = {one.name: error_code(one.error_code) for one in answer.topics if one.error_code and one.name}
         fresh = updated(ClusterView(), answer, all_topics=True)
@@ -377,7 +377,7 @@ class Cluster:
     # -- coordinators --------------------------------------------------------------------------------------------------
 
     async def find_coordinator(self, key: str, key_type: int = GROUP_COORDINATOR) -> int:
-        """The node id of the coordinator of a group, or of a transactional id.
+        """Return the node id of the coordinator of a group, or of a transactional id.
 
         Raises KafkaError (COORDINATOR_NOT_AVAILABLE …), NoBrokerReachable.
         """

@@ -27,8 +27,8 @@ SOFTWARE_VERSION = "0.1.0"
 UNSENT_BYTES_LIMIT = 512 * 1024 * 1024
 """More than this not yet taken by the operating system means that the broker has stopped reading."""
 WAKE_AT_BYTES = 1 << 20
-"""Of a large answer so much is received at once, if it lacks so much. Each piece costs a wake-up; and a thread that has
-received waits for Python's lock, up to 5 ms, while the application's thread works."""
+"""Piece in which a large answer is received, while it lacks that much. Each piece costs a wake-up; and a thread that
+has received waits for Python's lock, up to 5 ms, while the application's thread works."""
 
 Response = TypeVar("Response", bound=Message)
 
@@ -50,7 +50,7 @@ class Connection:
         self._unsent_bytes = 0
         self._writing = False
         self._told = False
-        """Something was sent that nobody answers: it counts as delivered, and is not to be taken back."""
+        """True if something was sent that nobody answers: it counts as delivered, and must not be taken back."""
         endpoint.on_readable(self._readable)
 
     @property
@@ -73,7 +73,7 @@ class Connection:
         return answer
 
     async def ask(self, message: Message, version: int, timeout_ms: float) -> Message:
-        """Ask in a version given."""
+        """Ask in the given version."""
         if self.closed:
             raise BrokerUnreachable(self.address, "the connection is closed")
         if not self._protocol.may_send():
@@ -277,7 +277,7 @@ def ranges_of(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
 
 
 def common_version(message: type[Message], served: Ranges, address: str, highest: int | None = None) -> int:
-    """The highest version of a request that both sides know, at most `highest`. Raises UnsupportedByBroker."""
+    """Return the highest version of a request that both sides know, at most `highest`. Raises UnsupportedByBroker."""
     own_lowest, own_highest = message.VERSIONS
     name = message.__name__.removesuffix("Request")
     if message.API_KEY not in served:
@@ -294,7 +294,7 @@ def common_version(message: type[Message], served: Ranges, address: str, highest
 
 
 def secured(network: Network, clock: Clock, config: SecurityConfig) -> Network:
-    """The network on which connections are to be made. Reads files of keys and certificates. Raises ConfigError."""
+    """Return the network on which to make connections. Reads files of keys and certificates. Raises ConfigError."""
     if config.security_protocol == "PLAINTEXT":
         return network
     from odradek.security.secure_network import ClientSecurity, SecureNetwork

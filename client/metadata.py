@@ -78,7 +78,7 @@ class ClusterView:
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
 
     def leader_of(self, topic_partition: TopicPartition) -> int | None:
-        """The leader's node id, when there is one and its address is known."""
+        """Return the leader's node id, if there is a leader and its address is known."""
         info = self.partition(topic_partition)
         return info.leader if info is not None and info.leader in self.nodes else None
 
@@ -95,18 +95,18 @@ class ClusterView:
         return info.places if info is not None else ()
 
     def partition_count(self, topic: str) -> int:
-        """0 when the topic is not known."""
+        """Return the number of a topic's partitions; 0 when it is not known."""
         info = self.topics.get(topic)
         return len(info.partitions) if info is not None else 0
 
     def without_topics(self, topics: Iterable[str]) -> "ClusterView":
-        """The same cluster, some of its topics forgotten."""
+        """Return the same cluster with some of its topics forgotten."""
         gone = set(topics)
         return replace(self, topics={name: info for name, info in self.topics.items() if name not in gone})
 
 
 def updated(view: ClusterView, response: MetadataResponse, *, all_topics: bool = False) -> ClusterView:
-    """The view after an answer, which holds some topics, or, with `all_topics`, all there are."""
+    """Return the view after an answer, which holds some topics, or, with `all_topics`, all that there are."""
     nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in response.brokers}
     topics = {} if all_topics else dict(view.topics)
     for topic in response.topics:
@@ -164,14 +164,14 @@ class MetadataNeeds:
         self._retry_backoff_ms = retry_backoff_ms
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._in_vain = 0
-        """Attempts in a row that have failed, or whose answer lacked something."""
+        """Number of attempts in a row that have failed, or whose answer lacked something."""
         self._last_used_ms: dict[str, float] = {}
         self._in_question: Counter[str] = Counter()
         """Topics that are asked about at present, and by how many."""
         self._sorted: list[str] | None = None
         self.all_topics = False
         self.expire_topics = False
-        """Producers: a topic that is not sent to any more is forgotten."""
+        """True for producers: a topic that they no longer send to is forgotten."""
         self._answered_ms = float("-inf")
         self._attempted_ms = float("-inf")
         self._stale = True
@@ -203,7 +203,7 @@ class MetadataNeeds:
 
     @contextmanager
     def wanting(self, topics: Iterable[str]) -> Iterator[None]:
-        """Want these topics, too, as long as somebody asks about them: one that is not there is of no interest then."""
+        """Want these topics too, for as long as somebody asks about them, and no longer, even if they do not exist."""
         asked = frozenset(topics)
         self._in_question.update(asked)
         self._sorted = None

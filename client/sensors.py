@@ -106,6 +106,6 @@ class PollSensors:
         self._per_poll = metrics.sensor(FETCHES, "records-per-request", "avg")
 
     def taken(self, count: int) -> None:
-        """Note a poll that has brought so many records."""
+        """Note a poll that has brought `count` records."""
         self._records.record(count)
         self._per_poll.record(count)

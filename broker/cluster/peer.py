@@ -26,7 +26,7 @@ from odradek.world.tasks import OnDeath, Tasks
 SIZE = Struct(">i")
 SIZE_BYTES = 4
 RECEIVE_BYTES = 1 << 16
-"""Answers that come whole within so many bytes are copied out of one reused buffer."""
+"""Size of the reused buffer: answers that come whole within it are copied out of it."""
 RESPONSE_BYTES_MAX = 128 * 1024 * 1024
 """A larger announced size is nonsense."""
 REQUESTS_MAX = 1000

@@ -59,7 +59,7 @@ class FetcherTask:
 
     async def _run(self) -> None:
         manager, core = self._manager, self.core
-        core.disconnected()  # whoever begins anew after a death knows of no session
+        core.disconnected()  # a task that is restarted knows of no session
         while True:
             core.broker_epoch = manager.broker_epoch()
             request = core.request(manager.clock.monotonic_ms())
@@ -149,7 +149,7 @@ class FetcherManager:
         broker_epoch: Callable[[], int],
         journal: Journal,
     ) -> None:
-        """Take this broker's limit on what it copies; `broker_epoch` gives the epoch of its present registration."""
+        """Take this broker's limit on what it copies; `broker_epoch` returns the epoch of its current registration."""
         self.broker_id, self.clock, self.tasks, self.clients = broker_id, clock, tasks, clients
         self.purgatory, self.broker_epoch, self.journal = purgatory, broker_epoch, journal
         self._settings, self._throttle = settings, throttle
@@ -160,7 +160,7 @@ class FetcherManager:
 
     @property
     def cores(self) -> list[FetcherCore]:
-        """The fetchers that there are, to look at."""
+        """The fetchers that there are, for others to look at."""
         return [task.core for task in self._tasks.values()]
 
     @property
@@ -169,7 +169,7 @@ class FetcherManager:
         return self._former_bytes + sum(core.bytes_in for core in self.cores)
 
     def follow(self, partition: Partition) -> None:
-        """Copy a partition from `partition.leader` under its present epoch; replaces what was copied before."""
+        """Copy a partition from `partition.leader` under its current epoch; replaces what was copied before."""
         self.leave(partition)
         fetcher_id = partition.index % self._fetchers_per_leader
         key = (partition.leader, fetcher_id)
@@ -194,7 +194,7 @@ class FetcherManager:
             self._former_bytes += task.core.bytes_in
 
     def resize(self, fetchers_per_leader: int) -> None:
-        """Spread the partitions over so many fetchers for each leader: a changed `num.replica.fetchers`."""
+        """Spread the partitions over this number of fetchers for each leader, as `num.replica.fetchers` has changed."""
         if fetchers_per_leader != self._fetchers_per_leader:
             self._fetchers_per_leader = fetchers_per_leader
             for partition in list(self._task_of):

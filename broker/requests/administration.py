@@ -67,13 +67,16 @@ async def until_metadata(broker: Services, satisfied: Callable[[], bool], timeou
 
 
 def has_leaders(broker: Services, topic: str, partitions: int) -> bool:
-    """True if this broker knows a leader for each of the first `partitions` partitions."""
+    """Tell whether this broker knows a leader for each of the first `partitions` partitions."""
     states = (broker.metadata.partition(topic, index) for index in range(partitions))
     return all(state is not None and state.leader != NO_LEADER for state in states)
 
 
 async def not_led_in_time(broker: Services, topics: Mapping[str, int], timeout_ms: float) -> list[str]:
-    """Wait until this broker knows leaders of so many partitions of each topic; return those of which it does not."""
+    """Wait until this broker knows leaders of each topic's partitions, of which `topics` has the number.
+
+    Returns the topics without all of their leaders when `timeout_ms` is over.
+    """
     if not topics or await until_metadata(
         broker, lambda: all(has_leaders(broker, *one) for one in topics.items()), timeout_ms
     ):

@@ -130,14 +130,14 @@ class Membership:
         self._rejoin = False
 
     def take_failure(self, now_ms: float) -> Exception | None:
-        """Return the failure to raise now, if there is one. What a coordinator has refused is asked for anew after it,
-        as by Java's consumer: by then the rights may be granted that were missing. Who is fenced stays out."""
+        """Return the failure to raise now, if there is one. What a coordinator has refused is asked for again after it,
+        as by Java's consumer: the missing rights may have been granted by then. A fenced member stays out."""
         failure = self.failure
-        if isinstance(failure, KafkaError) and not isinstance(failure, ClientError):
-            if failure.code is not ErrorCode.FENCED_INSTANCE_ID:
-                self.failure = None
-                self._retry_at_ms = now_ms + self.settings.retry_backoff_ms
-                self._enter(State.OUTSIDE)
+        refused = isinstance(failure, KafkaError) and failure.code is not ErrorCode.FENCED_INSTANCE_ID
+        if refused and not isinstance(failure, ClientError):
+            self.failure = None
+            self._retry_at_ms = now_ms + self.settings.retry_backoff_ms
+            self._enter(State.OUTSIDE)
         return failure
 
     def counts_changed(self, counts: Mapping[str, int]) -> None:

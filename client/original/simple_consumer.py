@@ -281,7 +281,7 @@ class SimpleConsumer(Blocking[SimpleConsumerCore]):
         return self._run(self._core.multifetch(requests, max_wait_ms, min_bytes))
 
     def get_offsets_before(self, topic: str, partition: int, time: int, max_num_offsets: int) -> list[int]:
-        """Return at most so many offsets of segments from before a time (ms since 1970), the largest first.
+        """Return at most `max_num_offsets` offsets of segments from before a time (ms since 1970), the largest first.
 
         LATEST_TIME begins with the end of the log, EARLIEST_TIME gives the first offset there is. Raises KafkaError;
         UnsupportedByBroker from Kafka 4 on.

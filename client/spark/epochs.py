@@ -54,8 +54,8 @@ from odradek.client.errors import ClientError
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 
 METADATA_LIMIT_BYTES = 4096
-"""offset.metadata.max.bytes of Kafka's brokers. An epoch of so many tasks (about a thousand) that the note of their
-transactions is longer is decided without it: should the driver die then, it is repeated as after a timeout."""
+"""offset.metadata.max.bytes of Kafka's brokers. An epoch with more tasks (about a thousand) than a note of their
+transactions can hold is decided without one: should the driver die then, it is repeated as after a timeout."""
 DECISION_TIMEOUT_MS = 10_000
 
 

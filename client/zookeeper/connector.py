@@ -68,7 +68,7 @@ class ConsumerConnector:
     def create_message_streams(
         self, topic_count: Mapping[str, int], key_decoder: Any = None, value_decoder: Any = None
     ) -> dict[str, list[MessageStream]]:
-        """Join the group with so many streams for each topic; once for a connector.
+        """Join the group with the number of streams given for each topic; once for a connector.
 
         Returns when the member has its partitions, or has reported that it cannot get them (it goes on trying then).
         """
@@ -82,7 +82,7 @@ class ConsumerConnector:
     def create_message_streams_by_filter(
         self, topic_filter: TopicFilter | str, count: int = 1, key_decoder: Any = None, value_decoder: Any = None
     ) -> list[MessageStream]:
-        """Join the group with so many streams for all topics of a `Whitelist` (a text is one) or not of a `Blacklist`.
+        """Join the group with `count` streams for all topics in a `Whitelist` (a text is one) or not in a `Blacklist`.
 
         Topics that are created later belong to it too.
         """

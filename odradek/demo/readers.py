@@ -27,7 +27,7 @@ READERS = 3
 STOP_SECONDS = 60.0
 COMMIT_MS = 1_000
 PIECE_RECORDS, PIECE_SECONDS = 2_000, 0.1
-"""A reader says what it has read after so many records, or so long a time."""
+"""Number of records, and time, after which a reader says what it has read."""
 
 
 class Read(NamedTuple):

@@ -23,7 +23,7 @@ class Background(Protocol):
         """
 
     def resize(self, threads: int) -> None:
-        """Run at most so many works at once from now on; those that were given before may still run beside them."""
+        """Run at most `threads` works at once from now on; those that were given before may still run beside them."""
 
     def close(self) -> None:
         """Wait for what was begun; nothing more is taken."""

@@ -26,7 +26,7 @@ class File(Protocol):
         """Cut to `size` bytes."""
 
     def reserve(self, size: int) -> None:
-        """Take room for so many bytes in all; the length stays. `truncate` gives back what is not used.
+        """Take room for `size` bytes in all; the length stays. `truncate` gives back what is not used.
 
         A file system that cannot do this does nothing.
         """

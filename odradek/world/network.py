@@ -31,10 +31,9 @@ class Endpoint(Protocol):
         """Call it whenever there is something to receive; None stops that, and so pushes back on the peer."""
 
     def wake_at(self, count: int) -> None:
-        """Call `on_readable`'s callback when so many bytes have come, or the end: what holds fewer is of no use yet.
+        """Call `on_readable`'s callback once `count` bytes have come, or the end: fewer are of no use yet.
 
-        It may be called sooner all the same, and is where the transport cannot wait. 1 is what every endpoint begins
-        with.
+        It may still be called sooner, and is if the transport cannot wait. Every endpoint begins with 1.
         """
 
     def on_writable(self, callback: Callable[[], object] | None) -> None:

@@ -44,8 +44,8 @@ class AnswerFaults(ClusterCore):
 
         `topic`, `partition`: only requests that name it, and only that part of them. `client`: only those of this
         client.id; without it those of all clients but the brokers, which are `broker-N`; `"*"` is everybody. `after`:
-        let so many through first. `times`: strike so many, None for all until `clear`. Returns the fault, for `clear`
-        and `wait_for`. Raises ClusterError for an unknown API, error, topic or partition.
+        how many to let through first. `times`: how many to strike, None for all until `clear`. Returns the fault, for
+        `clear` and `wait_for`. Raises ClusterError for an unknown API, error, topic or partition.
         """
         code = error_named(error)
         if code is ErrorCode.NONE:

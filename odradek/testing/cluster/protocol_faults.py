@@ -294,7 +294,7 @@ class ProtocolFaults:
         if aim.topic is not None and not any(topics_field(requests, v) for v in range(HANDLERS[key].VERSIONS[1] + 1)):
             raise ClusterError(f"topic={aim.topic!r}: requests of {API_NAMES[key]} name no topic")
         if after < 0:
-            raise ClusterError(f"after={after}: so many requests are let through first")
+            raise ClusterError(f"after={after}: it is the number of requests to let through first, 0 or more")
         if times is not None and times < 1:
             raise ClusterError(f"times={times}: a fault strikes at least once; None: until it is cleared")
         self._number += 1
