@@ -183,6 +183,7 @@ class GroupDriver:
         """Return the node id of the group's coordinator, looked up if need be. Raises KafkaError, BrokerUnreachable."""
         if self._coordinator is None or not self.membership.coordinator_known:
             self._coordinator = await self.cluster.find_coordinator(self.membership.settings.group_id)
+            self.membership.coordinator_known |= not self.membership.topics  # a member's steps look for their own
         return self._coordinator
 
     def coordinator_failed(self, reason: Exception) -> None:

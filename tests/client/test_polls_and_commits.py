@@ -83,3 +83,24 @@ def test_iterating_goes_on_behind_an_automatic_commit_though_no_more_records_com
             assert asyncio.get_running_loop().time() - began < RECORDS + 5
 
     run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+def test_who_commits_without_joining_looks_the_coordinator_up_only_when_it_has_moved() -> None:
+    """It asked for the coordinator before each commit and each look at the group's offsets."""
+
+    async def main(cluster: Any) -> None:
+        await cluster.create_topic("t")
+        settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "group_id": "g", "client_id": "alone"}
+        async with Consumer(enable_auto_commit=False, **settings) as consumer:
+            consumer.assign([PLACE])
+            assert await consumer.position(PLACE) == 0
+            before = len(await cluster.requests("FindCoordinator", "alone"))
+            for offset in range(10):
+                await consumer.commit({PLACE: offset})
+                assert await consumer.committed(PLACE) == offset
+            assert len(await cluster.requests("FindCoordinator", "alone")) == before
+            await cluster.coordinator_moves("g")
+            await consumer.commit({PLACE: 20})
+            assert await consumer.committed(PLACE) == 20
+
+    run(main)
