@@ -1,6 +1,7 @@
 """What clients have seen, with something wrong in it: each kind of damage is found, without a run."""
 
 import asyncio
+import logging
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from odradek.protocol.message_set import MAGIC_V0, down_convert
 from odradek.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 from odradek.protocol.records import Columns
 from odradek.testing.log_environments import make_batch
-from odradek.testing.simulation.history import History
+from odradek.testing.simulation.history import History, logs_noted
 from odradek.testing.simulation.loose_topic import TOPIC as LOOSE
 from odradek.testing.simulation.loose_topic import LooseTopic
 from odradek.testing.simulation.old_clients import OldReader
@@ -46,6 +47,20 @@ def test_an_offset_that_goes_back() -> None:
     assert history.violation is None
     history.begins(T0, 5, "member-1", history.committed_of(T0))
     assert "committed was 7" in str(history.violation)
+
+
+def test_a_failure_that_is_caught_and_logged() -> None:
+    history, ours = History(ManualClock()), logging.getLogger("odradek.broker")
+    with logs_noted(history):
+        ours.error("a disk has failed")
+        assert history.violation is None
+        try:
+            raise KeyError("t-0")
+        except KeyError:
+            ours.exception("the action after an append has failed")
+    assert "a failure of ours is logged: the action after an append has failed: KeyError('t-0')" in str(
+        history.violation
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,6 +248,17 @@ def test_what_a_topic_may_have_lost_without_an_election(there: dict[int, bytes],
     stage = Stage(LOOSE)
     loose_topic(stage).judge(there)
     assert seen in stage.seen and bool(seen) == bool(stage.seen)
+
+
+def test_what_is_acknowledged_in_the_middle_of_a_batch_may_not_be_lost_either() -> None:
+    stage = Stage(LOOSE)
+    loose = loose_topic(stage)
+    loose._sent |= {b"c", b"d", b"e"}
+    stage.write(make_batch([b"c", b"d", b"e"]), to=(0,))
+    for offset, value in ((1, b"c"), (2, b"d"), (3, b"e")):
+        loose._hear(value, RecordMetadata(LOOSE, 0, offset, 0), None)
+    loose.judge({0: b"a", 1: b"c", 2: b"d"})
+    assert "lost without an election: {3: b'e'}" in stage.seen
 
 
 @pytest.mark.parametrize("unclean", [True, False])

@@ -124,7 +124,10 @@ class History:
 
 
 class _TranscriptHandler(logging.Handler):
-    """Handler that makes log records lines of the transcript. What other threads log is no part of the run."""
+    """Handler that makes log records lines of the transcript. What other threads log is no part of the run.
+
+    Where a failure that nobody had foreseen is caught and logged, so that the rest goes on, it is one nevertheless.
+    """
 
     def __init__(self, history: History) -> None:
         super().__init__()
@@ -133,6 +136,9 @@ class _TranscriptHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.thread == self._thread:
             self._history.note(f"  {record.name.removeprefix('odradek.')}: {record.getMessage()}")
+            if record.exc_info and record.levelno >= logging.ERROR:
+                failure = record.exc_info[1]
+                self._history.violated(f"a failure of ours is logged: {record.getMessage()}: {failure!r}")
 
 
 @contextmanager

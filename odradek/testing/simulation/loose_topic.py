@@ -82,17 +82,17 @@ class LooseTopic:
     def _hear(self, value: bytes, metadata: RecordMetadata | None, error: Exception | None) -> None:
         """Take note of an acknowledgement, unless it comes of a leader that another one has followed already."""
         if metadata is not None and metadata.offset >= 0:
-            held = self._records(metadata.offset, metadata.offset + 1)
+            held = self._records(metadata.offset, committed=False)
             if held.get(metadata.offset) == value:
                 self._told[metadata.offset] = value
 
-    def _records(self, begin: int, end: int | None = None) -> dict[int, bytes]:
-        """Return what the present leader has there, up to its high watermark unless told another `end`; nothing when it
-        is away or its disk has failed, or rotted."""
+    def _records(self, begin: int, *, committed: bool) -> dict[int, bytes]:
+        """Return what the present leader has from there on, all or what is `committed`; nothing when it is away or its
+        disk has failed, or rotted."""
         leader = self._leader(WHERE)
         if leader is None or leader.local_id in self._history.rotten:
             return {}
-        end = leader.high_watermark if end is None else min(end, leader.log.log_end_offset)
+        end = leader.high_watermark if committed else leader.log.log_end_offset
         begin = max(begin, leader.log.log_start_offset)
         try:
             return dict(records_of(bytes_of(leader.log, begin, end))) if begin < end else {}
@@ -115,7 +115,7 @@ class LooseTopic:
 
     def look(self) -> None:
         """Look at what the present leader counts as committed."""
-        for offset, value in self._records(self._end).items():
+        for offset, value in self._records(self._end, committed=True).items():
             if self._committed.setdefault(offset, value) != value:
                 self._history.violated(
                     f"{TOPIC} offset {offset}: {self._committed[offset]!r} was committed, now {value!r}"
