@@ -326,9 +326,11 @@ class ReplicaManager:
         if partition is None:
             return
         before = len(partition.committed_isr)
-        if partition.isr_accepted(pending, isr, partition_epoch):
+        advanced = partition.isr_accepted(pending, isr, partition_epoch)
+        shrunk = len(partition.committed_isr) < before
+        if advanced or shrunk:  # a follower that has caught up since is looked at again: its next fetch proposes it
             self.purgatory.touch(partition.advanced)
-        self.traffic.isr_shrinks += len(partition.committed_isr) < before
+        self.traffic.isr_shrinks += shrunk
         self.traffic.isr_expansions += len(partition.committed_isr) > before
 
     def isr_refused(self, pending: PendingIsr) -> None:

@@ -280,6 +280,21 @@ def test_a_follower_that_is_about_to_join_is_not_looked_at_until_that_is_decided
     assert wanted in session.dirty, "its next fetch proposes it again"
 
 
+def test_a_follower_that_came_to_the_end_while_it_was_taken_out_is_looked_at_again() -> None:
+    """Where nothing was written it was out of the ISR for up to LOOK_AT_ALL_MS; with too few replicas left in sync,
+    nothing could be written."""
+    partition = partition_with(3)
+    replicas = manager_of(partition, clock=ManualClock())
+    pending = partition.propose_shrink(1e6)
+    assert pending is not None and pending.broker_ids == {0}
+    partition.follower_fetched(FOLLOWER, 3, 0, 9, 1e6)
+    session = session_at_the_end(FetchSessionCache(3, random.Random(1), replicas.purgatory), partition)
+    wanted = session.partitions[(A_ID, 0)]
+    assert wanted not in session.dirty
+    replicas.isr_accepted(pending, [0], 1)
+    assert wanted in session.dirty, "its next fetch proposes it"
+
+
 def test_all_are_due_from_time_to_time(cache: FetchSessionCache) -> None:
     session = session_at_the_end(cache, partition_with(3))
     second, third = (request(session=session.id, epoch=epoch, replica=AS_FOLLOWER) for epoch in (1, 2))
