@@ -74,7 +74,7 @@ def setting(
     choices: Sequence[str] | None = None,
     secret: bool = False,
 ) -> Any:
-    """A field of a configuration. `choices` are compared without regard to case and kept as written here.
+    """Make a field of a configuration. `choices` are compared without regard to case and kept as written here.
 
     A whole number is at most 2^31-1 unless `at_most` says otherwise: Kafka's settings are INT where they are not LONG.
 
@@ -305,7 +305,7 @@ its PLAINTEXT:// before the host."""
 
 
 def addresses(bootstrap_servers: Sequence[str]) -> list[tuple[str, int]]:
-    """`host:port` texts as pairs. An IPv6 host stands in brackets. Raises ConfigError naming the wrong one."""
+    """Parse `host:port` texts into pairs. An IPv6 host stands in brackets. Raises ConfigError naming the wrong one."""
     found = []
     for text in bootstrap_servers:
         match = ADDRESS.fullmatch(text)

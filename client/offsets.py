@@ -45,7 +45,7 @@ Found = dict[TopicPartition, OffsetAndTimestamp | None]
 async def offsets_at(
     cluster: Cluster, times: Mapping[TopicPartition, int], isolation_level: int, deadline: Deadline
 ) -> Found:
-    """The first offset at or after a time (or EARLIEST, LATEST) of each partition; None where there is none.
+    """Find the first offset at or after a time (or EARLIEST, LATEST) of each partition; None where there is none.
 
     Raises KafkaError for what asking again does not mend, ClientTimeout for the rest.
     """
@@ -208,7 +208,7 @@ def commit_request(
     member_id: str = "",
     group_instance_id: str | None = None,
 ) -> OffsetCommitRequest:
-    """An OffsetCommit: of a member, or with the defaults of somebody who is none."""
+    """Make an OffsetCommit of a member, or, with the defaults, of somebody who is none."""
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation_id,
@@ -234,5 +234,5 @@ def _commit_partition(number: int, position: OffsetAndMetadata) -> OffsetCommitR
 
 
 def commit_errors(answer: OffsetCommitResponse) -> list[ErrorCode]:
-    """The errors of an OffsetCommit's partitions."""
+    """Return the errors of an OffsetCommit's partitions."""
     return [error_code(one.error_code) for topic in answer.topics for one in topic.partitions if one.error_code]

@@ -183,7 +183,7 @@ class ClusterState:
         return set(self.brokers) - self.shutting_down
 
     def is_online(self, broker: int, partition: TopicPartition, *, or_shutting_down: bool = False) -> bool:
-        """True when a replica can serve: its broker lives and its log directory is not known to be broken."""
+        """Tell whether a replica can serve: its broker lives and its log directory is not known to be broken."""
         there = broker in self.brokers if or_shutting_down else self.is_live(broker)
         return there and partition not in self.offline_directories.get(broker, ())
 

@@ -127,14 +127,14 @@ def flexible_from(api_key: int) -> int:
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """0, 1 or 2. A version above those we have is taken as flexible if the API has any flexible version."""
+    """Return 0, 1 or 2. A version above those we have is taken as flexible if the API has any flexible version."""
     if api_key == CONTROLLED_SHUTDOWN and version == 0:
         return 0
     return 2 if version >= flexible_from(api_key) else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """0 or 1."""
+    """Return 0 or 1."""
     return 1 if version >= flexible_from(api_key) and api_key != API_VERSIONS else 0
 
 

@@ -90,7 +90,7 @@ def read_message(buffer: Buffer, at: int, size_bytes: int, *, check_crc: bool = 
 
 
 def _sized(view: memoryview, at: int) -> tuple[memoryview | None, int]:
-    """Bytes behind their int32 length; a position past the end is found by the caller."""
+    """Return the bytes behind their int32 length; a position past the end is found by the caller."""
     (length,) = _LENGTH.unpack_from(view, at)
     at += _LENGTH.size
     return (None, at) if length < 0 else (view[at : at + length], at + length)

@@ -63,7 +63,7 @@ def encode_text(text: str) -> bytes:
 
 
 def write_unsigned_varint(value: int) -> bytes:
-    """`value` as an unsigned varint; value >= 0."""
+    """Encode `value`, which is 0 or more, as an unsigned varint."""
     out = bytearray()
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)
@@ -168,7 +168,7 @@ def array_writers(code: str) -> list[Callable[..., bytes]]:
 
 
 def read_long_array(data: Buffer, at: int, length: int, code: str) -> list[Any]:
-    """`length` integers of one struct code; `array` and `struct` agree on the codes and on the sizes used here."""
+    """Read `length` integers of one struct code; `array` and `struct` agree on the codes and on the sizes used here."""
     values = array(code)
     end = at + length * values.itemsize
     if end > len(data):

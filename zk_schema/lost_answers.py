@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 async def repeated(store: Store, call: Callable[[], Awaitable[T]]) -> T:
-    """`call`, again after every lost connection. For calls that may be done twice: reads above all."""
+    """Await `call`, and again after every lost connection. For what may be done twice: reads above all."""
     session_id = store.session_id or await store.until_connected()
     while True:
         await store.until_connected(session_id)

@@ -215,7 +215,7 @@ class GroupMetadata:
         return not self.pending and all(member.join_callback is not None for member in self.members.values())
 
     def joined_count(self) -> int:
-        """Number of members that wait for the answer to their JoinGroup."""
+        """Count the members that wait for the answer to their JoinGroup."""
         return sum(member.join_callback is not None for member in self.members.values())
 
     def rebalance_timeout_ms(self) -> int:

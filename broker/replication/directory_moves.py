@@ -236,7 +236,7 @@ class LogCopy:
 
 
 def whole_batches(data: memoryview, limit: int) -> int:
-    """Bytes of the first batches that are whole: as many as fit in `limit`, at least one; 0 when there is none."""
+    """Count the bytes of the first whole batches: as many as fit in `limit`, at least one; 0 when there is none."""
     size = 0
     while len(data) - size >= LOG_OVERHEAD:
         after = size + LOG_OVERHEAD + int.from_bytes(data[size + 8 : size + LOG_OVERHEAD], "big", signed=True)

@@ -158,7 +158,7 @@ class FetcherCore:
         self._look_at_all_ms = 0.0
 
     def out_of_range(self) -> list[PartitionFetchState]:
-        """Partitions that wait for `leader_offsets` to be told."""
+        """List the partitions that wait for `leader_offsets`."""
         states = self._states
         return [states[key] for key in self._to_look_at if key in states and states[key].needs_leader_offsets]
 

@@ -123,12 +123,12 @@ class ReplicaManager:
         return ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else partition
 
     def why_absent(self, topic: str, index: int) -> ErrorCode:
-        """Error for a partition that this broker does not have: only what no broker has is unknown."""
+        """Return the error for a partition that is not here: only one that no broker has is unknown."""
         known = self.exists(topic, index)
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def why_not_served(self, partition: Partition, current_leader_epoch: int = NO_EPOCH) -> ErrorCode:
-        """Error for a partition that this broker has and neither leads nor lets consumers read."""
+        """Return the error for a partition that this broker has, and neither leads nor lets consumers read."""
         error = partition.check_leadership(current_leader_epoch)
         if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.leader == NO_LEADER:
             return self.why_absent(partition.topic, partition.index)  # its topic may be about to be deleted

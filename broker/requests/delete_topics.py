@@ -82,7 +82,7 @@ async def _mark(broker: Services, result: DeletableTopicResult, quota: MutationQ
 
 
 def _resolve(broker: Services, topic: DeleteTopicState) -> tuple[str, bytes]:
-    """Name and id. Raises KafkaError: UNKNOWN_TOPIC_ID."""
+    """Return the name and the id. Raises KafkaError: UNKNOWN_TOPIC_ID."""
     state = broker.controller.state
     assert state is not None, "only the controller resolves"
     if topic.name is not None:

@@ -139,7 +139,7 @@ def _control_plane(value: Callable[[str], str | None], advertised: Sequence[List
 
 
 def _check_ports(text: str, bound: Sequence[Listener]) -> None:
-    """A port once, or once for IPv4 and once for IPv6; 0, any free port, as often as one likes."""
+    """Check that each port is there once, or once for IPv4 and once for IPv6; 0, any free port, may be there often."""
     families = [f"{listener.port}{' of IPv6' * (':' in listener.host)}" for listener in bound if listener.port != 0]
     _refuse_twice("listeners", text, "port", families)
 

@@ -67,7 +67,7 @@ def _of_file(path: str, key: str) -> str | None:
 
 
 def _of_directory(path: str, key: str) -> str | None:
-    """The content of a file, as container platforms lay secrets down. Nothing outside of the directory."""
+    """Return the content of a file, as container platforms lay secrets down; of none outside the directory."""
     if Path(key).name != key:
         return None
     return (Path(path) / key).read_text(encoding="utf-8")

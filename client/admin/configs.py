@@ -127,7 +127,7 @@ async def alter_configs(
 async def _ask_owner(
     cluster: Cluster, resource: ConfigResource, request: Message, response: type[Response]
 ) -> Response:
-    """A single broker's settings are that broker's to tell and to change; all others any broker's."""
+    """Ask a single broker about its own settings, any broker about all others."""
     if resource.type == ResourceType.TOPIC or not resource.name:
         return await cluster.request_any(request, response)
     if not resource.name.isdecimal():

@@ -164,7 +164,7 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """A member's part of SyncGroup, written by the group's leader."""
+    """Encode a member's part of SyncGroup, written by the group's leader."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             AssignedTopicPartitions(topic=topic, partitions=numbers)

@@ -19,10 +19,10 @@ class Partitioner(Protocol):
     """Interface of a custom partitioner."""
 
     def partition(self, topic: str, key: bytes | None, all_partitions: int, available: Sequence[int]) -> int:
-        """A partition of 0 … all_partitions - 1. `available` are those with a leader, sorted; maybe none."""
+        """Return a partition of 0 … all_partitions - 1. `available` are those with a leader, sorted; maybe none."""
 
     def batch_closed(self, topic: str, partition: int) -> None:
-        """A batch of that partition is full or was sent: time for a sticky partitioner to move on."""
+        """Note that a batch of that partition is full or was sent: time for a sticky partitioner to move on."""
 
 
 def murmur2(data: bytes) -> int:
@@ -42,7 +42,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition that every Kafka client chooses for a key."""
+    """Return the partition that every Kafka client chooses for a key."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 

@@ -60,7 +60,7 @@ def produce_request(
 
 
 def encode(batch: ProducerBatch, codec: int, *, transactional: bool = False) -> bytearray:
-    """The bytes of a batch, with its sequence where it has one."""
+    """Encode a batch, with its sequence if it has one."""
     return encode_batch(
         0,
         batch.timestamps_ms,

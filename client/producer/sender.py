@@ -131,7 +131,7 @@ class Sender:
         }
 
     def requests_in_flight(self, node_id: int) -> int:
-        """Requests to a broker that are not answered yet."""
+        """Count the requests to a broker that are not answered yet."""
         return self._calls_on_wire.get(node_id, 0)
 
     def plan(self, view: ClusterView, connected: Callable[[int], bool], now_ms: float) -> Plan:

@@ -77,7 +77,7 @@ class PartitionSequences:
             self.recent = deque(known, maxlen=BATCHES_REMEMBERED_BY_BROKER - 1)
 
     def expected(self) -> int:
-        """The sequence that the broker expects next, as far as acknowledgements tell."""
+        """Return the sequence that the broker expects next, as far as acknowledgements tell."""
         return 0 if self.last_acknowledged == NO_SEQUENCE else following_sequence(self.last_acknowledged, 1)
 
 
@@ -125,7 +125,7 @@ class ProducerSequences:
         partition.add(batch)
 
     def acknowledged(self, batch: ProducerBatch) -> None:
-        """The broker has it (also when it is a duplicate, or when it was given up here before the answer came)."""
+        """Note that the broker has it, even if it is a duplicate, or was given up here before the answer came."""
         partition = self.partitions[batch.topic_partition]
         same = (batch.producer_id, batch.producer_epoch) == (partition.producer_id, partition.producer_epoch)
         if same and _after(batch.last_sequence, partition.last_acknowledged):
@@ -133,7 +133,7 @@ class ProducerSequences:
         self._forget(batch)
 
     def replaced(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
-        """A batch was split; its halves share its sequences."""
+        """Note that a batch was split; its halves share its sequences."""
         self.partitions[batch.topic_partition].split(batch, halves)
 
     def may_retry(self, batch: ProducerBatch, error: ErrorCode) -> bool:
@@ -151,7 +151,7 @@ class ProducerSequences:
         return error in RETRIABLE
 
     def gave_up(self, batch: ProducerBatch, *, refused: bool) -> None:
-        """A batch has failed for good. `refused`: the broker said that it does not have it, else nobody knows.
+        """Note that a batch has failed for good. `refused`: the broker said that it lacks it; else nobody knows.
 
         The broker may have an earlier batch whose answer was lost: that one is asked about again before the restart.
         """

@@ -78,7 +78,7 @@ def verdict(error: ErrorCode) -> Verdict:
 
 
 def failure(transactional_id: str, error: ErrorCode, what: str) -> Exception:
-    """An error in words, as the application is to see it."""
+    """Return an error in words, as the application is to see it."""
     if error in FENCED:
         said = f"transactional.id {transactional_id}: {what}: another producer has taken over this id, or the "
         said += "transaction took longer than transaction.timeout.ms; close this producer"
@@ -114,7 +114,7 @@ def add_partitions_errors(answer: AddPartitionsToTxnResponse) -> dict[TopicParti
 
 
 def add_offsets_request(transactional_id: str, producer: Producer, group_id: str) -> AddOffsetsToTxnRequest:
-    """The group's offsets are to be part of the transaction."""
+    """Ask for the group's offsets to be part of the transaction."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], group_id=group_id
     )
@@ -172,6 +172,6 @@ def offset_commit_errors(answer: TxnOffsetCommitResponse) -> dict[TopicPartition
 
 
 def worst(errors: Collection[ErrorCode]) -> ErrorCode:
-    """The one that decides; NONE when there is none."""
+    """Return the error that decides; NONE when there is none."""
     said = [error for error in errors if error is not ErrorCode.OPERATION_NOT_ATTEMPTED]
     return max(said, key=lambda error: verdict(error).value, default=ErrorCode.NONE)

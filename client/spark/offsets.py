@@ -28,7 +28,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
 
 
 def from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The reverse of `to_json`."""
+    """Parse what `to_json` has made."""
     return {TopicPartition(topic, int(n)): offset for topic, numbers in value.items() for n, offset in numbers.items()}
 
 

@@ -128,7 +128,7 @@ class Session:
         return {one: at.offset for one, at in found.items() if at is not None}
 
     async def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offsets at or after times, in milliseconds; None where all records are older."""
+        """Find the first offsets at or after times, in milliseconds; None where all records are older."""
         if not times:
             return {}
         return await offsets_at(self.cluster, times, self.settings.isolation, self.deadline("offsets of partitions"))

@@ -150,7 +150,7 @@ class Consumption:
     # -- progress ------------------------------------------------------------------------------------------------------
 
     def consumed(self, *, in_hand: bool) -> dict[TopicPartition, int]:
-        """The next offsets of all partitions that are owned. With `in_hand` the application is done with all it has."""
+        """Return the next offsets of all owned partitions. With `in_hand` the application is done with all it has."""
         found: dict[TopicPartition, int] = {}
         for name, one in (*self.claimed.items(), *self._leaving.items()):
             offset = one.stream.read(one.progress, in_hand=in_hand)
@@ -159,7 +159,7 @@ class Consumption:
         return found
 
     def locate(self, name: TopicPartition, offset: int) -> None:
-        """A partition without an offset to go on from starts here."""
+        """Start a partition here that has no offset to go on from."""
         state = self.positions.partitions[name]
         state.move_to(offset)
         state.fetch_offset, state.reset_to = offset, None

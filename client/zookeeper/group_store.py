@@ -90,7 +90,7 @@ class GroupStore:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def read(self, owned: Collection[TopicPartition]) -> GroupView:
-        """The group as it is now. Every change of it from here on fires a watch."""
+        """Read the group as it is now. Every change of it from here on fires a watch."""
         members = await self._members()
         brokers = await self._brokers()
         existing = await self._children(TOPICS_PATH) if any(map(is_pattern, members.values())) else []

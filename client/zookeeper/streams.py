@@ -121,7 +121,7 @@ class MessageStream:
             self._arrived.notify_all()
 
     def read(self, progress: Progress, *, in_hand: bool) -> int:
-        """The next offset to consume, -1 when it is not known yet.
+        """Return the next offset to consume, -1 when it is not known yet.
 
         With `in_hand` the application says that it is done with everything it has.
         """
@@ -138,7 +138,7 @@ class MessageStream:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """The next message. Raises ConsumerTimeout, ClientError, DeserializationError (read on: it is behind you)."""
+        """Return the next message. Raises ConsumerTimeout, ClientError, DeserializationError (then read on)."""
         self._done_with_message()
         with self._arrived:
             while True:

@@ -43,7 +43,7 @@ def thread_id(consumer_id: str, number: int) -> str:
 
 
 def consumer_of(thread: str) -> str:
-    """The member that a thread belongs to."""
+    """Return the member that a thread belongs to."""
     return thread.rpartition("-")[0]
 
 

@@ -16,13 +16,14 @@ class Endpoint(Protocol):
     """The other end as `host:port`, for messages to people and `max.connections.per.ip`."""
 
     def receive_into(self, buffer: memoryview, /) -> int:
-        """Bytes read; 0 when the peer has closed. BlockingIOError when there is nothing; OSError when it broke."""
+        """Return the number of bytes read; 0 when the peer has closed. Raises BlockingIOError when there is nothing,
+        OSError when the connection broke."""
 
     def send(self, data: Buffer, *, more: bool = False) -> int:
-        """Bytes taken, at least one; `more` says that other bytes follow at once (MSG_MORE). Errors as above."""
+        """Return the number of bytes taken, at least one; `more`: others follow at once (MSG_MORE). Raises as above."""
 
     def send_file(self, file: File, position: int, length: int) -> int:
-        """Bytes taken, at least one, of that range of a file (sendfile where the transport can).
+        """Return how many bytes, at least one, were taken of a range of a file (sendfile where the transport can).
 
         OSError also when the file has no byte at `position`: a promised range that is not there breaks the stream.
         """

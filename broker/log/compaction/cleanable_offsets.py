@@ -147,7 +147,7 @@ def _info(files: Files, segment: Segment) -> SegmentInfo:
 
 
 def _size(files: Files, path: str) -> int:
-    """0 when it is missing: it is rebuilt when somebody needs it."""
+    """Return the size of a file; 0 when it is missing: it is rebuilt when somebody needs it."""
     try:
         return files.size(path)
     except FileNotFoundError:

@@ -76,7 +76,7 @@ class OffsetMap:
         return [self._offsets[slot] - 1 if slot >= 0 else -1 for slot, _ in self._slots_of(keys)]
 
     def _slots_of(self, keys: Sequence[bytes | None]) -> Iterator[tuple[int, bytes]]:
-        """The slot that has the key's hash, or the empty one where it belongs, and the hash; (-1, b"") without a key.
+        """Yield for each key the slot with its hash, or the empty one for it, and the hash; (-1, b"") without a key.
 
         Each is looked for when it is asked for. A prime number of slots: all are reached.
         """

@@ -141,7 +141,7 @@ class ParallelRecovery:
         self._left = 0
 
     def begin(self, logs: list[TornLog], processes: int) -> None:
-        """`processes`: how many at most, `num.recovery.threads.per.data.dir`."""
+        """Begin with at most `processes`, `num.recovery.threads.per.data.dir`."""
         total = sum(log.size_bytes for log in logs)
         shares = shared_out(logs, processes)
         self._left = len(shares)
