@@ -140,6 +140,8 @@ class TransactionVerification:
         verdicts: Verdicts = {}
         for one in asked:
             error = errors[one.partition]
+            if error is ErrorCode.NONE and one.log.closed:  # it may be in another log directory now
+                error = ErrorCode.NETWORK_EXCEPTION
             if error is ErrorCode.NONE and not one.log.is_verified(one.producer.id, one.guard):
                 error = ErrorCode.INVALID_TXN_STATE
             refused = error is not ErrorCode.NONE and error not in RETRIED

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from odradek.broker.log.log import Log
 from odradek.broker.log.verifications import VerificationGuard
 from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.broker.transactions.transaction_verification import RETRIED, TransactionVerification, Unverified
@@ -37,26 +38,30 @@ class Coordinator:
         return AddPartitionsToTxnResponse(results_by_transaction=[AddPartitionsToTxnResult(topic_results=[topic])])
 
 
+def asking(coordinator: Coordinator) -> TransactionVerification:
+    return TransactionVerification(
+        1,
+        cast(Any, SimpleNamespace(partition=lambda topic, index: SimpleNamespace(leader=3))),
+        cast(Any, lambda client_id: coordinator),
+        cast(Any, SimpleNamespace(partition_for=lambda transactional_id: 0)),
+        1000,
+    )
+
+
+def ask(verification: TransactionVerification, log: Log) -> asyncio.Task[Any]:
+    guard = log.begin_verification(PRODUCER.id, PRODUCER.epoch, 0)
+    assert isinstance(guard, VerificationGuard)
+    return asyncio.ensure_future(verification.verify("tx", [Unverified(PARTITION, PRODUCER, log, guard)]))
+
+
 @pytest.mark.parametrize("failure", [OSError("no answer in time"), ErrorCode.CONCURRENT_TRANSACTIONS])
 def test_a_question_that_failed_spoils_no_other_answer(failure: OSError | ErrorCode) -> None:
     """A producer that has waited too long asks again on another connection, while its first request still waits."""
 
     async def scenario() -> None:
         coordinator, log = Coordinator(), open_test_log(make_environment(), clean=True)
-        verification = TransactionVerification(
-            1,
-            cast(Any, SimpleNamespace(partition=lambda topic, index: SimpleNamespace(leader=3))),
-            cast(Any, lambda client_id: coordinator),
-            cast(Any, SimpleNamespace(partition_for=lambda transactional_id: 0)),
-            1000,
-        )
-
-        def ask() -> asyncio.Task[Any]:
-            guard = log.begin_verification(PRODUCER.id, PRODUCER.epoch, 0)
-            assert isinstance(guard, VerificationGuard)
-            return asyncio.ensure_future(verification.verify("tx", [Unverified(PARTITION, PRODUCER, log, guard)]))
-
-        first, second = ask(), ask()
+        verification = asking(coordinator)
+        first, second = ask(verification, log), ask(verification, log)
         await asyncio.sleep(0)
         if isinstance(failure, OSError):
             coordinator.answers[0].set_exception(failure)
@@ -65,5 +70,20 @@ def test_a_question_that_failed_spoils_no_other_answer(failure: OSError | ErrorC
         assert (await first)[PARTITION] in RETRIED
         coordinator.answers[1].set_result(ErrorCode.NONE)
         assert isinstance((await second)[PARTITION], VerificationGuard)
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_makes_way_for_its_copy_meanwhile_has_the_producer_ask_again() -> None:
+    """With INVALID_TXN_STATE it aborted a transaction that is open, since its partition had moved to another log
+    directory just then."""
+
+    async def scenario() -> None:
+        coordinator, log = Coordinator(), open_test_log(make_environment(), clean=True)
+        verdicts = ask(asking(coordinator), log)
+        await asyncio.sleep(0)
+        log.abandon()
+        coordinator.answers[0].set_result(ErrorCode.NONE)
+        assert (await verdicts)[PARTITION] in RETRIED
 
     asyncio.run(scenario())
