@@ -78,7 +78,11 @@ def _ask(
         old = version < FIRST_VERSION_WITH_ABORTABLE
         not_in_it = ErrorCode.INVALID_TXN_STATE if old else ErrorCode.TRANSACTION_ABORTABLE
         verify = broker.transactions.verify
-        answer({at: verify(asked.transactional_id, producer, at, not_in_it) for at in partitions})
+        verdicts = {at: verify(asked.transactional_id, producer, at, not_in_it) for at in partitions}
+        for at, error in verdicts.items():
+            if error is ErrorCode.NONE and broker.metadata.partition(*at) is None:
+                verdicts[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer(verdicts)
         return
     by_client = version <= LAST_VERSION_OF_CLIENTS
     refused = {}

@@ -54,10 +54,11 @@ RETRIED = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors of asking the coordinator, which may be tried again. Not all clients know them from Produce or
-TxnOffsetCommit."""
+"""Errors of asking the coordinator, which may be tried again; for the last one its metadata is too old. Not all clients
+know them from Produce or TxnOffsetCommit."""
 
 Errors = dict[PartitionKey, ErrorCode]
 Verdicts = dict[PartitionKey, ErrorCode | KafkaError | VerificationGuard]
@@ -158,6 +159,9 @@ class TransactionVerification:
         elif state.leader == self._broker_id:
             verify, not_in_it = self._coordinator.verify, ErrorCode.TRANSACTION_ABORTABLE
             verdicts = {at: verify(transactional_id, producer, at, not_in_it) for at in partitions}
+            for at, error in verdicts.items():
+                if error is ErrorCode.NONE and self._metadata.partition(*at) is None:
+                    verdicts[at] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # as AddPartitionsToTxn says
         else:
             verdicts = await self._ask_elsewhere(state.leader, transactional_id, producer, partitions)
         fenced = ErrorCode.PRODUCER_FENCED
