@@ -1,5 +1,6 @@
 """Producer: sends records, on asyncio."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -67,6 +68,8 @@ class Producer(AsyncClient):
         self._engine: ProducerEngine | None = None
         self._intake: RecordIntake | None = None
         self._closing = False
+        self._ended = asyncio.Event()
+        """It is closed, and nothing will be delivered any more."""
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
@@ -96,12 +99,17 @@ class Producer(AsyncClient):
         """Deliver what is queued, then close; records left after `timeout` seconds (None: no limit) fail.
 
         An open transaction is aborted. When this is cancelled, the producer closes at once. With `null_logger` no
-        warning is logged about undelivered records. Calling it again does nothing.
+        warning is logged about undelivered records. Calling it again waits for the end of the first call, at most
+        `timeout` seconds.
         """
         engine, timeout = self._engine, None if timeout is None else arguments.duration(timeout)
-        if engine is None or self._closing:
+        if engine is None or self._ended.is_set():
             return
         self._check_loop()
+        if self._closing:
+            with suppress(ClientTimeout):
+                await self._within(self._ended.wait(), timeout)
+            return
         self._closing = True
         clock = engine.cluster.clock
         end_ms = None if timeout is None else clock.monotonic_ms() + timeout * 1000
@@ -124,6 +132,7 @@ class Producer(AsyncClient):
     def stop(self) -> None:
         """Close at once, without waiting: records that are not acknowledged fail with ClientClosed."""
         self._closing = True
+        self._ended.set()
         if self._engine is None:
             return
         self.engine.stop(ClientClosed("the producer was closed before this record was acknowledged"))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from odradek.client.aio.producer import Producer
 from odradek.client.blocking import Blocking
 from odradek.client.config import defaults
-from odradek.client.errors import BufferExhausted, ClientError
+from odradek.client.errors import BufferExhausted, ClientClosed, ClientError
 from odradek.client.metadata import PartitionInfo
 from odradek.client.producer.batch import Callback, RecordFuture
 from odradek.client.producer.config import ProducerConfig
@@ -100,11 +100,14 @@ class KafkaProducer(Blocking[Producer]):
         """Deliver what is queued, then close; records left after `timeout` seconds (None: no limit) fail.
 
         An open transaction is aborted. With `null_logger` no warning is logged about undelivered records. In a
-        callback it closes at once. Calling it again does nothing.
+        callback it closes at once. Calling it again waits for the end of the first call, at most `timeout` seconds.
         """
         if self._thread.is_current:  # in a callback, which may not wait
             self._core.stop()
             self._end()
+        elif self._closed and self._thread.running:  # by another thread, which waits for what is delivered now
+            with suppress(ClientClosed):
+                self._run(self._core.close(timeout, null_logger))
         self._finish(lambda: self._core.close(timeout, null_logger))
 
     def partitions_for(self, topic: str) -> set[int]:
