@@ -174,8 +174,12 @@ class RecordIntake:
     def wake_sender(self) -> None:
         """Have the sender look, unless it is about to. On the same threads as `offer`."""
         if not self._wake_asked:
-            self._wake_asked = True
-            self._call_on_loop(self._wake)
+            try:
+                self._wake_asked = True
+                self._call_on_loop(self._wake)
+            except BaseException:  # Ctrl-C, before it was asked: it has to be the next time
+                self._wake_asked = False
+                raise
 
     def _wake(self) -> None:
         self._wake_asked = False

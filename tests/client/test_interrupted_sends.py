@@ -141,3 +141,21 @@ def test_nobody_finds_half_a_record_of_a_send_that_was_interrupted() -> None:
         assert number > PLACES and found
         assert all(len(lengths) == 1 and 0 not in lengths for lengths in found)
         producer.close(PATIENCE_S)
+
+
+def test_a_sender_is_woken_after_an_interrupt_has_struck_whoever_was_about_to_wake_it() -> None:
+    """A send that waits for memory wakes it too. Nobody did any more: what lingered then filled the memory for good."""
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Cluster(brokers=1, topics={"t": 1}) as cluster, KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send("t", b"first").result(PATIENCE_S)
+        for _ in range(10):  # turns of the loop, until it has nothing to do
+            producer._thread.call(lambda: None)
+        intake = producer._core.intake
+        call_on_loop, intake._call_on_loop = intake._call_on_loop, interrupted
+        with pytest.raises(KeyboardInterrupt):
+            intake.wake_sender()
+        intake._call_on_loop = call_on_loop
+        assert producer.send("t", b"second").result(PATIENCE_S).offset == 1
