@@ -113,14 +113,14 @@ class Cluster:
         return await self._shared(link.attempt)
 
     async def _shared(self, work: "asyncio.Task[Shared]") -> Shared:
-        """Wait for what others may wait for too. Raises ClientClosed when `close` ended it: no caller was cancelled."""
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if self._closed and work.cancelled() and caller is not None and not caller.cancelling():
-                raise ClientClosed("the client is closed") from None
-            raise
+        """Wait for what others may wait for too. Raises ClientClosed when `close` ended it: no caller was cancelled.
+
+        Not by asyncio.shield: from Python 3.14 on it logs, as an error, what fails after a caller has given it up.
+        """
+        await asyncio.wait([work])
+        if self._closed and work.cancelled():
+            raise ClientClosed("the client is closed")
+        return work.result()
 
     def ready_in_ms(self, node_id: int, purpose: str = "") -> float:
         """Return how long until a node that could not be reached may be tried again; 0 when it may."""

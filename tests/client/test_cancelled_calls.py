@@ -361,3 +361,20 @@ def test_an_admin_client_goes_on_after_any_call_was_ended(way: str) -> None:
             assert await strike_everywhere(call, way, make, check, random.Random(7)) > 0
 
     run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+def test_a_connection_that_fails_after_all_have_given_it_up_is_no_error_of_the_program() -> None:
+    """Python 3.14 logged it as one, with its traceback."""
+
+    async def main(cluster: Any) -> None:
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.describe_log_dirs(brokers=[0])
+            await cluster.suspend(1)
+            asked = asyncio.ensure_future(admin.describe_log_dirs(brokers=[1]))
+            await asyncio.sleep(SOON_S)
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+            await asyncio.sleep(LONG_S)
+
+    run(main, brokers=2, topics={"t": 1}, seed=7)

@@ -71,7 +71,7 @@ def test_a_consumer_without_rights_on_its_group_says_so_and_joins_when_it_has_th
 
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create_topic("flights")
-        where = {"bootstrap_servers": cluster.bootstrap}
+        where: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap}
         settings: dict[str, Any] = {"group_id": "g", "session_timeout_ms": 6_000, "auto_offset_reset": "earliest"}
         async with Producer(**where) as producer, Consumer("flights", **where, **settings) as consumer:
             for _ in range(1 if api == "FindCoordinator" else 2):
