@@ -10,7 +10,8 @@
 - topic_changes.py, topic_deletion.py, reassignment.py, requested_elections.py, broker_shutdown.py, notifications.py,
   producer_id_blocks.py: the other flows
 - topic_admin.py, assignment.py: what any broker may ask of it, by znodes
-- cluster_state.py: what it knows; controller_store.py: how it reads and writes ZooKeeper
+- cluster_state.py: what it knows; controller_store.py: how it reads and writes ZooKeeper; decoded_znodes.py: what
+  znodes hold
 - request_batch.py: what brokers are to know; channel_manager.py: how it comes to them
 
 A deposed controller is fenced twice: by controller_store.py, whose writes check `/controller_epoch`, and by each broker

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from odradek.controller.cluster_state import Assignment, Broker, LeaderAndIsr, Topic
+from odradek.controller.cluster_state import Broker, LeaderAndIsr, Topic
+from odradek.controller.decoded_znodes import decode_leader_and_isr, decode_topic, state_data
 from odradek.journal.journal import Journal
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.lost_answers import create_if_missing
@@ -37,8 +38,6 @@ from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration
 from odradek.zk_schema.znodes.configs import decode_config, topic_config_path
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.topics import (
-    LEADER_RECOVERED,
-    LEADER_RECOVERING,
     TOPICS_PATH,
     PartitionReplicas,
     PartitionState,
@@ -190,7 +189,7 @@ class ControllerStore:
         async def read(some: Sequence[TopicPartition]) -> None:
             found = await self._get_each([state_path(*partition) for partition in some])
             for partition, znode in zip(some, found, strict=True):
-                state = None if znode is None else _leader_and_isr(partition, *znode, decoded)
+                state = None if znode is None else decode_leader_and_isr(partition, *znode, decoded)
                 states[partition] = state
                 self._note_whether(partition, readable=znode is None or state is not None)
 
@@ -353,48 +352,3 @@ def slices(items: Sequence[T], size: int) -> list[Sequence[T]]:
 def lost_race(error: StoreError) -> bool:
     """Tell whether a conditional write has to be decided again, from what ZooKeeper has now."""
     return isinstance(error, BadVersion | ConnectionLost)
-
-
-def decode_topic(topic: str, data: bytes) -> Topic | None:
-    """Decode a topic's znode; None if it cannot be read, which is logged."""
-    try:
-        decoded = TopicAssignment.decode(topic, data)
-    except BadZnode as bad:
-        log.error("topic %s cannot be read: %s", topic, bad)
-        return None
-    held = decoded.partitions.items()
-    return Topic(
-        decoded.topic_id, {index: Assignment(some.replicas, some.adding, some.removing) for index, some in held}
-    )
-
-
-def _leader_and_isr(
-    partition: TopicPartition, data: bytes, stat: Stat, decoded: dict[bytes, PartitionState]
-) -> LeaderAndIsr | None:
-    """Decode a state, or take what has been `decoded` from the same bytes; None if it cannot be read."""
-    state = decoded.get(data)
-    if state is None:
-        try:
-            state = decoded[data] = PartitionState.decode(partition.topic, partition.partition, data)
-        except BadZnode as bad:
-            log.error("the state of %s cannot be read: %s", partition, bad)
-            return None
-    return LeaderAndIsr(
-        state.leader,
-        state.leader_epoch,
-        state.isr,
-        state.leader_recovery_state == LEADER_RECOVERING,
-        state.controller_epoch,
-        stat.version,
-    )
-
-
-def state_data(wanted: LeaderAndIsr) -> bytes:
-    """Return the content of a partition's state znode."""
-    return PartitionState(
-        leader=wanted.leader,
-        leader_epoch=wanted.leader_epoch,
-        isr=wanted.isr,
-        controller_epoch=wanted.controller_epoch,
-        leader_recovery_state=LEADER_RECOVERING if wanted.recovering else LEADER_RECOVERED,
-    ).encode()

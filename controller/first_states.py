@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from odradek.controller.cluster_state import LeaderAndIsr
-from odradek.controller.controller_store import ControllerStore, slices, state_data
+from odradek.controller.controller_store import ControllerStore, slices
+from odradek.controller.decoded_znodes import state_data
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import ConnectionLost, Create, MultiFailed, StoreError
 from odradek.zk_schema.znodes.topics import partition_path, partitions_path, state_path

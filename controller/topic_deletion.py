@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable
 from odradek.controller import partition_machine, replica_machine
 from odradek.controller.active_controller import ActiveController
 from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase
-from odradek.controller.controller_store import ControllerStore, decode_topic
+from odradek.controller.controller_store import ControllerStore
+from odradek.controller.decoded_znodes import decode_topic
 from odradek.controller.events import ReassignmentAsked, StopReplicaAnswered
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_names import TopicPartition
