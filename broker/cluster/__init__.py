@@ -2,6 +2,7 @@
 
 session                     ids of broker and cluster; registers, and again when the ZooKeeper session has expired
 metadata_cache              the cluster, as controllers tell it
+controller_messages         partitions in what controllers say, whatever the version
 peer                        a connection to another broker, and how long setting it up may take
 broker_client               requests to other brokers, and to the controller
 topic_creation              topics that are made because somebody asked for them

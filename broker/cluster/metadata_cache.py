@@ -8,6 +8,7 @@ when that is answered; a broker whose session had expired was told nothing meanw
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
+from odradek.broker.cluster.controller_messages import metadata_states
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.update_metadata import (
     LEADER_DURING_DELETE,
@@ -268,15 +269,6 @@ def _lacking(
 ) -> set[PartitionKey]:
     """Return the partitions of `former` that are not in `present`."""
     return {(topic, index) for topic, known in former.items() for index in known.keys() - present.get(topic, {}).keys()}
-
-
-def metadata_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, bytes, UpdateMetadataPartitionState]]:
-    """Yield topic, topic id and state of each partition in an UpdateMetadata of any version."""
-    for state in request.ungrouped_partition_states:
-        yield state.topic_name, ZERO_UUID, state
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            yield topic.topic_name, topic.topic_id, state
 
 
 def _endpoints(broker: UpdateMetadataBroker) -> Iterator[tuple[str, tuple[str, int]]]:

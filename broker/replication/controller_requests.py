@@ -9,11 +9,12 @@ each to its end: one whose connection was lost must not be carried out amid late
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from odradek.broker.cluster.metadata_cache import MetadataCache, metadata_states
+from odradek.broker.cluster.controller_messages import StoppedReplica, metadata_states
+from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.replication.controller_fences import DeletedReplicas, LatestConnection
@@ -23,8 +24,7 @@ from odradek.broker.replication.partition import NO_EPOCH, NO_LEADER, Partition
 from odradek.broker.replication.replica_manager import ReplicaManager
 from odradek.journal.sentences import braces
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
-from odradek.protocol.messages.stop_replica import StopReplicaRequest
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from odradek.protocol.messages.update_metadata import LEADER_DURING_DELETE, UpdateMetadataRequest
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.topic_names import PartitionKey
@@ -44,15 +44,6 @@ class LeadershipListener(Protocol):
 
     def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
         """Take note that the cluster does not have these partitions any more."""
-
-
-class StoppedReplica(NamedTuple):
-    """Partition of a StopReplica request of any version."""
-
-    topic: str
-    partition_index: int
-    leader_epoch: int
-    delete: bool
 
 
 class ControllerRequests:
@@ -377,24 +368,3 @@ class ControllerRequests:
             if is_later or state.leader == LEADER_DURING_DELETE:
                 leader_epoch = max(state.leader_epoch, partition.leader_epoch)
                 self.stop(StoppedReplica(topic, state.partition_index, leader_epoch, delete=True))
-
-
-def leader_and_isr_states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes, LeaderAndIsrPartitionState]]:
-    """Yield topic, topic id and state of each partition in a LeaderAndIsr of any version."""
-    for state in request.ungrouped_partition_states:
-        yield state.topic_name, ZERO_UUID, state
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            yield topic.topic_name, topic.topic_id, state
-
-
-def stopped_replicas(request: StopReplicaRequest) -> Iterator[StoppedReplica]:
-    """Yield the partitions of a StopReplica of any version."""
-    for ungrouped in request.ungrouped_partitions:
-        yield StoppedReplica(ungrouped.topic_name, ungrouped.partition_index, -1, request.delete_partitions)
-    for topic in request.topics:
-        for index in topic.partition_indexes:
-            yield StoppedReplica(topic.name, index, -1, request.delete_partitions)
-    for states in request.topic_states:
-        for state in states.partition_states:
-            yield StoppedReplica(states.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)

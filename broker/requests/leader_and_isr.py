@@ -5,8 +5,8 @@ one partition is applied whole; the epochs of the request are checked again afte
 StopReplica waits for its end, also when its connection has broken.
 """
 
+from odradek.broker.cluster.controller_messages import leader_and_isr_states
 from odradek.broker.network.outcomes import Reply, RequestContext, Silent
-from odradek.broker.replication.controller_requests import leader_and_isr_states
 from odradek.broker.requests.authorization.refusals import of_leader_and_isr
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode

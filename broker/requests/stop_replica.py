@@ -3,8 +3,8 @@
 One at a time with LeaderAndIsr and in slices of time, as described there.
 """
 
+from odradek.broker.cluster.controller_messages import stopped_replicas
 from odradek.broker.network.outcomes import Reply, RequestContext, Silent
-from odradek.broker.replication.controller_requests import stopped_replicas
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse

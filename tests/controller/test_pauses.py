@@ -17,6 +17,7 @@ from odradek.controller.cluster_state import (
     LeaderAndIsr,
 )
 from odradek.controller.controller_store import ControllerMoved
+from odradek.controller.decoded_znodes import decode_topic
 from odradek.controller.events import LeaderAndIsrAnswered
 from odradek.controller.request_batch import RequestBatch
 from odradek.protocol.fields import SharedArray
@@ -174,14 +175,13 @@ def test_others_have_their_turn_while_thousands_of_assignments_are_read(
 ) -> None:
     """A controller that was just elected decoded all topics in one piece."""
     monkeypatch.setattr(controller_store, "DECODED_AT_ONCE", 2)
-    decode = controller_store.decode_topic
     turns: list[str] = []
     seen: list[int] = []
 
     def noted(topic: str, data: bytes) -> Any:
         seen.append(len(turns))
         asyncio.get_running_loop().call_soon(turns.append, topic)
-        return decode(topic, data)
+        return decode_topic(topic, data)
 
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, controllers=[0])

@@ -6,7 +6,7 @@ Source: getErrorResponse of the requests of Kafka 3.9.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from odradek.broker.replication.controller_requests import leader_and_isr_states, stopped_replicas
+from odradek.broker.cluster.controller_messages import leader_and_isr_states, stopped_replicas
 from odradek.broker.requests.authorization import item_refusals
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message

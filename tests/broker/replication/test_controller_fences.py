@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
+from odradek.broker.cluster.controller_messages import StoppedReplica
 from odradek.broker.log.errors import StorageFailure
-from odradek.broker.replication.controller_requests import StoppedReplica
 from odradek.broker.replication.isr import PartitionView
 from odradek.broker.replication.partition import Partition
 from odradek.broker.services import Services

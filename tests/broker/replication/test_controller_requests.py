@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.cluster.controller_messages import StoppedReplica
 from odradek.broker.log.checkpoint_format import HIGH_WATERMARKS, decode_offsets
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.replication.controller_fences import DELETED_REMEMBERED_MAX, DeletedReplicas
-from odradek.broker.replication.controller_requests import StoppedReplica
 from odradek.broker.replication.isr import PartitionView
 from odradek.broker.replication.partition import Partition
 from odradek.broker.requests import leader_and_isr, stop_replica
