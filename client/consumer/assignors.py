@@ -182,7 +182,8 @@ class CooperativeStickyAssignor:
     (KIP-429).
 
     A partition that moves is assigned to nobody in this round: its owner sees that, gives it up and joins again, and
-    in the round after that it goes to its new owner. So no partition ever has two.
+    in the round after that it goes to its new owner. So no partition ever has two. One that two members claim in the
+    same generation moves too, whoever gets it: both are to give it up (Java's partitionsTransferringOwnership).
     """
 
     name = "cooperative-sticky"
@@ -195,7 +196,7 @@ class CooperativeStickyAssignor:
     def assign(self, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
         members = [self._with_generation(member) for member in members]
         wanted = balance(members, partition_counts)
-        owner = owners(members)
+        owner = claims(members)
         return {
             member_id: [tp for tp in partitions if owner.get(tp, member_id) == member_id]
             for member_id, partitions in wanted.items()
@@ -212,17 +213,25 @@ class CooperativeStickyAssignor:
         return replace(member, generation_id=said.generation)
 
 
-def owners(members: Sequence[Subscriber]) -> dict[TopicPartition, str]:
-    """Return who owns what: the claim of the latest generation counts, and two of one generation for nobody."""
-    claims: dict[TopicPartition, tuple[int, str | None]] = {}
+def claims(members: Sequence[Subscriber]) -> dict[TopicPartition, str | None]:
+    """Return who claims what: the claim of the latest generation counts, and two of one generation for nobody.
+
+    What two claim stands there with None: both may be reading it.
+    """
+    latest: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         for topic_partition in member.owned:
-            generation_id, _ = claims.get(topic_partition, (-2, None))
+            generation_id, _ = latest.get(topic_partition, (-2, None))
             if member.generation_id > generation_id:
-                claims[topic_partition] = (member.generation_id, member.member_id)
+                latest[topic_partition] = (member.generation_id, member.member_id)
             elif member.generation_id == generation_id:
-                claims[topic_partition] = (generation_id, None)
-    return {tp: member_id for tp, (_, member_id) in claims.items() if member_id is not None}
+                latest[topic_partition] = (generation_id, None)
+    return {tp: member_id for tp, (_, member_id) in latest.items()}
+
+
+def owners(members: Sequence[Subscriber]) -> dict[TopicPartition, str]:
+    """Return who owns what, of that which one member alone claims."""
+    return {tp: member_id for tp, member_id in claims(members).items() if member_id is not None}
 
 
 def balance(members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:

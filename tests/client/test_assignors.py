@@ -78,6 +78,15 @@ def test_a_new_member_takes_nothing_before_it_is_given_up() -> None:
     assert again == {"a": tps("t", 0, 1), "b": tps("t", 2, 3)}
 
 
+def test_what_two_members_claim_in_one_generation_goes_to_nobody_before_both_have_given_it_up() -> None:
+    both, third = tuple(tps("t", 0)), member("c", "t", generation=-1)
+    found = STICKY.assign([member("a", "t", owned=both), member("b", "t", owned=both), third], {"t": 3})
+    assert TopicPartition("t", 0) not in [tp for held in found.values() for tp in held]
+    given_up = [member(name, "t", owned=tuple(found[name]), generation=2) for name in "abc"]
+    again = STICKY.assign(given_up, {"t": 3})
+    assert sorted(tp for held in again.values() for tp in held) == tps("t", 0, 1, 2)
+
+
 COUNTS = st.dictionaries(st.sampled_from(["t", "u", "v"]), st.integers(1, 8), min_size=1)
 
 
