@@ -67,6 +67,7 @@ def _stop_together(pid_files: list[Path]) -> int:
     for pid in pids.values():
         with suppress(ProcessLookupError):  # it has ended just now
             os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGCONT)  # one that is stopped, with Ctrl-Z say, would not hear of it
     give_up_at = time.monotonic() + TIMEOUT_SECONDS
     while any(read_pid(path) in (pid, ELSEWHERE) for path, pid in pids.items()):  # one that is ending has no files
         if time.monotonic() > give_up_at:

@@ -158,6 +158,20 @@ def test_stop_of_one_broker_leaves_the_others(tmp_path: Path) -> None:
         reaping.join()
 
 
+def test_what_is_frozen_hears_that_it_is_to_stop(tmp_path: Path) -> None:
+    """After Ctrl-Z in the terminal of `up`, say: SIGTERM alone reaches nobody who is stopped."""
+    child = sleeper(tmp_path, "up")
+    os.kill(child.pid, signal.SIGSTOP)
+    os.waitpid(child.pid, os.WUNTRACED)
+    reaping = threading.Thread(target=reap, args=([child],))
+    reaping.start()
+    try:
+        assert run(["stop", "--data", str(tmp_path)]) == 0
+    finally:
+        child.kill()
+        reaping.join()
+
+
 def test_a_stranger_is_not_stopped_for_a_process_of_another_container(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
