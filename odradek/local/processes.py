@@ -41,7 +41,12 @@ class Child:
                 start_new_session=True,
                 pass_fds=(pid.fileno(),),
             )
-            pid.write(f"{process.pid}\n")
+            try:
+                print(process.pid, file=pid, flush=True)
+            except OSError:  # the disk is full, and nobody else could find the process
+                process.kill()
+                await process.wait()
+                raise
         return cls(name, process, pid_file, log_file)
 
     @property

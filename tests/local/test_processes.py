@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from odradek.local import processes
 from odradek.local.ports import free_ports
 from odradek.local.processes import Child, locked, read_pid
 from odradek.local.zookeeper import Readiness, ask_for_session
@@ -47,6 +48,22 @@ def test_who_does_not_end_is_killed(tmp_path: Path) -> None:
         assert child.process.returncode == -signal.SIGKILL
 
     asyncio.run(scenario())
+
+
+def test_who_cannot_be_written_down_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full: `odradek stop` would not know of it."""
+    monkeypatch.setattr(processes, "locked", lambda _: open("/dev/full", "w"))  # noqa: SIM115 (who asks closes it)
+
+    async def scenario() -> None:
+        with pytest.raises(OSError, match="No space left"):
+            await Child.start("it", [sys.executable, "-c", DEAF], tmp_path)
+
+    before = psutil.Process().children()
+    asyncio.run(scenario())
+    left = [one for one in psutil.Process().children() if one not in before]
+    for one in left:
+        one.kill()
+    assert left == []
 
 
 def test_an_exit_code(tmp_path: Path) -> None:
