@@ -47,10 +47,10 @@ class Guard:
         """Return why a request is refused; None when it is not. `public`: the page itself, in which nothing is known
         of the cluster. Header names are as in a case-insensitive mapping."""
         authorities = self._authorities()
-        if headers.get("Host", "") not in authorities:
+        if headers.get("Host", "").lower() not in authorities:
             return "this console is not reached under that name: see --host and --allow-host"
         origin = headers.get("Origin")
-        if origin is not None and origin.partition("://")[2] not in authorities:
+        if origin is not None and origin.partition("://")[2].lower() not in authorities:
             return "a page of another site has asked"
         if not public and headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             return "a page of another site has asked"
@@ -62,7 +62,8 @@ class Guard:
 
     def _authorities(self) -> set[str]:
         """Return what a browser puts into the Host header for a console of ours."""
-        hosts = {f"[{host}]" if ":" in host and host[0] != "[" else host for host in (*LOOPBACK, *self.hosts)}
+        names = [host.lower() for host in (*LOOPBACK, *self.hosts)]
+        hosts = {f"[{host}]" if ":" in host and host[0] != "[" else host for host in names}
         with_port = {f"{host}:{self.port}" for host in hosts}
         return with_port | hosts if self.port == HTTP_PORT else with_port
 

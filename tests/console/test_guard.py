@@ -22,6 +22,10 @@ def test_an_ipv6_address_has_brackets_in_the_header(host: str) -> None:
     assert Guard(9090, "secret", (host,)).refusal({"Host": "[fd00::5]:9090"}) is None
 
 
+def test_browsers_write_a_name_in_small_letters() -> None:
+    assert Guard(9090, "secret", ("Box.Example",)).refusal({"Host": "box.example:9090"}) is None
+
+
 def test_the_usual_port_of_http_is_not_in_the_header() -> None:
     assert Guard(80, "secret").refusal({"Host": "localhost", "Origin": "http://localhost"}) is None
     assert Guard(80, "secret").refusal({"Host": "evil.example"}) is not None
