@@ -44,7 +44,7 @@ async def facts(
         gathering = Gathering(client, store, read_journal, clock.now_ms(), bootstrap)
         found = await gathering.gather(scope, refusal)
         addresses = {broker.broker_id: broker.address for broker in found.brokers.values() if broker.registered}
-        return replace(found, broker_files=broker_files(Path.cwd(), addresses))
+        return replace(found, broker_files=broker_files(Path(), addresses))
 
 
 @asynccontextmanager
@@ -176,7 +176,11 @@ def broker_files(folder: Path, addresses: Mapping[int, str]) -> dict[int, str]:
         if name is not None:
             found[int(name.group(1))] = path
     try:
-        known = [f"//{addresses[number]}" in path.read_text() for number, path in found.items() if number in addresses]
+        known = [
+            f"//{addresses[number]}" in path.read_text(errors="replace")
+            for number, path in found.items()
+            if number in addresses
+        ]
     except OSError:  # somebody else's
         return {}
     if not known or not all(known):

@@ -341,3 +341,17 @@ def test_files_of_up_are_named_where_they_are_of_this_cluster(tmp_path: Path) ->
     assert broker_files(tmp_path, {0: "127.0.0.1:9092"}) == files
     assert broker_files(tmp_path, {0: "127.0.0.1:9092", 1: "127.0.0.1:19093"}) == {}
     assert broker_files(tmp_path, {0: "broker-0:9092"}) == broker_files(tmp_path, {}) == {}
+    (config / "broker-1.properties").write_bytes(b"listeners=PLAINTEXT://127.0.0.1:9093\n# caf\xe9\n")
+    assert broker_files(tmp_path, {0: "127.0.0.1:9092", 1: "127.0.0.1:9093"}) == files
+    (config / "broker-0.properties").write_bytes(bytes(range(256)))
+    assert broker_files(tmp_path, {0: "127.0.0.1:9092", 1: "127.0.0.1:9093"}) == {}
+
+
+def test_doctor_asked_in_a_folder_that_is_gone(
+    cluster: Cluster, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    code, lines = run(cluster, capsys, "doctor", "--zookeeper", "none")
+    assert code in (0, 3) and "broker(s)" in lines[-1]
