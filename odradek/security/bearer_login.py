@@ -36,7 +36,7 @@ def bearer_login(look: Look, jaas: JaasEntry | None) -> Login:
     if provider is not None:
         if not callable(getattr(provider, "token", None)):
             raise BadSecuritySetting("sasl.oauth.token.provider", "has no method token()")
-        return Login("OAUTHBEARER", lambda _: BearerClient(_checked(provider.token()), extensions), blocks=True)
+        return Login("OAUTHBEARER", lambda _: BearerClient(_given(provider), extensions), blocks=True)
     if endpoint is not None:
         return Login("OAUTHBEARER", lambda _: BearerClient(_fetch(look, endpoint, options), extensions), blocks=True)
     claims = {
@@ -46,6 +46,16 @@ def bearer_login(look: Look, jaas: JaasEntry | None) -> Login:
         lifetime = int(options.get(UNSECURED_LIFETIME, "3600"))
         return Login("OAUTHBEARER", lambda _: BearerClient(unsecured_token(claims, lifetime), extensions))
     raise BadSecuritySetting(ENDPOINT, "OAUTHBEARER needs it, or sasl_oauth_token_provider, to come by a token")
+
+
+def _given(provider: Any) -> str:
+    """Return the application's token. Whatever it raises is a login that failed, and is tried again."""
+    try:
+        return _checked(provider.token())
+    except AuthenticationFailed:
+        raise
+    except Exception as error:
+        raise AuthenticationFailed(f"no token from sasl.oauth.token.provider: {error!r}") from error
 
 
 def unsecured_token(claims: dict[str, Any], lifetime_seconds: int) -> str:

@@ -96,6 +96,18 @@ def test_what_an_application_gives_must_be_a_token(token: Any) -> None:
         read_login(look.get).new("broker")
 
 
+def test_an_application_that_fails_to_give_a_token_is_a_failed_login() -> None:
+    """What it raised went through the client's own loops as a fault of theirs, and broke a consumer for good."""
+
+    def token() -> str:
+        raise KeyError("access_token")
+
+    look = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauth.token.provider": SimpleNamespace(token=token)}
+    with pytest.raises(AuthenticationFailed, match=r"sasl\.oauth\.token\.provider.*KeyError.*access_token") as caught:
+        read_login(look.get).new("broker")
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
 @pytest.mark.parametrize("outcome", ["return 'made'", "raise AuthenticationFailed('no token')"])
 def test_logging_in_when_the_main_thread_has_ended(outcome: str) -> None:
     """With it end the threads for logins; a client on another thread goes on, and connects again."""
