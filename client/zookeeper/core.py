@@ -106,22 +106,27 @@ class ConnectorCore:
 
     async def close(self, *, in_hand: bool) -> None:
         """Commit (with auto.commit.enable), and leave the group; `in_hand`: the application is done with all it has."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for stream in self.streams.all_streams():
-            stream.stop()
+        try:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            for stream in self.streams.all_streams():
+                stream.stop()
+            await self._commit_at_last(in_hand=in_hand)
+        finally:  # interrupted, too: the session would go on, and the others wait for the partitions
+            with suppress(StoreError):
+                await self._store.close()
+        if self._cluster is not None and self._fetch_loop is not None:
+            await self._fetch_loop.end_sessions()
+            self._cluster.close()
+
+    async def _commit_at_last(self, *, in_hand: bool) -> None:
         if self._settings.auto_commit_enable and self._store.connected:
             limit_seconds = self._store.session_timeout_ms / 1000
             try:
                 await asyncio.wait_for(self.member.commit(in_hand=in_hand), limit_seconds)
             except (StoreError, TimeoutError, *NOT_COMMITTED) as error:
                 logger.warning("%s: offsets not committed: %s", self.consumer_id, error)
-        with suppress(StoreError):
-            await self._store.close()
-        if self._cluster is not None and self._fetch_loop is not None:
-            await self._fetch_loop.end_sessions()
-            self._cluster.close()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = self._starter.result_of(self.consumer_id, lambda: work)

@@ -2,18 +2,22 @@
 before the next is announced, even if ZooKeeper has not read the request to close it."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from kazoo.protocol.states import KeeperState
 
-from odradek.testing.patience import PATIENCE_SECONDS
+from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
 from odradek.zk_schema.link import Link
 from odradek.zk_schema.store import Connected, Expired, StoreEvent
+
+NEVER_MS = 3_600_000
 
 
 class StuckClient:
@@ -48,6 +52,27 @@ def test_a_session_is_renewed_though_the_first_attempt_fails() -> None:
         await store.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_whoever_gives_up_waiting_for_zookeeper_leaves_nobody_behind_who_tries_on(interrupts: int) -> None:
+    """Interrupted (twice: the loop's end cancels what still runs), it left a thread, which made a session later on."""
+    before = set(threading.enumerate())
+
+    async def scenario() -> None:
+        store = KazooStore("127.0.0.1:1", LoopClock(asyncio.get_running_loop()))
+        starting = asyncio.ensure_future(store.start(NEVER_MS))
+        await asyncio.sleep(0)
+        assert set(threading.enumerate()) - before
+        for _ in range(interrupts):
+            starting.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+
+    asyncio.run(scenario())
+    wait_until(lambda: not set(threading.enumerate()) - before, "the end of kazoo's thread")
 
 
 class ForgetfulClient:

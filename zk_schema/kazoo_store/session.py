@@ -130,6 +130,9 @@ class KazooSession:
         except StoreError as error:
             await self.close()
             raise await asyncio.to_thread(start_error, error, self._hosts) from None
+        except BaseException:  # nobody waits for it any more
+            await self.close()
+            raise
         finally:
             timer.cancel()
         self._check_silence()
@@ -158,11 +161,18 @@ class KazooSession:
         wake(self._waiting_in_session, ConnectionLost)
         if self._silence_check is not None:
             self._silence_check.cancel()
-        if self._renewal is not None:
-            await self._renewal
-        await asyncio.to_thread(self._client.stop)
-        await asyncio.to_thread(self._client.close)
+        try:
+            if self._renewal is not None:
+                await self._renewal
+        finally:
+            ended = asyncio.get_running_loop().run_in_executor(None, self._end_client)
+            await asyncio.wait([ended])  # which, cancelled, does not keep it from its start
+            ended.result()
         self._session_id = 0
+
+    def _end_client(self) -> None:
+        self._client.stop()
+        self._client.close()
 
     async def until_connected(self, session_id: int | None = None) -> int:
         if self._closing:
