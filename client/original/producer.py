@@ -2,6 +2,7 @@
 
 import logging
 import random
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -140,6 +141,8 @@ class Producer:
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         """Take settings, as a mapping of Kafka's names or as keywords. Raises ConfigError."""
         self._closed = True
+        self._end = threading.RLock()
+        """Held while it is being closed."""
         self.config = settings_of(config, settings)
         self._delivery = Delivery(self.config)
         self._queue: SendQueue | None = None
@@ -168,17 +171,21 @@ class Producer:
             self._queue.put(one)
 
     def close(self) -> None:
-        """Have everything sent that is queued, then close connections. Harmless twice."""
-        if self._closed:
+        """Have everything sent that is queued, then close connections. Harmless twice: another thread that closes it,
+        too, waits for the end of that."""
+        if self._closed and not (self._queue is not None and self._queue.works_here):
             return
-        self._closed = True
-        try:
-            if self._queue is not None:
-                self._queue.close()
-                self._callbacks.close()
-                self._handler.close()
-        finally:
-            self._delivery.close()
+        with self._end:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                if self._queue is not None:
+                    self._queue.close()
+                    self._callbacks.close()
+                    self._handler.close()
+            finally:
+                self._delivery.close()
 
     def __enter__(self) -> Self:
         return self

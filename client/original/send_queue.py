@@ -79,6 +79,10 @@ class SendQueue:
         self._callbacks = callbacks
         self._queue: queue.Queue[Any] = queue.Queue(settings.queue_buffering_max_messages)
         self._forked = False
+        self._closing = False
+        self._putting = 0
+        """Threads that put something in, and wait for room perhaps: the end comes behind it."""
+        self._all_put = threading.Condition()
         batches = _Batches(self._queue, settings, handle, callbacks)
         self._thread = threading.Thread(target=batches.run, name="odradek-producer-send", daemon=True)
         self._thread.start()
@@ -89,13 +93,13 @@ class SendQueue:
         self._forked = True
 
     def put(self, message: KeyedMessage) -> None:
-        """Queue a message. Raises QueueFull after queue.enqueue.timeout.ms."""
+        """Queue a message. Raises QueueFull after queue.enqueue.timeout.ms, ClientClosed."""
         if self._forked:
             raise ClientClosed(f"the producer does not work here: {SAID}")
         message = self._callbacks.before_enqueue(message)
         wait_ms = self._settings.queue_enqueue_timeout_ms
         try:
-            self._queue.put(message, block=wait_ms != 0, timeout=wait_ms / 1000 if wait_ms > 0 else None)
+            self._put(message, wait_ms)
         except queue.Full:
             self._callbacks.after_enqueue(message, False)
             size = self._settings.queue_buffering_max_messages
@@ -106,9 +110,29 @@ class SendQueue:
             ) from None
         self._callbacks.after_enqueue(message, True)
 
+    def _put(self, message: KeyedMessage, wait_ms: float) -> None:
+        with self._all_put:
+            if self._closing:  # nobody would take it out
+                raise ClientClosed("the producer was closed meanwhile")
+            self._putting += 1
+        try:
+            self._queue.put(message, block=wait_ms != 0, timeout=wait_ms / 1000 if wait_ms > 0 else None)
+        finally:
+            with self._all_put:
+                self._putting -= 1
+                self._all_put.notify_all()
+
+    @property
+    def works_here(self) -> bool:
+        """Tell whether this is the process of the thread, and another thread than that."""
+        return not self._forked and threading.current_thread() is not self._thread
+
     def close(self) -> None:
         """Have everything handled that was queued before, and end the thread. Once."""
         if not self._forked:
+            with self._all_put:
+                self._closing = True
+                self._all_put.wait_for(lambda: not self._putting)
             self._queue.put(STOP)
             self._thread.join()
 

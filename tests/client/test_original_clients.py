@@ -248,6 +248,55 @@ def test_a_full_queue_refuses_or_lets_wait(broker: Any) -> None:
     assert [value for _, _, value in written(broker)] == [b"handled!", b"queued!", b"last"]
 
 
+def test_what_is_sent_while_another_thread_closes_is_delivered_or_refused(broker: Any) -> None:
+    """It was queued behind the end, and said to be: nobody took it out any more."""
+    about_to_queue, go_on = threading.Event(), threading.Event()
+
+    class Waits(CallbackHandler):
+        def before_enqueue(self, message: KeyedMessage) -> KeyedMessage:
+            about_to_queue.set()
+            assert go_on.wait(PATIENCE_SECONDS)
+            return message
+
+    outcomes: list[Any] = []
+    sending = producer(broker, producer_type="async", callback_handler=Waits())
+
+    def send() -> None:
+        try:
+            outcomes.append(sending.send(KeyedMessage("t", "late", key="a")))
+        except ClientClosed as error:
+            outcomes.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    assert about_to_queue.wait(PATIENCE_SECONDS)
+    sending.close()
+    go_on.set()
+    thread.join(PATIENCE_SECONDS)
+    assert [type(one) for one in outcomes] == [ClientClosed] and written(broker) == []
+
+
+def test_a_producer_that_is_closed_by_two_threads_has_sent_everything_when_either_goes_on(broker: Any) -> None:
+    handling, go_on = threading.Event(), threading.Event()
+
+    class Slow(EventHandler):
+        def handle(self, messages: Sequence[KeyedMessage], send: Any) -> None:
+            handling.set()
+            assert go_on.wait(PATIENCE_SECONDS)
+            send(messages)
+
+    sending = producer(broker, producer_type="async", batch_num_messages=1, event_handler=Slow())
+    sending.send(KeyedMessage("t", "one", key="a"), KeyedMessage("t", "two", key="a"))
+    assert handling.wait(PATIENCE_SECONDS)
+    first = threading.Thread(target=sending.close)
+    first.start()
+    wait_until(lambda: sending._closed, "the first close")
+    threading.Timer(0.2, go_on.set).start()
+    sending.close()
+    assert [value for _, _, value in written(broker)] == [b"one", b"two"]
+    first.join(PATIENCE_SECONDS)
+
+
 def test_what_cannot_be_encoded_is_logged_and_in_nobodys_way(broker: Any, caplog: pytest.LogCaptureFixture) -> None:
     with producer(broker, producer_type="async") as sending, caplog.at_level(logging.ERROR):
         sending.send(KeyedMessage("t", b"bytes", key="a"), KeyedMessage("t", "text", key="a"))
