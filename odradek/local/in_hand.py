@@ -13,6 +13,8 @@ class BrokersInHand:
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
+        self._starting: set[int] = set()
+        """Brokers whose new process is being made."""
 
     def processes(self) -> Sequence[BrokerProcess]:
         """List the processes of all brokers, with what can be done to each."""
@@ -24,7 +26,7 @@ class BrokersInHand:
     def _actions(self, broker_id: int, state: str) -> list[str]:
         child = self._cluster.brokers[broker_id]
         if not child.alive:
-            return [] if state.startswith(REGISTERED) else [actions.START]
+            return [] if state.startswith(REGISTERED) or broker_id in self._starting else [actions.START]
         if child.suspended:
             return [actions.RESUME, actions.KILL]
         relay = self._cluster.relays.get(broker_id)
@@ -42,7 +44,7 @@ class BrokersInHand:
         child = cluster.brokers[broker_id]
         match action:
             case actions.START:
-                await cluster.launch(broker_id)
+                await self._start(broker_id)
             case actions.KILL:
                 child.kill()
                 await child.wait()
@@ -57,3 +59,12 @@ class BrokersInHand:
             case actions.REJOIN:
                 cluster.relays[broker_id].mend()
         cluster.tell()
+
+    async def _start(self, broker_id: int) -> None:
+        self._starting.add(broker_id)
+        try:
+            await self._cluster.launch(broker_id)
+        except OSError as error:
+            raise ActionRefusedError(f"broker {broker_id} cannot be started: {error}") from None
+        finally:
+            self._starting.discard(broker_id)
