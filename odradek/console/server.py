@@ -136,7 +136,7 @@ class Console:
         try:
             asked = await request.json()
             broker, action = int(asked["broker"]), str(asked["action"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return _json({"error": 'the body must be like {"broker": 1, "action": "kill"}'}, 400)
         try:
             await self._brokers.act(broker, action)
