@@ -59,7 +59,7 @@ def test_a_start_that_fails_is_refused_with_the_reason_and_can_be_asked_for_agai
     async def scenario(in_hand: BrokersInHand) -> None:
         with monkeypatch.context() as disk:
             disk.setattr(processes, "locked", full)
-            with pytest.raises(ActionRefusedError, match="broker 0 cannot be started: .*No space left"):
+            with pytest.raises(ActionRefusedError, match=r"broker 0 cannot be started: .*No space left"):
                 await in_hand.act(0, "start")
         await in_hand.act(0, "start")
 
