@@ -1,8 +1,10 @@
 """Base of the consumer on asyncio: its opening, what it has subscribed to, and its questions."""
 
+import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -94,6 +96,8 @@ class ConsumerBase(AsyncClient):
         self._buffer: RecordBuffer = NotStarted()  # type: ignore[assignment]
         self._group: Participation | None = None
         self._closing = False
+        self._closer: asyncio.Task[Any] | None = None
+        self._ended = asyncio.Event()
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
@@ -130,13 +134,20 @@ class ConsumerBase(AsyncClient):
         """Commit the positions (with enable.auto.commit), leave the group and close all connections.
 
         Takes `timeout_ms` at most: leaving the group up to two seconds of it, and a quarter of a second even if the
-        commits took all of it; ending the fetch sessions up to half a second. Calling it again does nothing.
+        commits took all of it; ending the fetch sessions up to half a second. Calling it again waits for the end of the
+        first call, at most `timeout_ms`; not in a callback, for which that may wait.
         """
         engine, timeout_ms = self._engine, arguments.duration(timeout_ms)
-        if engine is None or self._closing:
+        if engine is None or self._ended.is_set():
             return
         self._check_loop()
-        self._closing = True
+        if self._closing:
+            in_callback = asyncio.current_task() is self._closer or (self._group is not None and self._group.calls_back)
+            if not in_callback:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ended.wait(), timeout_ms / 1000)
+            return
+        self._closing, self._closer = True, asyncio.current_task()
         clock = engine.cluster.clock
         end_ms = clock.monotonic_ms() + timeout_ms
         try:
@@ -164,6 +175,7 @@ class ConsumerBase(AsyncClient):
         """Close at once, without leaving the group: the coordinator removes the member after session.timeout.ms."""
         assert self._engine is not None
         self._closing = True
+        self._ended.set()
         self._engine.shared.end(ClientClosed("the consumer is closed"))
         self._engine.stop()
         self._engine.cluster.close()

@@ -69,7 +69,10 @@ class ConsumerEngine:
         self._running = self.spawn_essential("loop", self.run)
 
     def check_runs(self) -> None:
-        """Raise ClientClosed when its tasks were cancelled from outside, so that nothing will come any more."""
+        """Raise ClientClosed when nothing will come any more: it is closed, or its tasks were cancelled from outside."""
+        self.shared.check_open()
+        if self._stopped:
+            raise ClientClosed("the consumer is closed")
         if self._running is not None and self._running.cancelled():
             raise ClientClosed(f"consumer {self.settings.client_id}: its tasks were cancelled, it reads no more")
 

@@ -133,6 +133,11 @@ class Participation:
         return set(self.membership.topics)
 
     @property
+    def calls_back(self) -> bool:
+        """Tell whether a method of the listener is being called."""
+        return self._in_listener
+
+    @property
     def lost(self) -> bool:
         """Tell whether its partitions belong to others by now: their records must not be handed out."""
         return self.membership.lost
