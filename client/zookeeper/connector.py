@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+import threading
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -47,6 +48,8 @@ class ConsumerConnector:
         self._thread = LoopThread(f"odradek-{self._settings.client_id or self._settings.group_id}")
         self._created = False
         self._closed = False
+        self._end = threading.RLock()
+        """Held while it is being shut down."""
         try:
             self._core = self._thread.run(self._opened())
         except BaseException:
@@ -103,20 +106,24 @@ class ConsumerConnector:
         return self._run(self._core.commit({name: position.offset for name, position in given.items()}))
 
     def shutdown(self) -> None:
-        """Commit (with auto.commit.enable), leave the group at once, end all iterations; harmless twice."""
+        """Commit (with auto.commit.enable), leave the group at once, end all iterations; harmless twice: another thread
+        that shuts it down, too, waits for the end of that."""
         self._shutdown(in_hand=True)
 
     def _shutdown(self, *, in_hand: bool) -> None:
-        if self._closed:
+        if self._closed and not self._thread.running:
             return
-        self._closed = True
-        try:
-            self._thread.run(self._core.close(in_hand=in_hand))
-        finally:
-            # Last of all: when its iterations end, a program may end too, and what is not done yet never will be.
-            for stream in self._core.streams.all_streams():
-                stream.close()
-            self._thread.stop()
+        with self._end:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._thread.run(self._core.close(in_hand=in_hand))
+            finally:
+                # Last of all: when its iterations end, a program may end too, and what is not done yet never will be.
+                for stream in self._core.streams.all_streams():
+                    stream.close()
+                self._thread.stop()
 
     def __enter__(self) -> Self:
         return self

@@ -1,5 +1,6 @@
 """Connectors in processes and threads on a real cluster: members that die, leave and join, brokers that die."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -249,3 +250,28 @@ def test_no_zookeeper_is_said_at_once() -> None:
         ConsumerConnector.create(
             zookeeper_connect=f"127.0.0.1:{port}", group_id="g", zookeeper_connection_timeout_ms=300
         )
+
+
+def test_a_connector_that_is_shut_down_by_two_threads_has_left_when_either_goes_on(
+    new_topic: Callable[..., str], connect: Callable[..., ConsumerConnector]
+) -> None:
+    """The second returned at once. Where the program ended then, nothing was committed."""
+    connector = connect("g-twice")
+    connector.create_message_streams({new_topic(): 1})
+    closing, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    close = connector._core.close
+
+    async def slow_close(*, in_hand: bool) -> None:
+        closing.set()
+        await asyncio.to_thread(go_on.wait, PATIENCE_SECONDS)
+        await close(in_hand=in_hand)
+        ended.set()
+
+    connector._core.close = slow_close  # type: ignore[method-assign]
+    first = threading.Thread(target=connector.shutdown)
+    first.start()
+    assert closing.wait(PATIENCE_SECONDS)
+    threading.Timer(0.2, go_on.set).start()
+    connector.shutdown()
+    assert ended.is_set()
+    first.join(PATIENCE_SECONDS)
