@@ -69,7 +69,7 @@ class ConsumerEngine:
         self._running = self.spawn_essential("loop", self.run)
 
     def check_runs(self) -> None:
-        """Raise ClientClosed when nothing will come any more: it is closed, or its tasks were cancelled from outside."""
+        """Raise ClientClosed when nothing will come any more: it is closed, or others have cancelled its tasks."""
         self.shared.check_open()
         if self._stopped:
             raise ClientClosed("the consumer is closed")
