@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from odradek.client.config import CommonConfig, addresses
+from odradek.client.config import TEXT_BYTES_LIMIT, CommonConfig, addresses
 from odradek.client.connection import Connection, Link, connect, secured
-from odradek.client.errors import BrokerUnreachable, ClientClosed, NoBrokerReachable
+from odradek.client.errors import BrokerUnreachable, ClientClosed, ConfigError, NoBrokerReachable
 from odradek.client.metadata import ClusterView, MetadataNeeds, Node, updated
 from odradek.client.metrics import Figures, Metrics, merged
 from odradek.client.waiting import NEVER, backoff_ms, sleep_ms
@@ -379,8 +379,10 @@ class Cluster:
     async def find_coordinator(self, key: str, key_type: int = GROUP_COORDINATOR) -> int:
         """Return the node id of the coordinator of a group, or of a transactional id.
 
-        Raises KafkaError (COORDINATOR_NOT_AVAILABLE …), NoBrokerReachable.
+        Raises KafkaError (COORDINATOR_NOT_AVAILABLE …), NoBrokerReachable, ConfigError for a name that is too long.
         """
+        if (size := len(key.encode())) > TEXT_BYTES_LIMIT:
+            raise ConfigError(f"the name of a group has at most {TEXT_BYTES_LIMIT} bytes, not {size}")
         request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         answer = await self.request_any(request, FindCoordinatorResponse)
         found = answer.coordinators[0] if answer.coordinators else answer

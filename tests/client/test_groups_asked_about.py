@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from odradek.aio import Admin, Consumer
 from odradek.client.admin.values import NewTopic, PartitionLag
+from odradek.client.errors import ConfigError
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -62,5 +65,20 @@ def test_a_broker_that_loads_what_it_coordinates_is_asked_again(scripted_broker:
         async with Admin(**world) as admin:
             assert [one.group_id for one in await admin.list_groups()] == ["g"]
             assert [one.transactional_id for one in (await admin.list_transactions())[0]] == ["x"]
+
+    run_virtual(main)
+
+
+def test_a_group_id_that_no_request_can_hold_is_refused_at_once() -> None:
+    """Brokers close the connection on which it comes; it was asked for again until default.api.timeout.ms was over."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 1) as cluster:
+            network = cluster.network.host("client")
+            async with Admin(bootstrap_servers="broker-0:9092", network=network, clock=clock) as admin:
+                began_ms = clock.monotonic_ms()
+                with pytest.raises(ConfigError, match="32767 bytes, not 32768"):
+                    await admin.describe_groups(["ä" * 16_384])
+                assert clock.monotonic_ms() - began_ms < 1_000
 
     run_virtual(main)
