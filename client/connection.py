@@ -49,6 +49,8 @@ class Connection:
         """What the operating system has not taken yet, and who waits until it has."""
         self._unsent_bytes = 0
         self._writing = False
+        self._muted_until_ms = 0.0
+        """A broker reads nothing from here before, as a quota was exceeded (KIP-219)."""
         self._told = False
         """True if something was sent that nobody answers: it counts as delivered, and must not be taken back."""
         endpoint.on_readable(self._readable)
@@ -81,7 +83,8 @@ class Connection:
         _, parts = self._protocol.request(message, version)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         name = type(message).__name__
-        timer = self._clock.call_later(timeout_ms, lambda: self._timed_out(name, timeout_ms))
+        muted_ms = max(0.0, self._muted_until_ms - self._clock.monotonic_ms())
+        timer = self._clock.call_later(muted_ms + timeout_ms, lambda: self._timed_out(name, timeout_ms))
         self._waiting.append((answer, timer))
         self._send(parts)
         return await answer
@@ -163,6 +166,9 @@ class Connection:
         self.last_used_ms = self._clock.monotonic_ms()
         self._endpoint.wake_at(min(self._protocol.lacking, WAKE_AT_BYTES) or 1)
         for one in received:
+            throttle_ms: int = getattr(one.message, "throttle_time_ms", 0)
+            if throttle_ms > 0:
+                self._muted_until_ms = self.last_used_ms + throttle_ms
             answer, timer = self._waiting.popleft()
             timer.cancel()
             if not answer.done():

@@ -124,6 +124,29 @@ def test_the_rest_of_a_large_answer_is_waited_for() -> None:
     run_virtual(main)
 
 
+def test_what_is_asked_while_a_quota_mutes_the_connection_has_its_time_behind_that() -> None:
+    """The broker reads nothing until then (KIP-219). The connection was given up before, and the request repeated on
+    another one, which is not muted: a quota that was hit hard was none."""
+
+    async def main(clock: VirtualClock) -> None:
+        endpoint = InPieces()
+        connection = Connection(endpoint, clock, "broker:9092", "test")
+
+        async def asked(correlation_id: int, wait_s: float, throttle_ms: int) -> Any:
+            asking = asyncio.ensure_future(connection.ask(MetadataRequest(), 3, 1000))
+            await asyncio.sleep(wait_s)
+            response = MetadataResponse(throttle_time_ms=throttle_ms)
+            endpoint.receive(b"".join(framed(encode_response(correlation_id, 3, response))))
+            return await asking
+
+        await asked(0, 0.5, 5000)
+        await asked(1, 5.5, 0)
+        with pytest.raises(RequestTimedOut, match="within 1000 ms"):
+            await connection.ask(MetadataRequest(), 3, 1000)
+
+    run_virtual(main)
+
+
 def test_a_request_that_cannot_be_encoded_is_in_nobodys_way(scripted_broker: Any) -> None:
     """It counted as sent: the next answer was taken for its own, and the connection broke."""
 
