@@ -5,6 +5,7 @@ therefore kept for the process. They are coroutines on the core that all clients
 `sink`) waits for them through `Process.run`: on a thread's loop in reality, on a virtual one in tests.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from typing import Any, Protocol, TypeVar
@@ -62,12 +63,19 @@ class Process:
                     return
                 yield item
         finally:
-            self.run(items.aclose())
+            self.run(_closed(items))
 
     async def close(self) -> None:
         """Close all sessions."""
         while self._sessions:
             await self._sessions.popitem()[1].close()
+
+
+async def _closed(items: AsyncGenerator[Any, None]) -> None:
+    """Close a generator, also one whose last step was interrupted and has not ended yet."""
+    while getattr(items, "ag_running", False):
+        await asyncio.sleep(0.001)
+    await items.aclose()
 
 
 _here: dict[int, Process] = {}

@@ -1,0 +1,46 @@
+"""The loop of a Spark process, and what waits for it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any
+
+import pytest
+
+from odradek.client.aio.world import World
+from odradek.client.spark.process import Process
+
+
+def test_a_reader_that_is_interrupted_while_it_waits_is_closed_and_says_so() -> None:
+    """What it waited for had not ended yet: the interrupt became a RuntimeError, and the fetch ahead was left alone."""
+    loop = asyncio.new_event_loop()
+    closed: list[bool] = []
+    interrupts = False
+
+    def run(work: Coroutine[Any, Any, Any]) -> Any:
+        nonlocal interrupts
+        task = loop.create_task(work)
+        if interrupts:  # as LoopThread.run: cancelled, and not waited for
+            interrupts = False
+            loop.run_until_complete(asyncio.sleep(0))
+            task.cancel()
+            raise KeyboardInterrupt
+        return loop.run_until_complete(task)
+
+    async def items() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+        finally:
+            closed.append(True)
+
+    reading = Process(run, World()).iterate(items())
+    assert next(reading) == 1
+    interrupts = True
+    with pytest.raises(KeyboardInterrupt):
+        next(reading)
+    assert closed == [True]
+    loop.close()
