@@ -41,6 +41,7 @@ def pipeline(
     json: Json = False,
 ) -> None:
     """Count delays on Spark, exactly once: killed and started again, the results are the same."""
+    from odradek.cli.options import command_config
     from odradek.client.errors import ClientError
 
     try:
@@ -57,6 +58,7 @@ def pipeline(
         watermark=watermark,
         max_offsets_per_trigger=max_offsets_per_trigger,
         follow=follow,
+        client=dict(command_config),
     )
     summary = _run(master, settings, chart)
     if json:
@@ -67,13 +69,14 @@ def pipeline(
 
 def _prepare(bootstrap_server: str, topic: str, result_topic: str, replication_factor: int) -> None:
     """Check that the input is there, and create the result topic, before Spark is started: that takes its time."""
+    from odradek.cli.options import command_config
     from odradek.client.errors import ClientError
     from odradek.pipeline.result_topic import create_result_topic
 
     with connect(bootstrap_server) as admin:
         if topic not in admin.list_topics():
             raise ClientError(f"there is no topic {topic} at {bootstrap_server}: create and fill it first")
-    if create_result_topic(bootstrap_server, result_topic, replication_factor):
+    if create_result_topic(bootstrap_server, result_topic, replication_factor, command_config):
         note(f"created {result_topic}")
 
 

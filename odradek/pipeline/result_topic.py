@@ -5,7 +5,8 @@ compacted, so it keeps at least the newest record of every key.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -23,12 +24,16 @@ READ_ATTEMPTS = 120
 """Polls in a row that bring nothing before the end: a minute."""
 TRANSACTIONAL_ID = "odradek-pipeline"
 """Beginning of the ids under which micro-batches are written, each exactly once."""
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
-def create_result_topic(bootstrap: str, topic: str, replication_factor: int) -> bool:
-    """Create the compacted topic of results, with one partition; tell whether it was not there yet."""
+def create_result_topic(
+    bootstrap: str, topic: str, replication_factor: int, client: Mapping[str, str] = NO_SETTINGS
+) -> bool:
+    """Create the compacted topic of results, with one partition; tell whether it was not there yet. `client`: settings
+    by Kafka's names."""
     settings = {"cleanup.policy": "compact"}
-    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+    with KafkaAdminClient(client, bootstrap_servers=bootstrap) as admin:
         try:
             admin.create_topics([NewTopic(topic, 1, replication_factor, configs=settings)])
         except KafkaError as error:
@@ -61,12 +66,20 @@ def _records(bootstrap: str, topic: str) -> Iterable[tuple[str, dict[str, Any]]]
                     yield record.key.decode(), json.loads(record.value)
 
 
-def write_results(rows: DataFrame, bootstrap: str, topic: str, query: str, batch: int) -> None:
+def write_results(
+    rows: DataFrame, bootstrap: str, topic: str, query: str, batch: int, client: Mapping[str, str] = NO_SETTINGS
+) -> None:
     """Write the rows of a micro-batch, in one transaction per task; one that is repeated is recognised.
 
     For `foreachBatch`: its tasks know the query and the micro-batch. Raises pyspark's PySparkException.
     """
     value = f.to_json(f.struct(*rows.columns, f.lit(query).alias("query"), f.lit(batch).alias("batch")))
     records = rows.select(f.concat_ws("/", "origin", "day").alias("key"), value.alias("value"))
-    writer = records.write.format("odradek").option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
+    writer = records.write.format("odradek").options(**of_source(client))
+    writer = writer.option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
     writer.option("transactionalId", TRANSACTIONAL_ID).mode("append").save()
+
+
+def of_source(client: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of a client as options of Spark's source and sink."""
+    return {f"kafka.{name}": value for name, value in client.items()}

@@ -2,9 +2,9 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.client.spark import register
-from odradek.pipeline.result_topic import write_results
+from odradek.pipeline.result_topic import of_source, write_results
 from odradek.pipeline.totals import is_flight, parsed, totals, write_parquet
 
 APPLICATION = "odradek-pipeline"
@@ -40,6 +40,8 @@ class PipelineSettings:
     max_offsets_per_trigger: int
     follow: bool
     """Wait for more when everything is read, until interrupted."""
+    client: Mapping[str, str] = field(default_factory=dict)
+    """Settings of all its clients, by Kafka's names: TLS, SASL. Files that they name are where Spark's workers are."""
 
 
 @dataclass(slots=True)
@@ -126,6 +128,7 @@ def frames(spark: SparkSession, settings: PipelineSettings) -> DataFrame:
     """Build the streaming query from the topic to totals."""
     lines = (
         spark.readStream.format("odradek")
+        .options(**of_source(settings.client))
         .option("kafka.bootstrap.servers", settings.bootstrap)
         .option("subscribe", settings.topic)
         .option("startingOffsets", "earliest")
@@ -153,8 +156,9 @@ class Sink:
         try:
             found = rows.count()
             if found:
-                write_results(rows, self._settings.bootstrap, self._settings.result_topic, query, batch)
-                write_parquet(rows, self._settings.output, query, batch)
+                settings = self._settings
+                write_results(rows, settings.bootstrap, settings.result_topic, query, batch, settings.client)
+                write_parquet(rows, settings.output, query, batch)
         finally:
             rows.unpersist()
         self._summary.batches += 1

@@ -1,14 +1,19 @@
 """The pipeline's query where a process of Spark's is late, or fails; and what is said of it. Without Spark."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from odradek.cli import options
+from odradek.cli import pipeline as cli
 from odradek.cli.pipeline import _reason
+from odradek.pipeline import result_topic
 from odradek.pipeline import run as pipeline
-from odradek.pipeline.run import OBSERVED, STARTS_MAX, PipelineSettings, run
+from odradek.pipeline.run import OBSERVED, STARTS_MAX, PipelineSettings, Sink, Summary, run
 
 SETTINGS = PipelineSettings(
     bootstrap="b:1",
@@ -120,3 +125,53 @@ def test_what_fails_otherwise_is_raised_at_once(monkeypatch: pytest.MonkeyPatch)
 def test_the_reason_is_not_looked_for_in_the_state_of_the_query() -> None:
     """It said: Identifier: [id = 2a, runId = bd]."""
     assert _reason(StreamingQueryException(LATE)) == LATE.splitlines()[0]
+
+
+def test_all_clients_have_the_settings_of_command_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a secure cluster only the first question was answered."""
+    client = {"security.protocol": "SASL_SSL", "bootstrap.servers": "another:1"}
+    given = {"kafka.security.protocol": "SASL_SSL", "kafka.bootstrap.servers": "b:1"}
+    opened: list[tuple[object, str]] = []
+
+    def admin(settings: object, *, bootstrap_servers: str) -> Any:
+        opened.append((settings, bootstrap_servers))
+        return MagicMock()
+
+    monkeypatch.setattr(result_topic, "KafkaAdminClient", admin)
+    monkeypatch.setattr(options, "command_config", client)
+    monkeypatch.setattr(cli, "connect", lambda _: MagicMock(**{"__enter__.return_value.list_topics": lambda: ["t"]}))
+    cli._prepare("b:1", "t", "results", 1)
+    assert opened == [(client, "b:1")]
+
+    class Given(dict[str, Any]):
+        def options(self, **some: str) -> "Given":
+            self.update(some)
+            return self
+
+        def option(self, name: str, value: Any) -> "Given":
+            self[name] = value
+            return self
+
+        def load(self) -> MagicMock:
+            return MagicMock()
+
+        def mode(self, _: str) -> MagicMock:
+            return MagicMock()
+
+    read, written = Given(), Given()
+    spark, rows = MagicMock(), MagicMock()
+    spark.readStream.format.return_value = read
+    rows.select.return_value.write.format.return_value = written
+    settings = replace(SETTINGS, client=client)
+    for module in (pipeline, result_topic):
+        monkeypatch.setattr(module, "f", MagicMock())
+    monkeypatch.setattr(pipeline, "parsed", MagicMock())
+    monkeypatch.setattr(pipeline, "totals", MagicMock())
+    monkeypatch.setattr(pipeline, "is_flight", MagicMock())
+    pipeline.frames(spark, settings)
+    monkeypatch.setattr(pipeline, "write_parquet", MagicMock())
+    sink = Sink(settings, Summary(), print)
+    sink.query.set_result("2a")
+    rows.count.return_value = 1
+    sink.write(rows, 0)
+    assert given.items() <= read.items() and given.items() <= written.items()
