@@ -333,7 +333,7 @@ def test_readers_end_though_a_shutdown_is_interrupted() -> None:
 
     stream = MessageStream(2, -1, None, None, lambda: None)
     connector: Any = object.__new__(ConsumerConnector)
-    connector._closed, connector._thread = False, Interrupted()
+    connector._closed, connector._end, connector._thread = False, threading.RLock(), Interrupted()
     connector._core = SimpleNamespace(streams=StreamTable(), close=close)
     connector._core.streams.add("t", [stream])
     with pytest.raises(KeyboardInterrupt):
