@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
-from odradek.cli.output import print_json, print_table
+from odradek.cli.output import print_json, print_table, printable
 
 if TYPE_CHECKING:
     from odradek.diagnosis.overview import Overview
@@ -59,7 +59,7 @@ async def _watch(bootstrap: str, interval: float, rows: int, *, once: bool, as_j
                 if once:
                     raise
                 _clear()
-                print(f"{_clock()}  no broker answers: {error}")
+                print(printable(f"{_clock()}  no broker answers: {error}"))
                 continue
             overview = compare(before, now)
             if as_json:
@@ -87,7 +87,7 @@ def _print(bootstrap: str, overview: "Overview", rows: int) -> None:
             print()
             print_table(columns, table, title)
     for one in overview.unanswered:
-        print(f"not known: {one}")
+        print(printable(f"not known: {one}"))
 
 
 def _clear() -> None:

@@ -11,8 +11,9 @@ import pytest
 from odradek import KafkaProducer
 from odradek.aio import Admin
 from odradek.cli import main as command_line
-from odradek.cli import perf
+from odradek.cli import perf, top
 from odradek.diagnosis import questions
+from odradek.diagnosis.overview import Look, compare
 from odradek.diagnosis.surroundings import broker_files, get_page
 from odradek.diagnosis.watching import Watcher
 from odradek.local.ports import free_port_range
@@ -191,6 +192,12 @@ def test_bytes_are_those_of_all_topics(cluster: Cluster) -> None:
         with KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
             producer.send(topic, bytes(1_000)).result(PATIENCE_SECONDS)
     assert asyncio.run(bytes_in()) - before > 2_000
+
+
+def test_top_does_not_let_the_name_of_a_group_rule_the_terminal(capsys: Capture) -> None:
+    seen = Look(0.0, 0, {}, (), {}, {}, (), ("group \x1b[2Jred: no answer",))
+    top._print("b:1", compare(seen, seen), 10)
+    assert capsys.readouterr().out.splitlines()[-1] == r"not known: group \x1b[2Jred: no answer"
 
 
 def test_top_without_a_terminal_wants_once(cluster: Cluster, capsys: Capture) -> None:
