@@ -8,6 +8,7 @@ not is TRANSACTION_ABORTABLE, in version 4 INVALID_TXN_STATE.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests.coordinator_answers import known_to
@@ -65,8 +66,14 @@ async def _all(broker: Services, transactions: list[AddPartitionsToTxnTransactio
     for one in transactions:
         answer: asyncio.Future[Answers] = loop.create_future()
         waiting.append(answer)
-        _ask(broker, one, version, answer.set_result)
+        _ask(broker, one, version, partial(_give, answer))
     return [await answer for answer in waiting]
+
+
+def _give(answer: asyncio.Future[Answers], answers: Answers) -> None:
+    """Give an answer. Harmless when nobody waits for it any more, for the broker has stopped."""
+    if not answer.done():
+        answer.set_result(answers)
 
 
 def _ask(

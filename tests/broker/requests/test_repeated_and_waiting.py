@@ -1,4 +1,4 @@
-"""Requests that name a partition twice, and Fetches that wait for what cannot come, or for nobody."""
+"""Requests that name a partition twice, and those that wait for what cannot come, or for nobody."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from odradek.broker.network.limits import LONG_WAIT_MS
+from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -122,6 +124,29 @@ def test_nobody_is_waited_for_long_who_has_gone(max_wait_ms: int) -> None:
         other.close()
         await asyncio.sleep(min(max_wait_ms, LONG_WAIT_MS) / 1000 + 1)
         assert len(purgatory) == before
+
+    play(scene)
+
+
+def test_the_coordinator_may_answer_when_its_broker_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for other replicas ends after the server, which serves no request any more: the answer failed, and
+    the log said that the action after an append had failed."""
+    answers: list[Callable[[ErrorCode], object]] = []
+    monkeypatch.setattr(TransactionCoordinator, "add_partitions", lambda *asked: answers.append(asked[-1]))
+
+    async def scene(cluster: EmbeddedCluster, client: Any) -> None:
+        added = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="tx",
+            v3_and_below_producer_id=1,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])],
+        )
+        waiting = asyncio.ensure_future(client.ask(added, 3))
+        while not answers:
+            await asyncio.sleep(0.01)
+        await cluster.brokers[0].stop()
+        waiting.cancel()
+        answers[0](ErrorCode.NOT_COORDINATOR)
 
     play(scene)
 
