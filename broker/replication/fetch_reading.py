@@ -8,6 +8,7 @@ high watermark has moved, so that those can serve what is new.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from odradek.broker.log.local_log import LogSlice
@@ -76,12 +77,13 @@ class FetchParameters(NamedTuple):
         return self.version < FIRST_VERSION_WITH_BATCHES
 
 
-class PartitionsRead(NamedTuple):
-    """Result of a round over the partitions."""
+@dataclass(slots=True)
+class PartitionsRead:
+    """What has been read of a Fetch so far."""
 
-    answers: list[tuple[CachedPartition, PartitionData]]
-    total_bytes: int
-    urgent: bool
+    answers: list[tuple[CachedPartition, PartitionData]] = field(default_factory=list)
+    total_bytes: int = 0
+    urgent: bool = False
     """Some partition has an error, a diverging epoch, a log start that a follower does not know, or more in a later
     segment: to be answered at once."""
     failed: bool = False
@@ -97,6 +99,14 @@ class PartitionsRead(NamedTuple):
         }
 
 
+class Room(NamedTuple):
+    """How much the next partition may give to the answer."""
+
+    max_bytes: int
+    whole_first_batch: bool
+    """It gives a whole batch, if it has any, though that is larger."""
+
+
 def read_partitions(
     replicas: ReplicaManager,
     opened: OpenedFetch,
@@ -110,50 +120,50 @@ def read_partitions(
 
     `arrived`: the request has just come, so a follower's progress is noted; it says nothing new in the later rounds of
     a request that waits. `partitions`: those to be read now, None for all. `before`: what was read of this request's
-    partitions before these.
+    partitions before these, which are added to it.
     """
+    read = PartitionsRead() if before is None else before
+    room = _room(read, parameters)
     answers = []
-    as_follower, may_read = parameters.as_follower, parameters.may_read
-    total, left, urgent, failed, unconverted = 0, parameters.max_bytes, False, False, False
-    whole_first_batch = True
-    if before is not None:
-        total, urgent, failed, unconverted = before[1:]
-        whole_first_batch = not total or parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
-        left = _bytes_left(max(left - total, 0), total, bounded=unconverted and not whole_first_batch)
     for wanted in opened.partitions if partitions is None else partitions:
-        if may_read is None or may_read(wanted):
-            answer = _read_one(replicas, wanted, parameters, left, whole_first_batch)
-        else:
-            answer = _refusal(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        answer = _read_one(replicas, wanted, parameters, room)
         answers.append((wanted, answer))
-        if answer.error_code:
-            urgent = failed = True
-            continue
-        if answer.diverging_epoch is not None:
-            urgent = True
-            continue
         records: Any = answer.records
-        size = len(records)
-        if size:
-            # when what is over the limit is cut in the end, every partition gives a whole batch to be converted
-            whole_first_batch = parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
-            total += size
-            left = max(left - size, 0)
-            if isinstance(records, Unconverted):
-                unconverted = True
-                left = _bytes_left(left, total, bounded=not whole_first_batch)
-        elif parameters.rack:
-            urgent = urgent or answer.preferred_read_replica != LEADER
-        if as_follower and not urgent:
-            urgent = _is_news_to_follower(replicas, opened, wanted, answer)
-    if as_follower and arrived:
-        refused = replicas.note_follower_fetch(parameters.replica_id, parameters.replica_epoch, answers, opened.session)
-        urgent, failed = urgent or refused, failed or refused
-    if total < parameters.min_bytes and not urgent:
-        urgent = any(answer.records and _has_later_segment(replicas, wanted, parameters) for wanted, answer in answers)
-    if before is not None:
-        answers = [*before.answers, *answers]
-    return PartitionsRead(answers, total, urgent, failed, unconverted)
+        if answer.error_code:
+            read.urgent = read.failed = True
+        elif answer.diverging_epoch is not None:
+            read.urgent = True
+        elif records:
+            read.total_bytes += len(records)
+            read.unconverted = read.unconverted or isinstance(records, Unconverted)
+            room = _room(read, parameters)
+        elif parameters.rack and answer.preferred_read_replica != LEADER:
+            read.urgent = True
+        if parameters.as_follower and not read.urgent:
+            read.urgent = _is_news_to_follower(replicas, opened, wanted, answer)
+    read.answers += answers
+    if (
+        arrived
+        and parameters.as_follower
+        and replicas.note_follower_fetch(parameters.replica_id, parameters.replica_epoch, answers, opened.session)
+    ):
+        read.urgent = read.failed = True
+    if read.total_bytes < parameters.min_bytes and not read.urgent:
+        read.urgent = any(
+            answer.records and _has_later_segment(replicas, wanted, parameters) for wanted, answer in answers
+        )
+    return read
+
+
+def _room(read: PartitionsRead, parameters: FetchParameters) -> Room:
+    """Return what is left of the request's limit, and of what is converted for one answer.
+
+    Up to version 2 what is over the limit is cut after the conversion, so every partition gives a whole batch to it.
+    """
+    whole_first_batch = not read.total_bytes or parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
+    bounded = read.unconverted and not whole_first_batch
+    limit = min(parameters.max_bytes, conversion.CONVERTED_BYTES_MAX) if bounded else parameters.max_bytes
+    return Room(max(limit - read.total_bytes, 0), whole_first_batch)
 
 
 def _is_news_to_follower(
@@ -168,11 +178,6 @@ def _is_news_to_follower(
     return sent >= 0 and begins > wanted.log_start_offset and begins != sent
 
 
-def _bytes_left(left: int, total: int, *, bounded: bool) -> int:
-    """Return how many more bytes may be read; `bounded`: no more than are converted for one answer."""
-    return min(left, max(conversion.CONVERTED_BYTES_MAX - total, 0)) if bounded else left
-
-
 def read_in_steps(
     replicas: ReplicaManager, opened: OpenedFetch, parameters: FetchParameters, partitions: Sequence[CachedPartition]
 ) -> Steps[PartitionsRead]:
@@ -180,16 +185,15 @@ def read_in_steps(
 
     Operations that wait for a follower's progress are tried once for each step; none of them may call this.
     """
-    read = None
+    read = PartitionsRead()
     for first in range(0, len(partitions), AT_ONCE):
         some = partitions[first : first + AT_ONCE]
         replicas.purgatory.hold_touches()
         try:
-            read = read_partitions(replicas, opened, parameters, arrived=True, partitions=some, before=read)
+            read_partitions(replicas, opened, parameters, arrived=True, partitions=some, before=read)
         finally:
             replicas.purgatory.release_touches()
         yield
-    assert read is not None, "asked to read nothing in steps"
     return read
 
 
@@ -223,44 +227,65 @@ def _has_later_segment(replicas: ReplicaManager, wanted: CachedPartition, parame
 
 
 def _read_one(
-    replicas: ReplicaManager,
-    wanted: CachedPartition,
-    parameters: FetchParameters,
-    left: int,
-    whole_first_batch: bool,
+    replicas: ReplicaManager, wanted: CachedPartition, parameters: FetchParameters, room: Room
 ) -> PartitionData:
-    if not wanted.topic and (wanted.topic_id != ZERO_UUID or parameters.version >= FIRST_VERSION_WITH_TOPIC_IDS):
+    version = parameters.version
+    if parameters.may_read is not None and not parameters.may_read(wanted):
+        return _refusal(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if not wanted.topic and (wanted.topic_id != ZERO_UUID or version >= FIRST_VERSION_WITH_TOPIC_IDS):
         return _refusal(wanted, ErrorCode.UNKNOWN_TOPIC_ID)
-    version, replica_id = parameters.version, parameters.replica_id
     partition = replicas.partitions.get((wanted.topic, wanted.index))
     if partition is None:
         return _refusal(wanted, replicas.why_absent(wanted.topic, wanted.index), version)
     partition.counters.fetch_requests += 1
-    if wanted.topic_id not in (partition.topic_id, ZERO_UUID) and version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        return _refusal(wanted, ErrorCode.INCONSISTENT_TOPIC_ID)
-    or_follower = replica_id < 0 and (version >= FIRST_VERSION_FROM_FOLLOWERS or replica_id == DEBUGGING_REPLICA_ID)
-    error = partition.check_leadership(wanted.leader_epoch, or_follower=or_follower)
+    error = _why_not_read(replicas, partition, wanted, parameters)
     if error is not ErrorCode.NONE:
-        return _refusal(wanted, replicas.why_not_served(partition, wanted.leader_epoch), version, partition)
-    if version < FIRST_VERSION_WITH_ZSTD and partition.log.config.compression_type == "zstd":
-        return _refusal(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if parameters.wants_messages and replica_id < 0 and not partition.log.config.message_downconversion_enable:
-        return _refusal(wanted, ErrorCode.UNSUPPORTED_VERSION)
+        return _refusal(wanted, error, version, partition)
     try:
-        if wanted.last_fetched_epoch >= 0:
-            diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
-            if diverging is not None:
-                return _answer(partition, b"", EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]))
-        if parameters.rack and partition.is_leader and replicas.selector is not None:
-            nearest = replicas.selector.select(partition, parameters.rack, parameters.listener, wanted.fetch_offset)
-            if nearest != LEADER:
-                answer = _answer(partition, b"")
-                answer.preferred_read_replica = nearest
-                return answer
-        records, aborted = _records(partition, wanted, parameters, min(wanted.max_bytes, left), whole_first_batch)
+        return _read(replicas, partition, wanted, parameters, room)
     except KafkaError as refused:
         return _refused_read(partition, wanted, refused, parameters)
-    if replica_id >= 0 and replica_id not in partition.committed_isr and replicas.serving.holds_back(partition):
+
+
+def _why_not_read(
+    replicas: ReplicaManager, partition: Partition, wanted: CachedPartition, parameters: FetchParameters
+) -> ErrorCode:
+    """Return NONE if this reader may have records of this replica: by topic id, leadership and version."""
+    version, as_follower = parameters.version, parameters.as_follower
+    if wanted.topic_id not in (partition.topic_id, ZERO_UUID) and version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return ErrorCode.INCONSISTENT_TOPIC_ID
+    debugging = parameters.replica_id == DEBUGGING_REPLICA_ID
+    or_follower = not as_follower and (version >= FIRST_VERSION_FROM_FOLLOWERS or debugging)
+    if partition.check_leadership(wanted.leader_epoch, or_follower=or_follower) is not ErrorCode.NONE:
+        return replicas.why_not_served(partition, wanted.leader_epoch)
+    config = partition.log.config
+    if version < FIRST_VERSION_WITH_ZSTD and config.compression_type == "zstd":
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if parameters.wants_messages and not as_follower and not config.message_downconversion_enable:
+        return ErrorCode.UNSUPPORTED_VERSION
+    return ErrorCode.NONE
+
+
+def _read(
+    replicas: ReplicaManager, partition: Partition, wanted: CachedPartition, parameters: FetchParameters, room: Room
+) -> PartitionData:
+    """Answer with records, with where the reader's log diverges, or with the replica to read from.
+
+    Raises KafkaError.
+    """
+    if wanted.last_fetched_epoch >= 0:
+        diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+        if diverging is not None:
+            return _answer(partition, b"", EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]))
+    if parameters.rack and partition.is_leader and replicas.selector is not None:
+        nearest = replicas.selector.select(partition, parameters.rack, parameters.listener, wanted.fetch_offset)
+        if nearest != LEADER:
+            answer = _answer(partition, b"")
+            answer.preferred_read_replica = nearest
+            return answer
+    records, aborted = _records(partition, wanted, parameters, room)
+    outside = parameters.as_follower and parameters.replica_id not in partition.committed_isr
+    if outside and replicas.serving.holds_back(partition):
         records = b""
     return _answer(partition, records, aborted=aborted)
 
@@ -286,14 +311,18 @@ def _error_for_reader(error: ErrorCode, partition: Partition, replica_id: int) -
 
 
 def _records(
-    partition: Partition, wanted: CachedPartition, parameters: FetchParameters, max_bytes: int, whole_first_batch: bool
+    partition: Partition, wanted: CachedPartition, parameters: FetchParameters, room: Room
 ) -> tuple[FileRange | bytes | Unconverted, list[AbortedTransaction] | None]:
     """Return records that the reader can use, and which transactions in them were aborted. Raises KafkaError."""
     offset, committed = wanted.fetch_offset, parameters.committed
     as_follower = parameters.as_follower
     to_the_end = parameters.replica_id != CONSUMER_REPLICA_ID
     found = partition.read(
-        offset, max_bytes, to_the_end=to_the_end, whole_first_batch=whole_first_batch, committed=committed
+        offset,
+        min(wanted.max_bytes, room.max_bytes),
+        to_the_end=to_the_end,
+        whole_first_batch=room.whole_first_batch,
+        committed=committed,
     )
     if parameters.wants_messages:
         version = parameters.version

@@ -115,7 +115,9 @@ class _Fetch:
 
         def read() -> PartitionsRead:
             found = read_partitions(self.broker.replicas, self.opened, self.parameters, arrived=False)
-            return found if ends is None or found.ends() != ends else found._replace(total_bytes=0)
+            if ends is not None and found.ends() == ends:
+                found.total_bytes = 0
+            return found
 
         def start(respond: Respond) -> DelayedFetch:
             def done(read: PartitionsRead) -> None:
