@@ -285,6 +285,8 @@ def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: in
     the lengths of a record and of its value. A call for each number would take longer than all the rest; that is why
     this function is long.
     """
+    if count < 0:
+        raise MalformedMessage(f"{count} records")
     timestamps: list[int] = []
     keys: list[bytes | None] = []
     values: list[bytes | None] = []

@@ -5,8 +5,9 @@ import pytest
 from odradek.client.consumer.chunks import Chunk
 from odradek.client.consumer.fetch_requests import Asked, Refused, judge
 from odradek.client.errors import ClientError, CorruptRecords, DeserializationError
+from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.messages.fetch import PartitionData
-from odradek.protocol.record_batch import MAGIC_AT, CorruptBatch, read_header
+from odradek.protocol.record_batch import MAGIC_AT, CorruptBatch, assemble_batch, read_header
 from odradek.protocol.records import encode_batch
 from odradek.testing import old_segments
 from odradek.testing.old_segments import golden_bytes
@@ -135,6 +136,18 @@ def test_damaged_records_say_where_they_end_if_that_can_be_so() -> None:
     with pytest.raises(CorruptRecords, match="checksum") as told:
         list(Chunk(T0, memoryview(damaged), 0, 0, None, 10).batches(check_crcs=True))
     assert told.value.next_offset is None
+
+
+def test_a_marker_of_less_than_no_records_is_damaged() -> None:
+    """It came out of poll as an IndexError, again and again, with no offset to go on at."""
+    marker = encode_end_txn_marker(EndTxnMarker(False, 0), 1_000, 7, 0, base_offset=3)
+    emptied = assemble_batch(read_header(marker)._replace(record_count=-1))
+    bench = Bench()
+    bench.start(T0)
+    bench.arrive(T0, bytes(emptied), aborted=[])
+    with pytest.raises(CorruptRecords, match="t-0 at offset 3: damaged records") as told:
+        bench.values()
+    assert told.value.next_offset == 4
 
 
 def test_an_answer_that_begins_with_nonsense_says_of_which_partition_it_is() -> None:

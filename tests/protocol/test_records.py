@@ -281,6 +281,15 @@ def test_records_must_fill_the_batch() -> None:
             decode_records(batch)
 
 
+@pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
+def test_a_batch_of_less_than_no_records_is_refused(codec: int) -> None:
+    """A marker of a transaction has its kind in its first record: who looked for that got an IndexError."""
+    header = read_header(encode_end_txn_marker(EndTxnMarker(True, coordinator_epoch=1), TIME, 9000, 4))
+    header = header._replace(record_count=-1, attributes=header.attributes | codec)
+    with pytest.raises(CorruptBatch, match="-1 records"):
+        decode_records(assemble_batch(header, compression.compress(codec, b"")))
+
+
 def test_a_compressed_batch_has_a_limit() -> None:
     batch = encode_batch(0, [TIME], [None], [bytes(100_000)], codec=compression.GZIP)
     with pytest.raises(CorruptBatch, match="more than 50000"):

@@ -12,7 +12,7 @@ from odradek.broker.replication.partition import Partition
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import ControlType, EndTxnMarker, control_type, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.record_batch import batches
+from odradek.protocol.record_batch import assemble_batch, batches, read_header
 from odradek.protocol.records import decode_records, encode_batch
 from odradek.testing.log_environments import DIRECTORY, close_log, make_batch, make_environment, open_test_log
 from odradek.testing.simulated_files import SimulatedFiles
@@ -314,7 +314,7 @@ def test_plain_records_are_refused_while_a_transaction_is_open() -> None:
     assert write(log, b"b", 1, 1, transactional=False) == 2
 
 
-@pytest.mark.parametrize("damaged", ["key", "value"])
+@pytest.mark.parametrize("damaged", ["key", "value", "count"])
 def test_a_marker_that_makes_no_sense_is_not_written(damaged: str) -> None:
     """A follower stays where it is: what it has in the log, it knows of its producers too."""
     log = open_test_log(make_environment())
@@ -324,6 +324,8 @@ def test_a_marker_that_makes_no_sense_is_not_written(damaged: str) -> None:
         1, [0], [key], [value], producer_id=1, producer_epoch=0, transactional=True, control=True,
         partition_leader_epoch=0,
     )  # fmt: skip
+    if damaged == "count":
+        marker = assemble_batch(read_header(marker)._replace(record_count=-1))
     with pytest.raises(KafkaError) as refused:
         log.append_as_follower(bytes(good) + bytes(marker))
     assert refused.value.code is ErrorCode.INVALID_RECORD
