@@ -1,6 +1,6 @@
 """SASL authentication of a connection: what its client may send before it has authenticated, and how it does so.
 
-    ApiVersions (once) → SaslHandshake → SaslAuthenticate, as often as the mechanism wants → requests
+    ApiVersions (answered well once) → SaslHandshake → SaslAuthenticate, as often as the mechanism wants → requests
 
 After a SaslHandshake of version 0 the mechanism's messages come without header, each behind its size. Everything else
 is refused, and the connection closed, after connection.failed.authentication.delay.ms. Once a client is in, its
@@ -31,7 +31,8 @@ from odradek.world.clock import Clock, sleep
 log = logging.getLogger(__name__)
 
 API_VERSIONS: Final = 18
-API_VERSIONS_SERVED: Final = range(5)
+VERSIONS_ERROR: Final = slice(8, 10)
+"""Error code in the frame of an answer to ApiVersions: behind size and correlation id, in every version."""
 HANDSHAKE, AUTHENTICATE = SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY
 VERSIONS_SERVED: Final = {HANDSHAKE: range(2), AUTHENTICATE: range(3)}
 LEAST_BETWEEN_MS: Final = 1000.0
@@ -132,7 +133,7 @@ class SaslGate:
                 return self._exchange(frame, header.api_key, header.api_version, header.correlation_id)
             if header.api_key == API_VERSIONS and self.state is State.NEW:
                 answer = self._dispatch(memoryview(bytearray(frame)), client)
-                if header.api_version in API_VERSIONS_SERVED:
+                if not isinstance(answer, list) or b"".join(answer)[VERSIONS_ERROR] == bytes(2):
                     self.state = State.VERSIONS_KNOWN
                 return answer
             if header.api_key != HANDSHAKE:

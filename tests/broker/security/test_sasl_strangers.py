@@ -69,6 +69,20 @@ def test_what_is_out_of_turn(play: Any) -> None:
     play(scenario)
 
 
+def test_a_name_of_software_that_is_refused_may_be_followed_by_a_version_without_one(play: Any) -> None:
+    """As in Kafka, where the answer INVALID_REQUEST changes nothing: the second question closed the connection."""
+
+    async def scenario(harness: Any) -> None:
+        client = await raw(harness)
+        odd = ApiVersionsRequest(client_software_name="-", client_software_version="1")
+        assert (await ask(client, odd, 3)).error_code == ErrorCode.INVALID_REQUEST
+        assert (await ask(client, ApiVersionsRequest(), 0)).error_code == ErrorCode.NONE
+        await client.send(client.encode(ApiVersionsRequest(), 0))
+        assert await client.end() == b"", "one that was answered well is the last"
+
+    play(scenario)
+
+
 def test_who_is_refused_cannot_begin_anew(play: Any) -> None:
     """Even if the connection let its next frame through before it is closed."""
 
