@@ -7,7 +7,6 @@ import asyncio
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -154,7 +153,7 @@ class LocalCluster:
         self._files = {broker.broker_id: broker for broker in plan.broker_files()}
         self._changed = changed
         self._something_changed = asyncio.Event()
-        self._started_ms = 0
+        self._started_ms, self._started_monotonic_ms = 0, 0.0
         self._past_epochs: set[int] = set()
         self._epochs_at_end: dict[int, int | None] = {}
         self._clock = LoopClock(asyncio.get_running_loop())
@@ -170,7 +169,7 @@ class LocalCluster:
     async def start(self) -> None:
         """Return when the cluster is ready. Raises ClusterFailure, NoZooKeeper, PortInUse; `stop` it then as well."""
         self._check_nothing_runs()
-        self._started_ms = time.time_ns() // 1_000_000
+        self._started_ms, self._started_monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         self._up_pid.parent.mkdir(parents=True, exist_ok=True)
         self._own_pid = locked(self._up_pid)
         print(os.getpid(), file=self._own_pid, flush=True)
@@ -329,10 +328,11 @@ class LocalCluster:
         """Tell whether a registration is of this run, and not of one that was killed a moment ago.
 
         The clock of an external ZooKeeper may be another than ours; the embedded one has no past that we could have
-        seen before the brokers.
+        seen before the brokers. Where our clock was set back meanwhile, the start was as long ago as has passed since.
         """
         if self.plan.zookeeper is None:
-            return stat.created_ms >= self._started_ms
+            passed_ms = self._clock.monotonic_ms() - self._started_monotonic_ms
+            return stat.created_ms >= min(self._started_ms, self._clock.now_ms() - passed_ms)
         return stat.czxid not in self._past_epochs
 
     async def _wait_for_metadata(self, network: Network, broker: BrokerFile) -> None:

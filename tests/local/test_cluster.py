@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,19 @@ def test_starts_again_over_existing_data_after_everything_was_killed(tmp_path: P
         second = setting.cluster()
         await second.start()
         assert all(second.view.registered[number].czxid > epoch for number, epoch in epochs.items())
+
+    play(tmp_path, scenario)
+
+
+def test_a_clock_that_is_set_back_while_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registrations were taken for older ones, and it waited until its time was over."""
+    ahead_ns, now_ns = 3_600 * 1_000_000_000, time.time_ns
+
+    async def scenario(setting: Setting) -> None:
+        cluster = setting.cluster(brokers=1)
+        monkeypatch.setattr(time, "time_ns", lambda: now_ns() + (0 if cluster.zookeeper else ahead_ns))
+        await cluster.start()
+        assert states(cluster) == ["registered"]
 
     play(tmp_path, scenario)
 
