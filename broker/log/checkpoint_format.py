@@ -8,6 +8,7 @@ Source: org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, Lea
 from collections.abc import Iterable, Mapping
 
 from odradek.broker.log.errors import CorruptFile
+from odradek.protocol.record_batch import MAX_INT32, MAX_INT64
 from odradek.protocol.topic_names import PartitionKey
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -55,10 +56,23 @@ def encode_offsets(offsets: Mapping[PartitionKey, int]) -> bytes:
     return encode_lines([offset_line(key, offset) for key, offset in offsets.items()])
 
 
+def _number(text: str, least: int, largest: int) -> int:
+    """Read a number between two, which a batch can hold, too. Raises ValueError."""
+    number = int(text)
+    if not least <= number <= largest:
+        raise ValueError(f"{number} is not between {least} and {largest}")
+    return number
+
+
 def decode_offsets(data: bytes) -> Offsets:
-    """Decode a checkpoint of offsets by partition. Raises CorruptFile."""
+    """Decode a checkpoint of offsets by partition; a negative one, which Kafka takes, says no more than 0. Raises
+    CorruptFile."""
     try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in _decode(data, 3)}
+        entries = _decode(data, 3)
+        return {
+            (topic, int(partition)): max(_number(offset, -MAX_INT64, MAX_INT64), 0)
+            for topic, partition, offset in entries
+        }
     except ValueError as error:
         raise CorruptFile(f"not a number: {error}") from None
 
@@ -71,6 +85,6 @@ def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
     """Decode a checkpoint of (leader epoch, start offset). Raises CorruptFile."""
     try:
-        return [(int(epoch), int(start_offset)) for epoch, start_offset in _decode(data, 2)]
+        return [(_number(epoch, 0, MAX_INT32), _number(start, 0, MAX_INT64)) for epoch, start in _decode(data, 2)]
     except ValueError as error:
         raise CorruptFile(f"not a number: {error}") from None

@@ -133,3 +133,18 @@ def test_a_high_watermark_that_was_taken_back_does_not_come_again_with_the_next_
     files.kill()
     found = start().checkpoints.read_high_watermarks()
     assert (found.get(("t", 0), 0), found["t", 1]) == (0, 90)
+
+
+@pytest.mark.parametrize("offset", ["-5", "99999999999999999999"])
+def test_a_log_start_that_no_log_can_have_does_not_count(offset: str) -> None:
+    """The log was emptied for it, or began in a segment that the next start did not find."""
+    files = SimulatedFiles()
+    files.set_content("/a/log-start-offset-checkpoint", f"0\n2\nempty 0 {offset}\nfull 0 {offset}\n".encode())
+    files.make_directory("/a/empty-0")
+    files.set_content(f"/a/full-0/{0:020d}.log", bytes(make_batch([b"x"])))
+    for end in (0, 1):
+        logs = LogManager(files, ManualClock(), InlineBackground(), random.Random(5), ["/a"], lambda topic: LogConfig())
+        logs.open(DirectoryOwner(1, "cluster-a"), lambda: None)
+        assert sorted(map(str, logs.all_logs())) == [f"Log(empty-0, 0..{end})", "Log(full-0, 0..1)"]
+        logs.get_or_create("empty", 0).append_as_leader(make_batch([b"x"]), 0)
+        files.kill()

@@ -168,6 +168,7 @@ def test_a_torn_snapshot_is_dropped_and_the_state_rebuilt() -> None:
     "data",
     [
         *(None, b"\0\0\0", b"0\n7\n"),
+        *(b"0\n1\n0 -3\n", b"0\n1\n-1 0\n", b"0\n2\n0 0\n2147483648 3\n", b"0\n2\n0 0\n3 9999999999999999999\n"),
         *(b"0\n4\n0 0\n1 3\n2 2\n3 9\n", b"0\n4\n0 0\n3 3\n2 6\n3 9\n", b"0\n4\n0 0\n1 3\n1 6\n3 9\n"),
     ],
 )
