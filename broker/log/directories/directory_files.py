@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from odradek.broker.log.errors import CorruptFile, UnusableDirectory
-from odradek.protocol.topic_names import PartitionKey
+from odradek.protocol.record_batch import MAX_INT32
+from odradek.protocol.topic_names import LEGAL_NAME, PartitionKey
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -127,7 +128,7 @@ def decode_clean_shutdown(data: bytes) -> int:
     """Return the broker epoch of a marker; NO_BROKER_EPOCH where it does not say one, as those of Kafka's brokers."""
     try:
         return max(int(json.loads(data)["brokerEpoch"]), NO_BROKER_EPOCH)
-    except (ValueError, KeyError, TypeError, OverflowError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return NO_BROKER_EPOCH
 
 
@@ -185,8 +186,12 @@ def parse_future_name(name: str) -> PartitionKey | None:
 
 
 def parse_partition_name(name: str) -> PartitionKey | None:
-    """Return (topic, partition) of a partition's directory; None of any other, and of one that is set aside."""
-    topic, dash, number = name.rpartition("-")
-    if not dash or not topic or not number.isdecimal() or name.endswith(SET_ASIDE_SUFFIXES):
+    """Return (topic, partition) of a partition's directory; None of any other, and of one that is set aside.
+
+    No topic has a blank in its name, as `copy of topic-0` has, nor a partition zeros before its number: with the first
+    no checkpoint could be read any more, and the second is not where the partition's log is."""
+    topic, _, number = name.rpartition("-")
+    if LEGAL_NAME.fullmatch(topic) is None or not number.isdecimal() or name.endswith(SET_ASIDE_SUFFIXES):
         return None
-    return topic, int(number)
+    partition = int(number)
+    return (topic, partition) if partition <= MAX_INT32 and number == str(partition) else None

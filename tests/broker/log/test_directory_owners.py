@@ -190,3 +190,23 @@ def test_a_file_that_has_the_name_of_a_partition_is_left_alone() -> None:
         broker.files.kill()
         assert [str(log) for log in broker.start().logs.all_logs()] == ["Log(t-0, 0..1)"]
         assert broker.files.read("/a/t-1") == b"no directory"
+
+
+@pytest.mark.parametrize("name", ["copy of t-0", "t-00", "t-4294967296", "t\u0661-0"])
+def test_a_directory_that_no_partition_can_have_is_left_alone(name: str) -> None:
+    """With a blank in a partition's name all checkpoints of its directory were lost at each start, and with them where
+    every log begins and how far it is replicated."""
+    broker = Broker(("/a",)).start()
+    broker.write("t", 0, 3)
+    broker.logs.get_or_create("t", 0).advance_log_start_offset(2)
+    broker.files.set_content(f"/a/{name}/{0:020d}.log", bytes(make_batch([b"copied"])))
+    broker.logs.close()
+    for _ in range(2):
+        broker.start()
+        broker.logs.checkpoints.write_high_watermarks(lambda key: 3)
+        broker.clock.advance(60_000)
+        broker.files.kill()
+    broker.start()
+    assert [str(log) for log in broker.logs.all_logs()] == ["Log(t-0, 2..3)"]
+    assert broker.logs.checkpoints.read_high_watermarks() == {("t", 0): 3}
+    assert broker.files.list_directory(f"/a/{name}") == [f"{0:020d}.log"]
