@@ -136,6 +136,10 @@ def test_a_start_without_epochs_left_fences_the_one_before() -> None:
     assert one.initialize(TIMEOUT, zombie, None, NOW) is FENCED
 
 
+def test_whose_epochs_were_used_up_while_a_producer_id_was_not_asked_for_comes_again() -> None:
+    assert transaction(EMPTY, ProducerIdentity(7, LAST)).initialize(TIMEOUT, None, None, NOW) is CONCURRENT
+
+
 def test_partitions_are_added_to_what_is_there() -> None:
     one = transaction(ONGOING)
     assert one.add(P, [T0], NOW) is NONE
@@ -146,6 +150,8 @@ def test_partitions_are_added_to_what_is_there() -> None:
     assert one.verify(P, ("t", 2), INVALID_STATE) is INVALID_STATE
     begun = transaction(COMPLETE_ABORT).add(P, [T1], NOW)
     assert isinstance(begun, TxnState) and begun.partitions == {T1} and begun.started_ms == NOW
+    begun = transaction(COMPLETE_ABORT).add(P, [], NOW)
+    assert isinstance(begun, TxnState) and begun.status is ONGOING
 
 
 def test_an_abort_without_the_producer_takes_one_epoch_however_often_it_fails() -> None:
@@ -161,6 +167,16 @@ def test_an_abort_without_the_producer_takes_one_epoch_however_often_it_fails() 
     assert (one.state.status, one.state.producer, one.fence_failed) == (PREPARE_ABORT, ProducerIdentity(7, 4), False)
 
 
+def test_an_abort_by_the_producer_that_was_not_written_fences_nobody() -> None:
+    one = transaction(ONGOING)
+    aborted = one.end(P, commit=False, now_ms=NOW)
+    assert isinstance(aborted, TxnState)
+    one.fail(aborted)
+    assert one.add(P, [T0], NOW) is NONE
+    decided = one.fence_and_abort(NOW)
+    assert isinstance(decided, TxnState) and decided.producer == ProducerIdentity(7, 4)
+
+
 def test_who_was_fenced_is_not_taken_for_one_who_asks_for_its_bump_again() -> None:
     former = ProducerIdentity(7, 2)
     one = transaction(ONGOING, P, former)
@@ -174,6 +190,8 @@ def test_who_was_fenced_is_not_taken_for_one_who_asks_for_its_bump_again() -> No
 
 def test_the_last_epoch_is_for_fencing() -> None:
     decided = transaction(ONGOING, ProducerIdentity(7, LAST)).fence_and_abort(NOW)
+    assert isinstance(decided, TxnState) and decided.producer == ProducerIdentity(7, LARGEST_EPOCH)
+    decided = transaction(ONGOING, ProducerIdentity(7, LARGEST_EPOCH)).fence_and_abort(NOW)
     assert isinstance(decided, TxnState) and decided.producer == ProducerIdentity(7, LARGEST_EPOCH)
 
 
@@ -211,9 +229,9 @@ def test_records_say_all_that_must_be_known_after_a_failover(status: Transaction
 def test_an_end_by_an_earlier_connection_is_late_once() -> None:
     one = transaction(ONGOING)
     zombie = ProducerIdentity(P.id, P.epoch - 1)
-    asked = [(P, 5), (P, 5), (zombie, 9), (P, 7), (P, 5), (P, 5), (P, 7)]
+    asked = [(P, 5), (P, 5), (zombie, 9), (P, 7), (zombie, 3), (P, 5), (P, 5), (P, 7)]
     assert [one.is_ended_late(producer, connection) for producer, connection in asked] == [
-        False, False, False, False, True, False, False,
+        False, False, False, False, False, True, False, False,
     ]  # fmt: skip
 
 
