@@ -142,20 +142,26 @@ def _print_warnings(plan: "ClusterPlan") -> None:
 def run_detached(arguments: Sequence[str], logs: Path) -> int:
     """Start the same command as a process of its own, which writes to `up.log`; return when it is ready or has ended.
 
-    Returns 0, or the exit code of a cluster that did not start; what it said is printed.
+    Returns 0, or the exit code of a cluster that did not start; what it said is printed. Two in one folder start one
+    after the other, or each would read what the other says.
     """
+    from odradek.local.processes import lock
+
     logs.mkdir(parents=True, exist_ok=True)
     path = logs / "up.log"
-    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as log:  # it may hold a token
-        begins = log.tell()
-        command = [sys.executable, "-m", "odradek", *arguments]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     code = None
     said = ""
-    while code is None and not READY.search(said):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = process.wait(LOOK_SECONDS)
-        said = path.read_bytes()[begins:].decode(errors="replace")  # it may end in the middle of a character
+    # Nobody else may read it: it may hold a token.
+    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as log, path.open("rb") as reading:
+        lock(reading)  # it is this process's alone: the cluster does not inherit it
+        begins = log.seek(0, os.SEEK_END)
+        command = [sys.executable, "-m", "odradek", *arguments]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        while code is None and not READY.search(said):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(LOOK_SECONDS)
+            reading.seek(begins)
+            said = reading.read().decode(errors="replace")  # it may end in the middle of a character
     print(said, end="", file=sys.stderr if code else sys.stdout)
     return code or 0
 

@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any, TextIO
 
 KILL_AFTER_SECONDS = 10.0
 ELSEWHERE = -1
@@ -119,7 +119,7 @@ def locked(pid_file: Path) -> TextIO:
     """
     pid_file.unlink(missing_ok=True)
     file = pid_file.open("x")
-    _lock(file, fcntl.LOCK_EX)
+    lock(file)
     return file
 
 
@@ -132,7 +132,7 @@ def read_pid(pid_file: Path) -> int | None:
     try:
         with pid_file.open() as file:
             try:
-                _lock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                lock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 pid = int(file.read())
                 return pid if _has_open(pid, os.fstat(file.fileno())) else ELSEWHERE
@@ -146,8 +146,9 @@ def described(pid: int) -> str:
     return "in another container, or of another user or machine" if pid == ELSEWHERE else f"pid {pid}"
 
 
-def _lock(file: TextIO, operation: int) -> None:
-    """Lock a file. Raises BlockingIOError; OSError that says what to do where the file system has no locks."""
+def lock(file: IO[Any], operation: int = fcntl.LOCK_EX) -> None:
+    """Lock a file until it is closed. Raises BlockingIOError; OSError that says what to do where the file system has no
+    locks."""
     try:
         fcntl.flock(file, operation)
     except BlockingIOError:

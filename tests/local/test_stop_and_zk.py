@@ -18,6 +18,7 @@ import pytest
 
 from odradek.cli import stop
 from odradek.cli.main import run
+from odradek.cli.up import run_detached
 from odradek.cli.zk import decoded
 from odradek.local import processes
 from odradek.local.ports import free_ports
@@ -262,3 +263,38 @@ def test_a_detached_cluster_runs_until_it_is_stopped(tmp_path: Path) -> None:
         assert run(["stop", *data]) == 0
     assert run(["stop", *data]) == 1
     assert "stopped" in (tmp_path / "logs" / "up.log").read_text()
+
+
+TWO_AT_ONCE = """#!{python}
+import sys, time
+from pathlib import Path
+
+logs = Path({logs!r})
+if sys.argv[-1] == "second":
+    sys.exit("the second is refused")
+(logs / "begun").touch()
+end = time.monotonic() + 1
+while b"refused" not in (logs / "up.log").read_bytes() and time.monotonic() < end:
+    time.sleep(0.01)
+print("ready bootstrap=first", flush=True)
+"""
+"""Stands in for two clusters: the first is not ready before the second is refused, or a moment has passed."""
+
+
+def test_two_that_are_detached_at_once_say_each_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both write to one file: the one's `ready` was taken for the other's, whose refusal nobody heard."""
+    program = tmp_path / "python"
+    program.write_text(TWO_AT_ONCE.format(python=sys.executable, logs=str(tmp_path)))
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    codes: list[int] = []
+    first = threading.Thread(target=lambda: codes.append(run_detached(["first"], tmp_path)))
+    first.start()
+    while not (tmp_path / "begun").exists():
+        time.sleep(0.01)
+    assert run_detached(["second"], tmp_path) == 1
+    first.join()
+    said = capsys.readouterr()
+    assert (codes, said.out, said.err) == ([0], "ready bootstrap=first\n", "the second is refused\n")
