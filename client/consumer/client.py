@@ -1,8 +1,10 @@
 """KafkaConsumer: the blocking form of the consumer."""
 
 import re
+import threading
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -44,6 +46,7 @@ class KafkaConsumer(Blocking[Consumer]):
         core = Consumer(*topics, **settings)
         core.call_back = on_callers_thread
         self.config = core.config
+        self._closer: threading.Thread | None = None
         self._begin(core, self.config.client_id)
 
     def __exit__(
@@ -55,9 +58,15 @@ class KafkaConsumer(Blocking[Consumer]):
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         """Commit the positions (with enable.auto.commit), leave the group, close all connections.
 
-        Takes `timeout_ms` at most (None: 30 s). Calling it again does nothing.
+        Takes `timeout_ms` at most (None: 30 s). Calling it again waits for the end of the first call, at most
+        `timeout_ms`; not in a callback, for which that may wait.
         """
         wait_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else arguments.duration(timeout_ms)
+        if not self._closed:
+            self._closer = threading.current_thread()
+        elif self._thread.running and self._closer is not threading.current_thread():  # which may be in a callback
+            with suppress(ClientClosed):
+                self._run(self._core.close(timeout_ms=wait_ms))
         self._finish(lambda: self._core.close(autocommit=autocommit, timeout_ms=wait_ms))
 
     def _opened(self) -> Consumer:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek import KafkaProducer, TopicPartition
+from odradek import KafkaConsumer, KafkaProducer, TopicPartition
 from odradek.aio import Consumer, Producer
 from odradek.client.consumer.subscription import RebalanceListener
 from odradek.client.errors import ClientClosed
@@ -83,6 +83,54 @@ def test_a_consumer_that_is_closed_by_two_tasks_has_committed_and_left_when_eith
         await consumer.close()
 
     run(main, brokers=1)
+
+
+def test_a_consumer_that_is_closed_by_two_threads_has_committed_and_left_when_either_goes_on() -> None:
+    with Cluster(brokers=1, topics={"t": 1}) as cluster:
+        with KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer:
+            producer.send("t", b"record")
+        settings = {"bootstrap_servers": cluster.bootstrap, "group_id": "g", "auto_offset_reset": "earliest"}
+        consumer = KafkaConsumer("t", **settings)
+        assert next(consumer).value == b"record"
+        held = cluster.hold("OffsetCommit")
+        first = threading.Thread(target=consumer.close, daemon=True)
+        first.start()
+        cluster.wait_for(fault=held)
+        released = threading.Event()
+
+        def release() -> None:
+            released.set()
+            cluster.release(held)
+
+        threading.Timer(SOON_SECONDS, release).start()
+        consumer.close()
+        assert released.is_set(), "it returned while the commit of the first was under way"
+        with KafkaConsumer("t", **settings) as another:
+            assert another.committed(TopicPartition("t", 0)) == 1
+        first.join(PATIENCE_SECONDS)
+        consumer.close()
+
+
+@pytest.mark.parametrize("called", ["by the listener", "by the commit"])
+def test_a_callback_may_close_the_consumer_whose_close_calls_it(called: str) -> None:
+    class Closes(RebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            closes("by the listener")
+
+    def closes(who: str) -> None:
+        if who == called:
+            consumer.close()
+            told.append(who)
+
+    told: list[str] = []
+    with Cluster(brokers=1, topics={"t": 1}) as cluster:
+        consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id="g")
+        consumer.subscribe(["t"], listener=Closes())
+        while not consumer.assignment():
+            consumer.poll(100)
+        consumer.commit_async({TopicPartition("t", 0): 0}, callback=lambda *_: closes("by the commit"))
+        consumer.close()
+        assert told == [called]
 
 
 def test_a_listener_may_close_the_consumer_that_is_being_closed() -> None:
