@@ -8,7 +8,7 @@ therefore kept for the process. They are coroutines on the core that all clients
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from odradek.client.aio.world import World
 from odradek.client.loop_thread import LoopThread
@@ -55,15 +55,16 @@ class Process:
 
     def iterate(self, items: AsyncGenerator[Result, None]) -> Iterator[Result]:
         """Wait for one after the other; the generator is closed at the end, whichever it is."""
+        steps = _Steps(items)
         try:
             while True:
                 try:
-                    item = self.run(anext(items))
+                    item = self.run(steps.next())
                 except StopAsyncIteration:
                     return
                 yield item
         finally:
-            self.run(_closed(items))
+            self.run(steps.close())
 
     async def close(self) -> None:
         """Close all sessions."""
@@ -71,11 +72,22 @@ class Process:
             await self._sessions.popitem()[1].close()
 
 
-async def _closed(items: AsyncGenerator[Any, None]) -> None:
-    """Close a generator, also one whose last step was interrupted and has not ended yet."""
-    while getattr(items, "ag_running", False):
-        await asyncio.sleep(0.001)
-    await items.aclose()
+class _Steps(Generic[Result]):
+    """Steps of a generator, one after the other."""
+
+    def __init__(self, items: AsyncGenerator[Result, None]) -> None:
+        self._items = items
+        self._step = asyncio.Lock()
+
+    async def next(self) -> Result:
+        """Take a step."""
+        async with self._step:
+            return await anext(self._items)
+
+    async def close(self) -> None:
+        """Close the generator, also when the last step was interrupted and has not ended yet."""
+        async with self._step:
+            await self._items.aclose()
 
 
 _here: dict[int, Process] = {}

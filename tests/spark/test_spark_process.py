@@ -10,9 +10,20 @@ from odradek.client.aio.world import World
 from odradek.client.spark.process import Process
 
 
-def test_a_reader_that_is_interrupted_while_it_waits_is_closed_and_says_so() -> None:
-    """What it waited for had not ended yet: the interrupt became a RuntimeError, and the fetch ahead was left alone."""
+def test_a_reader_that_is_interrupted_while_it_waits_is_closed_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it waited for had not ended yet: the interrupt became a RuntimeError, and the fetch ahead was left. Then
+    the end was looked for every millisecond."""
     loop = asyncio.new_event_loop()
+    timers: list[float] = []
+    call_at = loop.call_at
+
+    def count(when: float, *more: Any, **named: Any) -> asyncio.TimerHandle:
+        timers.append(when)
+        return call_at(when, *more, **named)
+
+    monkeypatch.setattr(loop, "call_at", count)
     closed: list[bool] = []
     interrupts = False
 
@@ -42,5 +53,5 @@ def test_a_reader_that_is_interrupted_while_it_waits_is_closed_and_says_so() -> 
     interrupts = True
     with pytest.raises(KeyboardInterrupt):
         next(reading)
-    assert closed == [True]
+    assert closed == [True] and not timers
     loop.close()
