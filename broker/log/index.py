@@ -129,7 +129,12 @@ class OffsetIndex(_IndexFile):
         return numbers.tobytes()
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry: `offset` is the last of the batch at `position`; both are larger than all before."""
+        """Add an entry: `offset` is the last of the batch at `position`; both are larger than all before.
+
+        Nothing to do for an offset that no entry can name: of a damaged batch, or in a segment of an old Kafka, whose
+        compaction let it span more offsets than that. The batch is found from the entry before."""
+        if not 0 <= offset - self.base_offset <= LARGEST_RELATIVE_OFFSET:
+            return
         if not self.positions:
             self._relative_offsets, self.positions = array("I"), array("I")
         self._relative_offsets.append(offset - self.base_offset)
@@ -210,8 +215,10 @@ class TimeIndex(_IndexFile):
         return b"".join([TIME_ENTRY.pack(*pair) for pair in pairs])
 
     def append_if_larger(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry unless the newest says as much already; -1 (no timestamp) never is."""
-        if timestamp_ms > (self.timestamps[-1] if self.timestamps else -1):
+        """Add an entry unless the newest says as much already, or no entry can name the offset; -1 (no timestamp)
+        never is."""
+        nameable = 0 <= offset - self.base_offset <= LARGEST_RELATIVE_OFFSET
+        if nameable and timestamp_ms > (self.timestamps[-1] if self.timestamps else -1):
             if not self.timestamps:
                 self.timestamps, self._relative_offsets = array("q"), array("I")
             self.timestamps.append(timestamp_ms)

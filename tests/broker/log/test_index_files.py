@@ -4,6 +4,15 @@ import pytest
 
 from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.index import OffsetIndex, TimeIndex
+from odradek.broker.settings.topic_settings import LogConfig
+from odradek.testing.log_environments import (
+    DIRECTORY,
+    close_log,
+    make_batch,
+    make_environment,
+    open_test_log,
+    read_batches,
+)
 from odradek.testing.simulated_files import SimulatedFiles
 
 BASE = 1000
@@ -111,3 +120,18 @@ def test_an_index_that_gets_entries_leaves_other_empty_ones_empty() -> None:
     times.truncate_to(0)
     times.append_if_larger(4, 11)
     assert (times.entries(), untimed.entries(), TimeIndex(0).entries()) == ([(4, 11)], [], [])
+
+
+@pytest.mark.parametrize("offset", [BASE - 1, BASE + 2**31, BASE + 2**32])
+def test_an_offset_that_no_entry_can_name_gets_none(offset: int) -> None:
+    """A damaged batch has one, and some segments that Kafka before 1.1 compacted: with their indexes missing, the
+    reader and a start that came to them ended with an exception, again and again."""
+    files = SimulatedFiles()
+    batches = [make_batch([b"x"], base_offset=one, timestamp_ms=one) for one in (BASE, BASE + 2, offset)]
+    files.set_content(f"{DIRECTORY}/{BASE:020d}.log", b"".join(batches))
+    log = open_test_log(make_environment(files), LogConfig(index_interval_bytes=0), clean=True)
+    assert log.segments[0].offset_index.entries() == [(BASE + 2, len(batches[0]))]
+    assert log.segments[0].time_index.entries()[0] == (BASE + 2, BASE + 2)
+    assert log.append_as_leader(make_batch([b"y"]), 0).first_offset == max(offset, BASE + 2) + 1
+    assert [columns.offsets for columns in read_batches(log)][:2] == [[BASE], [BASE + 2]]
+    close_log(log)
