@@ -147,6 +147,17 @@ def iterate_headers(file: File, position: int, end: int) -> Iterator[Batch]:
         position += at
 
 
+def in_order(file: File, position: int, end: int, first_offset: int) -> Iterator[Batch]:
+    """Yield what `iterate_headers` does. Raises CorruptBatch also where an offset does not rise, or is before the
+    first."""
+    least_offset = first_offset
+    for batch in iterate_headers(file, position, end):
+        if batch.base_offset < least_offset:
+            raise CorruptBatch(batch.position, f"offset {batch.base_offset} after {least_offset - 1}")
+        least_offset = batch.last_offset + 1
+        yield batch
+
+
 def position_of(offset: int, file: File, position: int, end: int) -> int:
     """Return where the first batch from `position` on begins that does not end before `offset`; `end` when none does.
 

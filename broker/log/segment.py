@@ -7,7 +7,7 @@ import errno
 import logging
 from collections.abc import Iterator
 
-from odradek.broker.log.batches import Batch, begins_batch, first_offset_of, iterate_headers, position_of
+from odradek.broker.log.batches import Batch, begins_batch, first_offset_of, in_order, iterate_headers, position_of
 from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.index import (
     LARGEST_RELATIVE_OFFSET,
@@ -298,7 +298,7 @@ class Segment:
         position = self.position_before(self.base_offset + LARGEST_RELATIVE_OFFSET)
         largest = self.time_index.last
         following = self.base_offset
-        for batch in iterate_headers(self.file, position, self.size_bytes) if self.size_bytes else ():
+        for batch in in_order(self.file, position, self.size_bytes, following) if self.size_bytes else ():
             following = batch.last_offset + 1
             if batch.max_timestamp_ms > largest.timestamp_ms:
                 largest = TimeEntry(batch.max_timestamp_ms, batch.last_offset)
@@ -351,7 +351,7 @@ class Segment:
         if position < self.size_bytes:
             first = next(iterate_headers(self.file, position, self.size_bytes))
             end_offset = min(offset, first_offset_of(self.file, first))
-        for _ in iterate_headers(self.file, self.position_before(end_offset - 1), position):
+        for _ in in_order(self.file, self.position_before(end_offset - 1), position, self.base_offset):
             pass  # `truncate_at` will read them again: the last ones that stay
         return position, end_offset
 

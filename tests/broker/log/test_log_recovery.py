@@ -298,3 +298,23 @@ def test_a_log_that_never_held_a_record_is_not_synced(emptied: bool, monkeypatch
     opened = open_test_log(make_environment(files), CONFIG)
     assert (opened.log_end_offset, opened.recovery_point, opened.clean_end_offset) == (0, 0, -1)
     assert synced == ([0] if emptied else [])
+
+
+@pytest.mark.parametrize("offset", [0, 1, 3])
+def test_a_last_batch_of_an_earlier_offset_does_not_take_the_log_back(offset: int) -> None:
+    """A bit of its offset had turned over, which no checksum covers: after a clean stop the log ended before records
+    that it has, and gave their offsets away once more."""
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files), clean=True)
+    for _ in range(5):
+        log.append_as_leader(make_batch([b"x" * 50], timestamp_ms=1000), 0)
+    close_log(log)
+    files.kill()
+    path = f"{DIRECTORY}/{0:020d}.log"
+    data = bytearray(files.read(path))
+    data[4 * BATCH : 4 * BATCH + 8] = offset.to_bytes(8, "big")
+    files.set_content(path, bytes(data))
+    log = open_test_log(make_environment(files), recovery_point=5, clean=True)
+    assert (log.log_end_offset, log.clean_end_offset) == (4, -1)
+    log.append_as_leader(make_batch([b"y"]), 0)
+    assert [columns.offsets[0] for columns in read_batches(log)] == list(range(5))
