@@ -210,3 +210,15 @@ def test_a_directory_that_no_partition_can_have_is_left_alone(name: str) -> None
     assert [str(log) for log in broker.logs.all_logs()] == ["Log(t-0, 2..3)"]
     assert broker.logs.checkpoints.read_high_watermarks() == {("t", 0): 3}
     assert broker.files.list_directory(f"/a/{name}") == [f"{0:020d}.log"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\0", b"[" * 100_000, b'{"brokerEpoch":1e400}', b'{"brokerEpoch":"x"}', b"7"]
+)
+def test_a_mark_that_makes_no_sense_is_a_mark_all_the_same(content: bytes) -> None:
+    broker = Broker(("/a",)).start()
+    broker.write("t", 0)
+    broker.logs.close(42)
+    broker.files.set_content("/a/.kafka_cleanshutdown", content)
+    broker.files.kill()
+    assert [log.clean_end_offset for log in broker.start().logs.all_logs()] == [1]
