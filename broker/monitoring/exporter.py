@@ -37,8 +37,8 @@ JSON: Final = "application/json"
 REQUEST_BYTES_MAX: Final = 8192
 CONNECTIONS_MAX: Final = 16
 """A further one takes the place of the oldest that has asked nothing yet, or is closed: probes must come through."""
-IDLE_MS: Final = 30_000.0
-"""Whoever sends no request, or takes no byte of the answer, for so long is gone."""
+PATIENCE_MS: Final = 30_000.0
+"""Whoever sends no request, or has not taken the whole answer, in so long gives the place up."""
 PIECES_PER_LOOK: Final = 32
 """Samples after which the clock is looked at."""
 PARTITIONS_PER_LOOK: Final = 100
@@ -170,7 +170,7 @@ class _Exchange:
         self._received = bytearray()
         self._unsent = memoryview(b"")
         self._head_only = False
-        self._timer: Timer = clock.call_later(IDLE_MS, self.close)
+        self._timer: Timer = clock.call_later(PATIENCE_MS, self.close)
         endpoint.on_readable(self._on_readable)
 
     def answer(self, status: int, content_type: str, body: bytes) -> None:
@@ -181,6 +181,8 @@ class _Exchange:
             "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
         )
         self._unsent = memoryview(head.encode() + (b"" if self._head_only else body))
+        self._timer.cancel()
+        self._timer = self._clock.call_later(PATIENCE_MS, self.close)
         self._send()
 
     def close(self) -> None:
@@ -221,8 +223,6 @@ class _Exchange:
             while self._unsent:
                 self._unsent = self._unsent[self._endpoint.send(self._unsent) :]
         except BlockingIOError:
-            self._timer.cancel()
-            self._timer = self._clock.call_later(IDLE_MS, self.close)
             self._endpoint.on_writable(self._send)
             return
         except OSError as error:

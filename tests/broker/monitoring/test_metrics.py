@@ -30,6 +30,7 @@ from odradek.protocol.messages.produce import (
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.scraping import METRICS_PORT, Scrape, get, scrape
 from odradek.testing.virtual_clock import ManualClock, VirtualClock, run_virtual
+from odradek.testing.virtual_pipe import PIPE_BYTES
 from odradek.testing.way_through import (
     FETCH_VERSION,
     PRODUCE_VERSION,
@@ -304,11 +305,32 @@ def test_who_connects_and_says_nothing_keeps_no_probe_out() -> None:
         await asyncio.sleep(31)
         assert all(_is_closed(one) for one in silent)
 
-    def _is_closed(endpoint: Endpoint) -> bool:
-        try:
-            return endpoint.receive_into(memoryview(bytearray(1))) == 0
-        except BlockingIOError:
-            return False
+    play(scene, brokers=1)
+
+
+def _is_closed(endpoint: Endpoint) -> bool:
+    try:
+        return endpoint.receive_into(memoryview(bytearray(1))) == 0
+    except BlockingIOError:
+        return False
+
+
+def test_who_reads_a_byte_now_and_then_keeps_no_place_for_ever() -> None:
+    """Sixteen of them held all places: whoever took anything had its time anew."""
+
+    async def scene(cluster: EmbeddedCluster) -> None:
+        journal = cluster.brokers[0].server.services.journal
+        for number in range(10):
+            journal.note("failure", str(number), reason="x" * PIPE_BYTES)
+        host = cluster.network.host("slow")
+        slow = [await host.connect("broker-0", METRICS_PORT) for _ in range(CONNECTIONS_MAX)]
+        for one in slow:
+            one.send(b"GET /journal HTTP/1.1\r\n\r\n")
+        for _ in range(4):
+            await asyncio.sleep(10)
+            for one in slow:
+                one.receive_into(memoryview(bytearray(10_000)))
+        assert (await get(cluster, cluster.brokers[0], "/live"))[0] == "HTTP/1.1 200 OK"
 
     play(scene, brokers=1)
 
