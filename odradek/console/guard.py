@@ -7,7 +7,7 @@ everything where the console is `private`, needs the token besides: it was print
 
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 TOKEN_BYTES = 18
@@ -62,12 +62,17 @@ class Guard:
 
     def _authorities(self) -> set[str]:
         """Return what a browser puts into the Host header for a console of ours."""
-        names = [host.lower() for host in (*LOOPBACK, *self.hosts)]
-        hosts = {f"[{host}]" if ":" in host and host[0] != "[" else host for host in names}
+        hosts = _bracketed((*LOOPBACK, *self.hosts))
         with_port = {f"{host}:{self.port}" for host in hosts}
-        return with_port | hosts if self.port == HTTP_PORT else with_port
+        of_proxies = hosts.difference(LOOPBACK)  # which may be on the usual ports; on ours, that is another server
+        return with_port | (hosts if self.port == HTTP_PORT else of_proxies)
 
     def knows(self, authorization: str) -> bool:
         """Tell whether `Bearer TOKEN` has the token."""
         given = authorization.encode(errors="surrogateescape")  # bytes of a header that are no UTF-8
         return hmac.compare_digest(given, f"Bearer {self.token}".encode())
+
+
+def _bracketed(hosts: Iterable[str]) -> set[str]:
+    """Return hosts as they stand in an address."""
+    return {f"[{host}]" if ":" in host and host[0] != "[" else host for host in map(str.lower, hosts)}

@@ -31,6 +31,15 @@ def test_the_usual_port_of_http_is_not_in_the_header() -> None:
     assert Guard(80, "secret").refusal({"Host": "evil.example"}) is not None
 
 
+def test_behind_a_proxy_on_the_usual_port_there_is_none_in_the_header() -> None:
+    """`--allow-host` named it in vain."""
+    headers = {"Host": "box.example", "Origin": "https://box.example", "Sec-Fetch-Site": "same-origin"}
+    assert GUARD.refusal(headers) is None
+    assert GUARD.refusal({**OURS, "Origin": "https://box.example"}) is None, "the proxy has put in another Host"
+    own = Guard(9090, "secret", ("127.0.0.1", "::1"))
+    assert all(own.refusal({"Host": host}) is not None for host in ("127.0.0.1", "[::1]")), "another server's"
+
+
 @pytest.mark.parametrize(
     "headers",
     [
