@@ -24,11 +24,15 @@ class BadKeyStore(ValueError):  # noqa: N818 - it names what was given
 
 @dataclass(slots=True)
 class KeyEntry:
-    """A private key (PKCS #8, DER) and its certificates (DER), its own first."""
+    """A private key, which is protected by a password, and its certificates (DER), its own first."""
 
     alias: str
-    key: bytes
+    protected: bytes
     chain: list[bytes]
+
+    def key(self, password: str) -> bytes:
+        """Return the private key (PKCS #8, DER). Raises BadKeyStore."""
+        return _unprotected(self.protected, password)
 
 
 @dataclass(slots=True)
@@ -40,11 +44,8 @@ class JavaKeyStore:
     """Certificates (DER)."""
 
 
-def read_java_key_store(data: bytes, password: str | None, key_password: str | None = None) -> JavaKeyStore:
-    """Read a file's content. Without `password` its integrity is not checked, and its keys are left out.
-
-    `key_password` is that of the keys where it is another. Raises BadKeyStore.
-    """
+def read_java_key_store(data: bytes, password: str | None) -> JavaKeyStore:
+    """Read a file's content. Without `password` its integrity is not checked. Raises BadKeyStore."""
     if password is not None:
         digest = hashlib.sha1(_utf16(password) + WHITENER + data[:-DIGEST_BYTES]).digest()
         if not hmac.compare_digest(digest, data[-DIGEST_BYTES:]):
@@ -61,9 +62,7 @@ def read_java_key_store(data: bytes, password: str | None, key_password: str | N
         if kind == KEY:
             protected = reader.block()
             chain = [reader.certificate(version) for _ in range(reader.number())]
-            secret = password if key_password is None else key_password
-            if secret is not None:
-                store.keys.append(KeyEntry(alias, _unprotected(protected, secret), chain))
+            store.keys.append(KeyEntry(alias, protected, chain))
         elif kind == CERTIFICATE:
             store.trusted.append(reader.certificate(version))
         else:

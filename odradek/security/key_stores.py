@@ -93,7 +93,7 @@ def load_key_pair(store: StoreSettings) -> KeyPair:
 
 
 def load_trusted(store: StoreSettings) -> list[x509.Certificate]:
-    """Read the certificates that are believed. Raises BadSecuritySetting."""
+    """Read the certificates that are believed: as in Java that of a key is, too. Raises BadSecuritySetting."""
     _check(store)
     if store.pem[0] is not None:
         return _pem_certificates(store.name("certificates"), store.pem[0].encode())
@@ -103,10 +103,13 @@ def load_trusted(store: StoreSettings) -> list[x509.Certificate]:
         return _pem_certificates(where, data)
     try:
         if data.startswith(MAGIC):
-            found = [x509.load_der_x509_certificate(one) for one in read_java_key_store(data, store.password).trusted]
+            java = read_java_key_store(data, store.password)
+            of_keys = [one for entry in java.keys for one in entry.chain[:1]]
+            found = [x509.load_der_x509_certificate(one) for one in (*of_keys, *java.trusted)]
         else:
             content = pkcs12.load_pkcs12(data, _bytes(store.password))
-            found = [one.certificate for one in content.additional_certs]
+            of_key = [] if content.cert is None else [content.cert]
+            found = [one.certificate for one in (*of_key, *content.additional_certs)]
     except (BadKeyStore, ValueError) as error:
         raise BadSecuritySetting(where, f"{store.location}: {_words(error)}") from None
     if not found:
@@ -163,11 +166,12 @@ def _java_key_pair(store: StoreSettings, data: bytes) -> KeyPair | None:
     if store.password is None:
         raise BadSecuritySetting(store.name("password"), "is needed to read a key from a JKS file")
     try:
-        keys = read_java_key_store(data, store.password, store.key_password).keys
+        keys = read_java_key_store(data, store.password).keys
         if not keys:
             return None
         chain = tuple(x509.load_der_x509_certificate(one) for one in keys[0].chain)
-        return KeyPair(load_der_private_key(keys[0].key, None), chain)  # type: ignore[arg-type]
+        key = keys[0].key(store.password if store.key_password is None else store.key_password)
+        return KeyPair(load_der_private_key(key, None), chain)  # type: ignore[arg-type]
     except (BadKeyStore, ValueError) as error:
         raise BadSecuritySetting(store.name("location"), f"{store.location}: {_words(error)}") from None
 

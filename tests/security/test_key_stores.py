@@ -93,11 +93,21 @@ def test_javas_own_files() -> None:
             load_key_pair(StoreSettings("keystore", "JKS", str(GOLDEN / name), password, key_password))
 
 
+def test_a_trust_store_may_hold_a_key_whose_certificate_is_trusted_then(tmp_path: Path, people: Any) -> None:
+    """As Java does, which looks at the first certificate of a key's chain; the key's own password is not needed."""
+    shown = load_key_pair(StoreSettings("keystore", "JKS", str(GOLDEN / "keystore.jks"), "storepass", "keypass"))
+    for password in ("storepass", None):
+        found = load_trusted(StoreSettings("truststore", "JKS", str(GOLDEN / "keystore.jks"), password))
+        assert found == [shown.chain[0]]
+    found = load_trusted(StoreSettings("truststore", "PKCS12", pkcs12_file(tmp_path, people), PASSWORD))
+    assert people.broker.chain[0] in found
+
+
 def test_a_jks_file_that_is_cut_anywhere_is_refused() -> None:
     whole = (GOLDEN / "keystore.jks").read_bytes()
     for end in range(0, len(whole) - 20, 13):
         with pytest.raises(BadKeyStore):
-            read_java_key_store(whole[:end] + bytes(20), None, "keypass")
+            read_java_key_store(whole[:end] + bytes(20), None)
 
 
 def test_contexts(people: Any) -> None:
