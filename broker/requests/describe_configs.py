@@ -29,6 +29,7 @@ from odradek.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from odradek.protocol.primitives import TEXT_BYTES_MAX
 from odradek.world.time_slices import TimeSlice
 from odradek.zk_schema.store import StoreError
 from odradek.zk_schema.znodes.json_data import BadZnode
@@ -94,7 +95,17 @@ async def _describe(
             entry.synonyms = []
         if not request.include_documentation:
             entry.documentation = None
+    for entry in result.configs:
+        if any(len(text.encode()) > TEXT_BYTES_MAX for text in _texts(entry)):
+            result.error_code, result.configs = ErrorCode.UNKNOWN_SERVER_ERROR, []
+            result.error_message = f"The value of {entry.name} is longer than an answer can say: {TEXT_BYTES_MAX} bytes"
+            break
     return result
+
+
+def _texts(entry: DescribeConfigsResourceResult) -> list[str]:
+    """Return what is as long as somebody has made it: a list may grow with each request, or stand in a file."""
+    return [text for text in (entry.value, *(one.value for one in entry.synonyms)) if text is not None]
 
 
 async def _entries(broker: Services, kind: int, name: str) -> list[DescribeConfigsResourceResult]:

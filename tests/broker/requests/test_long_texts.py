@@ -1,12 +1,17 @@
 """Names and values as long as a string may be, which errors quote: the connection was closed, or the answer was no
 message that a client could read."""
 
+from typing import Any
+
 import pytest
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from odradek.protocol.messages.incremental_alter_configs import AlterableConfig as Change
+from odradek.protocol.messages.incremental_alter_configs import AlterConfigsResource as Changed
+from odradek.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.broker.requests.whole_broker import TOPIC, Client, with_broker
 
 LONGEST = "x" * 0x7FFF
@@ -34,5 +39,32 @@ def test_names_of_topics(version: int) -> None:
         described = DescribeConfigsResource(resource_type=2, resource_name=LONGEST)
         (answer,) = (await client.ask(DescribeConfigsRequest(resources=[described]), min(version, 4))).results
         assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_a_list_that_has_become_too_long(version: int) -> None:
+    """Each part of it fits into a request; all of it fits into no answer."""
+    throttled = "leader.replication.throttled.replicas"
+
+    async def scenario(client: Client) -> None:
+        await client.create()
+        for broker in (1, 2):
+            replicas = ",".join(f"{partition}:{broker}" for partition in range(1000, 5000))
+            change = Change(name=throttled, config_operation=2, value=replicas)
+            changed = Changed(resource_type=2, resource_name=TOPIC, configs=[change])
+            response = await client.ask(IncrementalAlterConfigsRequest(resources=[changed]), 1)
+            assert response.responses[0].error_code == ErrorCode.NONE
+
+        async def describe(*names: str) -> Any:
+            keys = list(names) or None
+            described = DescribeConfigsResource(resource_type=2, resource_name=TOPIC, configuration_keys=keys)
+            return (await client.ask(DescribeConfigsRequest(resources=[described]), version)).results[0]
+
+        refused = await describe()
+        assert (refused.error_code, refused.configs) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+        assert throttled in refused.error_message
+        assert [one.value for one in (await describe("cleanup.policy")).configs] == ["delete"]
 
     with_broker(scenario)
