@@ -6,7 +6,8 @@ with compressed bytes is a BadCompression.
 """
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from typing import Final
 
 import lz4.frame
@@ -36,6 +37,8 @@ ZSTD_BLOCKS_AT_ONCE: Final = 8
 ZSTD_RUN: Final = 1
 """Type of a block of one byte that is repeated (RFC 8878, 3.1.1.2.2)."""
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
+SNAPPY_BLOCKS_AT_ONCE: Final = 256
+"""Empty ones take two milliseconds."""
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 """Header of snappy-java's SnappyOutputStream: the magic, its version, the lowest version that can read it."""
@@ -199,21 +202,22 @@ def _snappy_pieces(data: Buffer, limit: int) -> Iterator[bytes]:
         return
     if len(view) < len(XERIAL_HEADER):
         raise BadCompression("snappy: the stream's header is cut off")
-    piece, left = bytearray(), limit
+    piece, left, blocks = bytearray(), limit, 0
     at = len(XERIAL_HEADER)
     while at < len(view):
+        blocks += 1
         if bytes(view[at : at + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
             at += len(XERIAL_HEADER)
-            continue
-        size = int.from_bytes(view[at : at + 4], "big")
-        block = view[at + 4 : at + 4 + size]
-        if len(view) - at < 4 or len(block) < size:
-            raise BadCompression("snappy: a block is cut off")
-        content = _snappy_block(block, left)
-        left -= len(content)
-        piece += content
-        at += 4 + size
-        if len(piece) >= DECOMPRESSED_AT_ONCE:
+        else:
+            size = int.from_bytes(view[at : at + 4], "big")
+            block = view[at + 4 : at + 4 + size]
+            if len(view) - at < 4 or len(block) < size:
+                raise BadCompression("snappy: a block is cut off")
+            content = _snappy_block(block, left)
+            left -= len(content)
+            piece += content
+            at += 4 + size
+        if len(piece) >= DECOMPRESSED_AT_ONCE or blocks % SNAPPY_BLOCKS_AT_ONCE == 0:
             yield bytes(piece)
             piece.clear()
     yield bytes(piece)
@@ -269,42 +273,51 @@ def _lz4_pieces(data: Buffer, lenient: bool) -> Iterator[bytes]:
 
 
 def _zstd_decompress(data: Buffer, limit: int) -> bytes:
-    """Decompress one frame, whether it says its content's size (librdkafka's do) or not (Java's do not)."""
-    try:
-        if zstandard.frame_content_size(data) > limit:
+    """Decompress a frame that says its content's size (librdkafka's do) at once, others (Java's do not) in pieces."""
+    with suppress(zstandard.ZstdError):  # said below, unless there is only another frame behind it
+        size = zstandard.frame_content_size(data)
+        if size > limit:
             raise _too_large(limit)
-        content: bytes = zstandard.ZstdDecompressor().decompress(data, max_output_size=limit, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        if str(error).endswith("Destination buffer is too small"):
-            raise _too_large(limit) from None
-        raise BadCompression(f"zstd: {error}") from None
-    return content
+        if size > 0:
+            content: bytes = zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+            return content
+    return b"".join(pieces(ZSTD, data, limit))
 
 
 def _zstd_pieces(data: Buffer) -> Iterator[bytes]:
-    """Decompress one frame some blocks at a time, as a block holds 128 KiB at most (RFC 8878, 3.1.1.2.4)."""
-    view = memoryview(data)
-    unpacker = zstandard.ZstdDecompressor().decompressobj()
+    """Decompress one or more frames; whatever follows the last is refused."""
+    rest = memoryview(data)
+    decompressor = zstandard.ZstdDecompressor()
     try:
-        end = zstandard.frame_header_size(view)
-        checksum_bytes = 4 if zstandard.get_frame_parameters(view).has_checksum else 0
-        begin, is_last = 0, False
-        while not is_last:
-            for _ in range(ZSTD_BLOCKS_AT_ONCE):
-                block = int.from_bytes(view[end : end + 3], "little")
-                is_last = bool(block & 1)
-                end += 3 + (1 if block >> 1 & 3 == ZSTD_RUN else block >> 3)
-                if is_last:
-                    end += checksum_bytes
-                    break
-            if end > len(view):
-                raise BadCompression("zstd: the frame is cut off")
-            yield unpacker.decompress(view[begin:end])
-            begin = end
+        while True:
+            size = yield from _zstd_frame(rest, decompressor)
+            rest = rest[size:]
+            if not rest:
+                return
     except zstandard.ZstdError as error:
         raise BadCompression(f"zstd: {error}") from None
-    if end < len(view):
-        raise BadCompression(f"zstd: {len(view) - end} bytes behind the frame")
+
+
+def _zstd_frame(view: memoryview, decompressor: zstandard.ZstdDecompressor) -> Generator[bytes, None, int]:
+    """Decompress some blocks of a frame at a time, as each holds 128 KiB at most (RFC 8878, 3.1.1.2.4); return its
+    size."""
+    unpacker = decompressor.decompressobj()
+    end = zstandard.frame_header_size(view)
+    checksum_bytes = 4 if zstandard.get_frame_parameters(view).has_checksum else 0
+    begin, is_last = 0, False
+    while not is_last:
+        for _ in range(ZSTD_BLOCKS_AT_ONCE):
+            block = int.from_bytes(view[end : end + 3], "little")
+            is_last = bool(block & 1)
+            end += 3 + (1 if block >> 1 & 3 == ZSTD_RUN else block >> 3)
+            if is_last:
+                end += checksum_bytes
+                break
+        if end > len(view):
+            raise BadCompression("zstd: the frame is cut off")
+        yield unpacker.decompress(view[begin:end])
+        begin = end
+    return end
 
 
 _DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {

@@ -20,6 +20,7 @@ from odradek.protocol.compression import (
     NONE,
     SNAPPY,
     SNAPPY_BLOCK_BYTES,
+    XERIAL_HEADER,
     ZSTD,
     BadCompression,
     DecompressesTooLarge,
@@ -195,6 +196,14 @@ def test_gzip_of_several_members() -> None:
         decompress(GZIP, gzip.compress(b"one") + b"junk")
 
 
+def test_a_pause_is_made_in_snappy_blocks_with_nothing_in_them() -> None:
+    """A megabyte of these held a broker's loop for seconds."""
+    empty = (1).to_bytes(4, "big") + b"\0"
+    for packed in (XERIAL_HEADER + empty * 10_000, XERIAL_HEADER * 10_000):
+        assert len(list(pieces(SNAPPY, packed))) > 10
+        assert decompress(SNAPPY, packed) == b""
+
+
 def test_snappy_raw_and_framed() -> None:
     assert decompress(SNAPPY, snappy.compress(PLAIN)) == PLAIN
     framed = compress(SNAPPY, PLAIN)
@@ -246,6 +255,19 @@ def test_zstd_without_content_size_as_java_writes() -> None:
     assert decompress(ZSTD, packed) == PLAIN
 
 
-def test_zstd_with_something_behind_it_is_refused() -> None:
+@pytest.mark.parametrize("says_size", [True, False])
+def test_zstd_with_something_behind_it_is_refused(says_size: bool) -> None:
+    packer = zstandard.ZstdCompressor(write_content_size=says_size)
     with pytest.raises(BadCompression):
-        decompress(ZSTD, compress(ZSTD, PLAIN) + b"junk")
+        decompress(ZSTD, packer.compress(PLAIN) + b"junk")
+
+
+@pytest.mark.parametrize("says_size", [True, False])
+def test_frames_of_zstd_one_behind_the_other(says_size: bool) -> None:
+    """Java's streams read them all; of those that say no size only the first one was read, and no error told it."""
+    packer = zstandard.ZstdCompressor(write_content_size=says_size)
+    plain = [PLAIN, b"", b"x"]
+    packed = b"".join(map(packer.compress, plain))
+    assert decompress(ZSTD, packed) == b"".join(plain) == b"".join(pieces(ZSTD, packed))
+    with pytest.raises(DecompressesTooLarge):
+        decompress(ZSTD, packed, len(PLAIN))
