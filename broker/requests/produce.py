@@ -80,6 +80,15 @@ LENGTH = Struct(">i")
 Awaited = tuple[PartitionProduceResponse, AwaitedAppend]
 AT_ONCE = 100
 """Topics of a request, and partitions of a topic, that are written to without a pause."""
+WHY_NOT_VERIFIED = {
+    ErrorCode.TRANSACTION_ABORTABLE: "the partition was not added to the transaction",
+    ErrorCode.INVALID_TXN_STATE: "the partition was not added to the transaction",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the transactional id is that of a newer producer",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the transactional id is not that of this producer",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "the coordinator cannot tell now whether the partition was added to the transaction",
+}
+"""What a refusal of the coordinator means to the producer."""
+
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 PASSING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR})
 """Refusals after which a producer sends the same batch again."""
@@ -327,7 +336,7 @@ def _guard(verdicts: Verdicts, topic: str, index: int, default: VerificationGuar
     """Return what to append with. Raises KafkaError if the verdict is that nothing is to be appended."""
     verdict = verdicts.get((topic, index), default)
     if isinstance(verdict, ErrorCode):
-        raise KafkaError(verdict, "the coordinator knows of no such transaction")
+        raise KafkaError(verdict, WHY_NOT_VERIFIED.get(verdict, ""))
     if isinstance(verdict, KafkaError):
         raise verdict
     return verdict

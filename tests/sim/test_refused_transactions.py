@@ -154,6 +154,32 @@ def test_a_batch_outside_of_its_transaction_ends_the_transaction_and_not_a_produ
     with_brokers(1, scenario)
 
 
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "error", "words"),
+    [
+        (0, 1, ErrorCode.INVALID_PRODUCER_EPOCH, "the transactional id is that of a newer producer"),
+        (1, 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional id is not that of this producer"),
+        (0, 0, ErrorCode.INVALID_TXN_STATE, "the partition was not added to the transaction"),
+    ],
+)
+def test_a_first_batch_is_refused_with_the_words_for_its_fault(
+    producer_id: int, epoch: int, error: ErrorCode, words: str
+) -> None:
+    """A producer that was fenced read that the coordinator knew of no such transaction."""
+
+    async def scenario(client: Client) -> None:
+        await client.create([[0]])
+        producer = Producer(client, "id")
+        await producer.begin()
+        await producer.begin()
+        producer.id, producer.epoch = producer.id + producer_id, producer.epoch - epoch
+        leader = await client.leader(0)
+        answer = (await client.ask(leader, producer.produce((0, 0)), 9)).responses[0].partition_responses[0]
+        assert (answer.error_code, answer.error_message) == (error, words)
+
+    with_brokers(1, scenario)
+
+
 def test_a_batch_behind_one_whose_verification_failed_waits_for_it() -> None:
     """Else the first one would be out of order for ever."""
 
