@@ -157,9 +157,10 @@ def to_be_stored(broker: Services, kind: int, name: str, settings: Mapping[str, 
             _check_broker_settings(broker, name, settings)
             settings = _with_passwords_closed(broker, name, settings)
     except (BadValue, BadSecuritySetting) as error:
-        resource = f"ConfigResource(type={ResourceType(kind).name}, name='{name}')"
-        code = ErrorCode.INVALID_CONFIG if kind == ResourceType.TOPIC else ErrorCode.INVALID_REQUEST
-        raise KafkaError(code, f"Invalid config value for resource {resource}: {error}") from None
+        if kind != ResourceType.TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        resource = f"ConfigResource(type=TOPIC, name='{name}')"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid config value for resource {resource}: {error}") from None
     return settings
 
 
