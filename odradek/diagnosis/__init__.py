@@ -1,6 +1,7 @@
 """Diagnosis: what is wrong with a cluster, why, and the way out. `odradek why`, `doctor` and `top` show it.
 
 facts              what is known of brokers, partitions and groups at one moment, and what is not
+shapes             which entries of a journal can be read
 history            journals of the brokers as one story
 situation          a row of the table (sign, cause, rule, way out), and findings: the rows that hold
 cases              a partition, broker, group or cluster as the rows ask of it; the rows are in clusters, brokers,

@@ -122,12 +122,14 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class JournalFacts:
-    """A broker's journal. Entries as it tells them, oldest first; `forgotten` have gone to make room."""
+    """A broker's journal. Entries as it tells them, oldest first; `forgotten` have gone to make room, and `unreadable`
+    have another shape than ours."""
 
     broker_id: int
     began_ms: int
     forgotten: int = 0
     entries: tuple[Mapping[str, Any], ...] = ()
+    unreadable: int = 0
 
     @property
     def since_ms(self) -> int:

@@ -183,10 +183,13 @@ class Gathering:
         journals: dict[int, JournalFacts] = {}
         refusals: dict[str, list[str]] = defaultdict(list)
         for broker, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, JournalFacts):
-                journals[broker.broker_id] = answer
-            else:
+            if isinstance(answer, str):
                 refusals[answer].append(str(broker.broker_id))
+                continue
+            journals[broker.broker_id] = answer
+            if answer.unreadable:
+                told = f"{answer.unreadable} entries of its journal have a shape that is not known here"
+                refusals[told].append(str(broker.broker_id))
         for refusal, whose in refusals.items():
             self._questions.unknown.append(f"what happened on broker {', '.join(whose)}: {refusal}")
         for broker in brokers.values():

@@ -136,7 +136,7 @@ def _leader_left(noted: Noted) -> int | None:
 )
 def unclean_election(case: PartitionCase) -> Told | None:
     """A leader was elected from outside the ISR: records that only the former leader had are lost."""
-    unclean = next((one for one in reversed(case.changes) if one.entry.get("unclean")), None)
+    unclean = next((one for one in reversed(case.changes) if one.entry.get("unclean") and one.isr_before), None)
     if unclean is None or case.facts.now_ms - unclean.at_ms > REMEMBERED_MS:
         return None
     before, after = unclean.entry["before"], unclean.entry["after"]

@@ -1,0 +1,57 @@
+"""Shapes of a journal's entries, as far as the diagnosis reads them: what another version writes may have others."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+JOURNAL: Final = {"began_ms": (int, ...), "forgotten": int, "entries": [object]}
+BASE: Final = {"number": int, "at_ms": int, "kind": str, "subject": str, "event_number": (int, ...)}
+STATE: Final = {"leader": int, "leader_epoch": int, "isr": [int]}
+LAGGING: Final = {"broker": int, "records_behind": (int, None), "silent_ms": (int, None)}
+SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "broker came": {"epoch": int},
+    "broker bounced": {"epoch": int},
+    "broker shutting down": {"led": int, "still_led": int},
+    "controller elected": {"epoch": int},
+    "controller resigned": {"reason": str},
+    "directory failed": {"reason": str, "partitions": [str]},
+    "fetcher unreachable": {"reason": str},
+    "group rebalancing": {"reason": str},
+    "group member left": {"reason": (str, None, ...)},
+    "group member expired": {"session_timeout_ms": int},
+    "group member did not rejoin": {"rebalance_timeout_ms": int},
+    "isr": {"lagging": [LAGGING], "limit_ms": int},
+    "partition": {"before": (STATE, None, ...), "after": STATE},
+    "requests": {"sent": {...: [int]}},
+    "session expired": {"led": int},
+    "session registered": {"epoch": int},
+    "truncation": {"log_end_offset": int, "to": int, "below_high_watermark": int},
+    "write": {"zxid": (int, None), "znodes": int, "paths": [str]},
+}
+"""Facts of an entry, by its kind and change."""
+ABOUT_PARTITIONS: Final = ("failure", "isr", "partition", "truncation")
+ABOUT_BROKERS: Final = ("broker", "controller")
+
+
+def is_readable(entry: Any) -> bool:
+    """Tell whether an entry has the shape that is read of its kind; of a kind that nobody knows, that of all."""
+    if not fits(entry, BASE):
+        return False
+    kind, subject = entry["kind"], entry["subject"]
+    number = subject.rpartition("-")[2] if kind in ABOUT_PARTITIONS else subject if kind in ABOUT_BROKERS else "0"
+    shape = SHAPES.get(f"{kind} {entry['change']}" if "change" in entry else kind, {})
+    return number.isdecimal() and fits(entry, shape)
+
+
+def fits(value: Any, shape: Any) -> bool:
+    """Tell whether a value has a shape: a type, or None; a list of such; a mapping with such under its names, `...`
+    being all of them; or a tuple of which one must fit, with `...` where the value may be missing."""
+    if isinstance(shape, tuple):
+        return any(fits(value, one) for one in shape)
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(fits(one, shape[0]) for one in value)
+    if isinstance(shape, Mapping):
+        return isinstance(value, Mapping) and all(
+            all(fits(one, wanted) for one in value.values()) if name is ... else fits(value.get(name, ...), wanted)
+            for name, wanted in shape.items()
+        )
+    return value is shape if shape is None or shape is ... else isinstance(value, shape)
