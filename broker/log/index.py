@@ -5,14 +5,17 @@ that, and after an unclean stop the indexes of unflushed segments are rebuilt fr
 broker preallocates the file of the active segment and fills it through a memory map; both readers accept both.
 """
 
+import logging
 import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
-from odradek.broker.log.errors import CorruptFile
+from odradek.broker.log.errors import NO_ROOM, CorruptFile
 from odradek.world.files import File, Files
+
+logger = logging.getLogger(__name__)
 
 LARGEST_INT32 = 2**31 - 1
 LARGEST_RELATIVE_OFFSET = LARGEST_INT32
@@ -50,9 +53,17 @@ class _IndexFile:
         raise NotImplementedError
 
     def write(self, files: Files, path: str, *, sync: bool = False) -> None:
-        """Bring the file up to date; creates it."""
+        """Bring the file up to date; creates it. What a full disk has no room for is left out: a shorter index costs
+        time alone, and one that ends amid an entry is made anew. Raises OSError."""
+        try:
+            self._write(files.open(path, create=True), sync)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            logger.warning("no space for %s, which is not written: %s", path, error)
+
+    def _write(self, file: File, sync: bool) -> None:
         count = len(self)
-        file = files.open(path, create=True)
         if file.size() != self._written * self.ENTRY.size:
             file.truncate(self._written * self.ENTRY.size)
         if count > self._written:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from itertools import pairwise
 
 from odradek.broker.log.batches import iterate_headers
-from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, decode_epochs, encode_epochs
+from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, decode_epochs
 from odradek.broker.log.directories.directory_files import PARTITION_METADATA
 from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.leader_epochs import LeaderEpochs
@@ -76,7 +76,8 @@ def open_log(
     lost = doubtful is not None or end_offset < recovery_point  # the disk may not have what was there at the end
     clean = clean and not lost
     recovery_point = min(recovery_point, end_offset)
-    rewritten = _cut_epochs(environment, directory, epochs, epochs_in_file, start_offset, end_offset)
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(start_offset)
     snapshots = Snapshots(environment.files, directory, names)
     anew_from = _derived_anew_from(segments, names, end_offset, recovery_point if lost else None)
     producers = rebuild_producers(environment, segments, snapshots, start_offset, end_offset, anew_from)
@@ -85,7 +86,9 @@ def open_log(
         snapshots=snapshots, log_start_offset=start_offset, log_end_offset=end_offset,
         recovery_point=end_offset if clean else recovery_point,
     )  # fmt: skip
-    log.epoch_file.unsynced = not clean or rewritten
+    log.epoch_file.unsynced = not clean
+    if epochs.entries() != epochs_in_file:  # it says something else than what the log has
+        log.epoch_file.write(epochs.entries())
     log.clean_end_offset = end_offset if clean else -1
     _release_files(segments)
     return log
@@ -197,24 +200,6 @@ def _load_epochs(
     except CorruptFile as error:
         logger.warning("%s/%s: %s; it is rebuilt from the batches", directory, LEADER_EPOCHS, error)
         return LeaderEpochs(), None
-
-
-def _cut_epochs(
-    environment: LogEnvironment,
-    directory: str,
-    epochs: LeaderEpochs,
-    in_file: list[tuple[int, int]] | None,
-    start_offset: int,
-    end_offset: int,
-) -> bool:
-    """Leave only the leader epochs that the log has; write them, unsynced, when the file says something else, and tell
-    whether it did."""
-    epochs.truncate_from_end(end_offset)
-    epochs.truncate_from_start(start_offset)
-    if epochs.entries() == in_file:
-        return False
-    environment.files.write_atomically(f"{directory}/{LEADER_EPOCHS}", encode_epochs(epochs.entries()), sync=False)
-    return True
 
 
 def _readable_to_the_end(segment: Segment) -> bool:

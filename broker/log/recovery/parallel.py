@@ -80,7 +80,8 @@ def work(files: Files, request: bytes, moved: Callable[[int], None]) -> Iterator
         except (OSError, MalformedMessage):
             return  # the broker comes upon the same, and knows what to do
         log.abandon()
-        yield f"{torn.directory}\n".encode()
+        if not log.epoch_file.waits_for_room:  # else the broker has to learn them once more, to keep them in memory
+            yield f"{torn.directory}\n".encode()
 
 
 def torn_logs(

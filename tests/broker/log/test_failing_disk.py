@@ -18,14 +18,23 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import FULL_DISK_PAUSE_MS, FULL_DISK_TOLD_EVERY_MS, LogEnvironment, OpenSegments
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.offset_lookup import find_offset
+from odradek.broker.log.recovery import parallel
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.transaction_index import AbortedTransaction, decode_aborted
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.testing.background_work import InlineChildren
 from odradek.testing.crashes.machine import TOPIC_IDS, Machine
 from odradek.testing.crashes.run import run_fault_case
-from odradek.testing.log_environments import DIRECTORY, close_log, make_batch, make_environment, open_test_log
+from odradek.testing.log_environments import (
+    DIRECTORY,
+    close_log,
+    make_batch,
+    make_environment,
+    open_test_log,
+    read_batches,
+)
 from odradek.testing.simulated_files import Fault, SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
 from odradek.world.background import InlineBackground
@@ -139,14 +148,72 @@ def test_a_snapshot_that_finds_no_room_is_left_out() -> None:
     assert 1 in open_test_log(make_environment(files), recovery_point=1, clean=True).producers.producers
 
 
+@pytest.mark.parametrize("by_children", [False, True])
+@pytest.mark.parametrize("epochs_lost", [False, True])
+def test_a_broker_that_was_killed_on_a_full_disk_starts_on_it(
+    epochs_lost: bool, by_children: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directory went offline, as there was no room for the indexes: nothing could be read, nor room be made by
+    retention."""
+    monkeypatch.setattr(parallel, "LEAST_BYTES", 0)
+    clock = ManualClock()
+    files = SimulatedFiles(1, clock.now_ms)
+    config = LogConfig(segment_bytes=500, index_interval_bytes=0, retention_bytes=500)
+
+    def start() -> LogManager:
+        logs = LogManager(
+            files, clock, InlineBackground(), random.Random(5), ["/a"], lambda topic: config,
+            children=InlineChildren(files, clock) if by_children else None,
+        )  # fmt: skip
+        logs.open(DirectoryOwner(1, "cluster-a"), lambda: None, recovery_processes=2)
+        clock.advance(1)
+        return logs
+
+    logs = start()
+    log = logs.get_or_create("t", 0, is_new=True)
+    for number in range(7):
+        log.append_as_leader(make_batch([b"x" * 100], producer_id=1, sequence=number), number // 3)
+    files.kill()
+    if epochs_lost:
+        files.remove("/a/t-0/leader-epoch-checkpoint")
+    files.capacity_bytes = sum(files.size(path) for path in files.paths())
+    logs = start()
+    again = logs.get("t", 0)
+    assert again is not None
+    assert [columns.offsets for columns in read_batches(again)] == [[number] for number in range(7)]
+    assert again.epochs.entries() == [(0, 0), (1, 3), (2, 6)]
+    with pytest.raises(KafkaError):
+        again.append_as_leader(make_batch([b"x" * 100]), 2)
+    assert delete_old_segments(again, 7) == 2
+    clock.advance(config.file_delete_delay_ms + FULL_DISK_PAUSE_MS)
+    assert again.append_as_leader(make_batch([b"x" * 100]), 2).first_offset == 7
+    logs.close()
+    files.kill()
+    closed = start().get("t", 0)
+    assert closed is not None and (closed.clean_end_offset, closed.epochs.entries()) == (8, again.epochs.entries())
+
+
+def test_an_old_segment_whose_index_is_lost_is_read_on_a_full_disk() -> None:
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files), LogConfig(segment_bytes=400), clean=True)
+    for _ in range(6):
+        log.append_as_leader(make_batch([b"x" * 60]), 0)
+    assert len(log.segments) > 1
+    log.segments[0].release()
+    files.remove(log.segments[0].path(".index"))
+    files.fault = Fault(files.calls, 100, errno.ENOSPC, what="room")
+    assert [columns.offsets for columns in read_batches(log)] == [[number] for number in range(6)]
+
+
 def test_retention_on_a_full_disk_keeps_the_last_segment() -> None:
     files = SimulatedFiles()
     config = LogConfig(segment_bytes=400, retention_bytes=0)
     log = open_test_log(make_environment(files), config, clean=True)
     for _ in range(3):
         log.append_as_leader(make_batch([b"x" * 60]), 0)
-    files.fault = Fault(files.calls, 1, errno.ENOSPC, what="room")
+    files.fault = Fault(files.calls, 1000, errno.ENOSPC, what="room")
     assert (delete_old_segments(log, 3), log.closed, log.log_start_offset) == (0, False, 0)
+    files.fault = None
     assert delete_old_segments(log, 3) == 1
 
 
