@@ -250,6 +250,11 @@ class LocalLog:
 
     # to the disk
 
+    @property
+    def is_flushed(self) -> bool:
+        """True when a flush would bring nothing to the disk that is not there."""
+        return self.recovery_point == self.log_end_offset and not self.epoch_file.unsynced
+
     def flush(self) -> None:
         """Bring everything to the disk before returning. Raises StorageFailure."""
         try:

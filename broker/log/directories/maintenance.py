@@ -80,11 +80,14 @@ class LogMaintenance:
         self.for_each_log(apply)
 
     def _flush_overdue(self) -> None:
-        """Flush the logs whose `flush.ms` has passed."""
+        """Flush the logs whose `flush.ms` has passed and that were written to."""
         now_ms = self._clock.now_ms()
-        self.for_each_log(
-            lambda log: log.flush_in_background() if now_ms - log.last_flush_ms >= log.config.flush_ms else None
-        )
+
+        def flush(log: Log) -> None:
+            if now_ms - log.last_flush_ms >= log.config.flush_ms and not log.is_flushed:
+                log.flush_in_background()
+
+        self.for_each_log(flush)
 
     def _expire_producers(self) -> None:
         now_ms, expiration_ms = self._clock.now_ms(), self._environment.producer_expiration_ms

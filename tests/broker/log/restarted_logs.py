@@ -24,6 +24,7 @@ class Broker:
         self.files = SimulatedFiles(7, self.clock.now_ms)
         self.directories = directories
         self.config = LogConfig(segment_bytes=500, retention_bytes=0, retention_ms=-1)
+        self.settings = LogManagerSettings(log_initial_task_delay_ms=100)
         self.lost: list[tuple[str, list[tuple[str, int]]]] = []
         self.logs = self.make()
 
@@ -35,7 +36,7 @@ class Broker:
             random.Random(5),
             self.directories,
             lambda topic: self.config,
-            settings=LogManagerSettings(log_initial_task_delay_ms=100),
+            settings=self.settings,
             directory_failed=lambda path, cause, partitions: self.lost.append((path, partitions)),
         )
 

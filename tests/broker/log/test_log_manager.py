@@ -11,6 +11,7 @@ from odradek.broker.log.directories.checkpoints import MADE_DISTANCE_MS
 from odradek.broker.log.directories.maintenance import SEGMENTS_AT_ONCE
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
+from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_environments import make_batch
@@ -321,3 +322,27 @@ def test_a_start_opens_and_changes_no_file_of_logs_that_never_held_a_record(clea
     files.kill()
     ends = {log.partition: log.log_end_offset for log in broker.start().logs.all_logs()}
     assert ends == {0: 0, 1: 0, 2: 0, 3: 1, 4: 0}
+
+
+def test_flush_ms_bounds_how_long_a_record_is_in_memory_alone_and_syncs_nothing_else() -> None:
+    """Each log was synced every `flush.ms`, also those to which nobody wrote."""
+    broker = Broker(("/a",))
+    broker.config = LogConfig(flush_ms=1000)
+    broker.settings = LogManagerSettings(log_initial_task_delay_ms=100, log_flush_scheduler_interval_ms=500)
+    broker.start()
+    for partition in range(20):
+        broker.write("t", partition)
+    broker.clock.advance(1500)
+    assert [log.recovery_point for log in broker.logs.all_logs()] == [1] * 20
+    syncs = broker.files.syncs
+    broker.clock.advance(10_000)
+    assert broker.files.syncs == syncs
+    broker.write("t", 3)
+    broker.clock.advance(1000)
+    log = broker.logs.get("t", 3)
+    assert log is not None and log.recovery_point == 2
+    assert broker.files.syncs == syncs + 1
+    log.assign_epoch(5, 1)
+    assert log.epoch_file.unsynced
+    broker.clock.advance(1500)
+    assert not log.epoch_file.unsynced, "an epoch is to be on the disk as well"
