@@ -70,6 +70,7 @@ class Gathering:
         self._now_ms, self._bootstrap = now_ms, bootstrap
         self._questions = Questions()
         self._zookeeper_silent = False
+        self._silent_coordinators: set[int] = set()
 
     async def gather(
         self,
@@ -221,15 +222,21 @@ class Gathering:
                 name, refusal=f"there is no topic {CONSUMER_OFFSETS} yet: no group has committed anything"
             )
         home = TopicPartition(CONSUMER_OFFSETS, partition_for(name, len(offsets.partitions)))
-        if offsets.partitions[home.partition].leader < 0:
+        coordinator = offsets.partitions[home.partition].leader
+        if coordinator < 0:
             return GroupFacts(name, refusal=f"{home} has no leader", home=home)
+        silent = GroupFacts(
+            name, refusal=f"its coordinator did not answer within {self._questions.answer_s:g} s", home=home
+        )
+        if coordinator in self._silent_coordinators:
+            return silent
         try:
             async with asyncio.timeout(self._questions.answer_s):
                 description = (await self._admin.describe_groups([name]))[0]
                 committed = await self._admin.list_group_offsets(name)
         except TimeoutError:
-            refusal = f"its coordinator did not answer within {self._questions.answer_s:g} s"
-            return GroupFacts(name, refusal=refusal, home=home)
+            self._silent_coordinators.add(coordinator)
+            return silent
         except KafkaError as error:
             if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 self._questions.unknown.append(f"group {name}: you may not see it (Describe on the group is missing)")

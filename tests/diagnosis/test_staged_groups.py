@@ -13,8 +13,10 @@ from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.access_values import ACL, ACLOperation, ACLPermissionType, ACLResourceType, ResourcePattern
 from odradek.client.errors import ClientError
 from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.diagnosis import gathering
 from odradek.diagnosis.cases import typed
 from odradek.diagnosis.examination import Subject, UnknownSubject, examine, subjects
+from odradek.diagnosis.questions import ANSWER_S
 from odradek.diagnosis.surroundings import check_may_see
 from odradek.diagnosis.telling import calm
 from odradek.testing.virtual_run import VirtualCluster, run
@@ -197,6 +199,29 @@ def test_coordinator_unavailable() -> None:
         assert found.told.ways_out[0].command.startswith("odradek why __consumer_offsets-")
 
     run(test, topics={"flights": 1}, settings={"offsets.topic.replication.factor": "1"})
+
+
+def test_a_frozen_coordinator_costs_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its groups were asked for some at a time, and each lot waited for it anew."""
+    monkeypatch.setattr(gathering, "GROUPS_AT_ONCE", 3)
+    names = {f"group-{number}" for number in range(30)}
+
+    async def test(cluster: VirtualCluster) -> None:
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            for name in names:
+                await admin.alter_group_offsets(name, {AT: OffsetAndMetadata(0)})
+        frozen = next(one for one in cluster.running if one not in cluster.controllers())
+        theirs = groups_of(frozen)
+        assert len(theirs) > 2 * gathering.GROUPS_AT_ONCE
+        await cluster.suspend(frozen.broker_id)
+        began_ms = cluster.clock.monotonic_ms()
+        found = await facts_of(cluster, (), names, journals=False)
+        assert cluster.clock.monotonic_ms() - began_ms < 4 * ANSWER_S * 1_000
+        assert {name for name, one in found.groups.items() if "did not answer" in one.refusal} == theirs
+        await cluster.resume(frozen.broker_id)
+
+    session = {"zookeeper.session.timeout.ms": "300000", "offsets.topic.replication.factor": "1"}
+    run(test, topics={"flights": 1}, settings=session)
 
 
 def groups_of(broker: object) -> set[str]:
