@@ -10,6 +10,8 @@ from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
     PARTITION_METADATA,
+    MetaProperties,
+    OtherMode,
     decode_meta,
     decode_partition_metadata,
 )
@@ -94,7 +96,17 @@ def partitions(entries: Entries, _: int) -> Iterator[Complaint]:
 
 def owner(entries: Entries, _: int) -> Iterator[Complaint]:
     """Check `meta.properties`."""
-    yield from _decoded(entries, "=", lambda data: decode_meta(data)[0])
+    try:
+        yield from _decoded(entries, "=", _owner)
+    except OtherMode as other:
+        yield 0, str(other)
+
+
+def _owner(data: bytes) -> MetaProperties:
+    found, _ = decode_meta(data)
+    if found == MetaProperties():
+        raise CorruptFile("it does not say of which broker and cluster it is")
+    return found
 
 
 def topic_id(entries: Entries, _: int) -> Iterator[Complaint]:
@@ -104,8 +116,7 @@ def topic_id(entries: Entries, _: int) -> Iterator[Complaint]:
 
 def _decoded(entries: Entries, colon: str, decode: Callable[[bytes], object]) -> Iterator[Complaint]:
     try:
-        if decode("".join(f"{row['property']}{colon}{row['value']}\n" for _, row in entries).encode()) is None:
-            yield 0, "it does not say of which broker and cluster it is"
+        decode("".join(f"{row['property']}{colon}{row['value']}\n" for _, row in entries).encode())
     except CorruptFile as bad:
         yield 0, str(bad)
 

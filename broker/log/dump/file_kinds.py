@@ -131,11 +131,11 @@ def _checkpoint(data: bytes, names: Sequence[str]) -> Entries:
     if lines[0][1] != str(VERSION):
         raise Damaged(0, f"checkpoint of version {lines[0][1]!r}, known is {VERSION}")
     count_at, count = lines[1] if len(lines) > 1 else (at, "")
-    if not count.isdigit():
+    if not (count.isascii() and count.isdigit()):
         raise Damaged(count_at, f"{count!r} is not a number of entries")
     for position, entry in lines[2:]:
         yield position, _entry(position, entry, names)
-    if int(count) != len(lines) - 2 or not data.endswith(b"\n"):
+    if count != str(len(lines) - 2) or not data.endswith(b"\n"):
         raise Damaged(count_at, f"{count} entries announced, {len(lines) - 2} lines follow")
 
 
@@ -160,7 +160,7 @@ def clean_shutdown(data: bytes, _: int) -> Entries:
     """Read `.kafka_cleanshutdown`, which older brokers leave empty."""
     try:
         values = json.loads(data) if data.strip() else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Damaged(0, f"not JSON: {error}") from None
     if not isinstance(values, dict):
         raise Damaged(0, f"not a JSON object: {values}")

@@ -95,6 +95,7 @@ TABLE = [
     (EPOCHS, b"3 0", b"3 x", 4, "'x'"),
     (EPOCHS, b"3 0", b"3", 4, "2 fields"),
     (EPOCHS, b"\n2\n", b"\n5\n", 2, "5 entries announced, 2 lines follow"),
+    (EPOCHS, b"\n2\n", "\n\u00b2\n".encode(), 2, "is not a number of entries"),
     (EPOCHS, b"0\n2", b"7\n2", 0, "version '7'"),
     (EPOCHS, b"4 6", b"2 6", 8, "leader_epoch 2 after 3"),
     (EPOCHS, b"4 6", b"4 0", 8, "start_offset 0 after 0"),
@@ -103,6 +104,7 @@ TABLE = [
     (HIGH_WATERMARKS, b"topic 1 7\n", b"topic 1 7", 2, "2 entries announced"),
     ("partition.metadata", b"topic_id: ", b"topic_id: AA", 0, "partition.metadata"),
     ("../meta.properties", b"broker.id=1", b"broker.id=", 0, "meta.properties with broker.id="),
+    ("../meta.properties", b"version=0", b"version=1", 0, "not a directory of ZooKeeper mode"),
     (f"{FIRST}.index", b"\x00\x00\x00\x01", b"\x00\x00\x00\x09", 8, "offset 3 after 9"),
     (f"{FIRST}.index", b"\x00\x00\x00\xa0", b"\x00\x00\x00\xa1", 0, "not at byte 161"),
     (f"{FIRST}.timeindex", number(1001), number(1000), 0, "the log has 1001"),
@@ -121,6 +123,18 @@ def test_damage_is_found_at_its_byte(
     assert (damage.path, damage.position) == (path, position), damage
     assert reason in damage.reason
     assert damage in list(verify(files, DATA))
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "reason"),
+    [
+        (f"{DATA}/meta.properties", b"#\n", "does not say of which broker"),
+        (f"{DATA}/.kafka_cleanshutdown", b"[" * 100_000, "not JSON"),
+    ],
+)
+def test_a_file_that_says_nothing_is_damage(contents: dict[str, bytes], path: str, content: bytes, reason: str) -> None:
+    (damage,) = verify(changed({**contents, path: b""}, path, content), DATA)
+    assert damage.path == path and reason in damage.reason
 
 
 @pytest.mark.parametrize("seed", range(4))
