@@ -6,6 +6,7 @@ Of the remembered batches only the newest is kept. Source: ProducerStateManager.
 """
 
 import logging
+import re
 import struct
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
@@ -20,6 +21,7 @@ from odradek.world.files import Files
 logger = logging.getLogger(__name__)
 
 SNAPSHOT = ".snapshot"
+NAME = re.compile(r"[0-9]{20}\.snapshot")
 VERSION = 1
 HEAD = struct.Struct(">hI")
 COUNT = struct.Struct(">i")
@@ -176,4 +178,4 @@ class Snapshots:
 
 def is_snapshot(name: str) -> bool:
     """Tell whether a file has the name of a snapshot: `00000000000000000042.snapshot`."""
-    return name.endswith(SNAPSHOT) and name.removesuffix(SNAPSHOT).isdigit()
+    return NAME.fullmatch(name) is not None

@@ -7,6 +7,7 @@ Source: LogLoader.scala of Kafka 3.9, with removeTempFilesAndCollectSwapFiles.
 """
 
 import logging
+import re
 from bisect import bisect_right
 from itertools import pairwise
 
@@ -33,6 +34,8 @@ from odradek.protocol.record_batch import MAX_INT64, CorruptBatch
 logger = logging.getLogger(__name__)
 
 TEMPORARY = ".tmp"
+OF_A_SEGMENT = re.compile(r"[0-9]{20}\.")
+"""Names of the files of a segment begin so; any other is somebody else's, and left alone."""
 
 
 def open_log(
@@ -164,6 +167,7 @@ def _derived_anew_from(
 
 
 def _load_segments(environment: LogEnvironment, directory: str, config: LogConfig, names: list[str]) -> list[Segment]:
+    names = [name for name in names if OF_A_SEGMENT.match(name)]
     present = set(names)
     for name in names:
         stem, dot, suffix = name.rpartition(".")
@@ -171,7 +175,7 @@ def _load_segments(environment: LogEnvironment, directory: str, config: LogConfi
             logger.warning("%s/%s: an index without its log is removed", directory, name)
             environment.files.remove(f"{directory}/{name}")
     segments = []
-    for name in sorted(name for name in names if name.endswith(LOG) and name.removesuffix(LOG).isdigit()):
+    for name in sorted(name for name in names if name.endswith(LOG)):
         base_offset = int(name.removesuffix(LOG))
         segment = Segment(environment.files, directory, base_offset, config, environment.clock.now_ms())
         stem = name.removesuffix(LOG)
@@ -224,7 +228,7 @@ def finish_interrupted_changes(environment: LogEnvironment, directory: str, name
     swapped: list[str] = []
     gone: list[str] = []
     for name in names:
-        if name.endswith(SWAP):
+        if name.endswith(SWAP) and OF_A_SEGMENT.match(name):
             (gone if name.partition(".")[0] in unfinished else swapped).append(name)
         elif name.endswith((DELETED, CLEANED, TEMPORARY)):
             gone.append(name)
@@ -247,8 +251,7 @@ def _remove_replaced(environment: LogEnvironment, directory: str, name: str, nam
     base_offset = int(name.removesuffix(LOG + SWAP))
     end_offset = _end_of_file(environment, f"{directory}/{name}", base_offset)
     for other in names:
-        number = other.partition(".")[0]
-        inside = number.isdigit() and base_offset <= int(number) < end_offset
+        inside = OF_A_SEGMENT.match(other) and base_offset <= int(other.partition(".")[0]) < end_offset
         if inside and other.endswith(SUFFIXES) and environment.files.exists(f"{directory}/{other}"):
             environment.files.remove(f"{directory}/{other}")
 

@@ -318,3 +318,18 @@ def test_a_last_batch_of_an_earlier_offset_does_not_take_the_log_back(offset: in
     assert (log.log_end_offset, log.clean_end_offset) == (4, -1)
     log.append_as_leader(make_batch([b"y"]), 0)
     assert [columns.offsets[0] for columns in read_batches(log)] == list(range(5))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "name", ["1.log", "notes.index", "old.log.swap", "\u00b2.snapshot", "7.snapshot", "\u00b2.log"]
+)
+def test_a_file_that_is_none_of_a_log_is_left_alone(name: str, clean: bool) -> None:
+    """One that had a number in its name took its log directory offline, or ended the start of the broker."""
+    files = SimulatedFiles()
+    write_ten(files, close=True)
+    files.set_content(f"{DIRECTORY}/{name}", b"somebody's")
+    files.kill()
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=10, clean=clean)
+    assert [columns.offsets[0] for columns in read_batches(log)] == list(range(10))
+    assert files.read(f"{DIRECTORY}/{name}") == b"somebody's"
