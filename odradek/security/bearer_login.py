@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from odradek.security.errors import AuthenticationFailed, BadSecuritySetting
 from odradek.security.jaas import JaasEntry
-from odradek.security.sasl_client import BearerClient, Login
+from odradek.security.logins import Login
+from odradek.security.sasl_client import BearerClient
 from odradek.security.tls_context import Look
 
 UNSECURED_CLAIM: Final = "unsecuredLoginStringClaim_"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from odradek.security.errors import AuthenticationFailed, BadSecuritySetting
 from odradek.security.jaas import JaasEntry
-from odradek.security.sasl_client import Login
+from odradek.security.logins import Login
 from odradek.security.tls_context import Look
 
 MECHANISM: Final = "GSSAPI"

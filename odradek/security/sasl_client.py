@@ -4,11 +4,7 @@ Sources: SaslClientAuthenticator, OAuthBearerLoginModule and the token retriever
 """
 
 import asyncio
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from odradek.protocol.connection import FrameReader, framed
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
@@ -18,25 +14,11 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.security.errors import AuthenticationFailed, LoginRefused
+from odradek.security.logins import Login, SaslClient, in_thread
 from odradek.world.network import Endpoint
 
 ANSWER_BYTES_MAX: Final = 524_288
 CHUNK_BYTES: Final = 1 << 16
-LOGIN_THREADS: Final = 4
-"""Logins that may wait for an issuer of tokens or tickets at once."""
-
-
-class SaslClient(Protocol):
-    """An exchange with one broker."""
-
-    mechanism: str
-    complete: bool
-
-    def first(self) -> bytes:
-        """Return what the exchange begins with."""
-
-    def respond(self, challenge: bytes) -> bytes | None:
-        """Return the next message; None when there is none. Raises AuthenticationFailed."""
 
 
 class PlainClient:
@@ -73,43 +55,6 @@ class BearerClient:
             return b"\x01"
         self.complete = True
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """Login of a client: makes an exchange for each connection. Making one may take a while: a token is fetched."""
-
-    mechanism: str
-    new: Callable[[str], SaslClient]
-    """Makes the exchange with a broker at that host. Raises AuthenticationFailed, and OSError."""
-    blocks: bool = False
-    """True when making one waits for others, so that it must not be done on the loop."""
-
-    def __repr__(self) -> str:
-        return f"Login({self.mechanism})"
-
-
-_threads: list[ThreadPoolExecutor] = []
-os.register_at_fork(after_in_child=_threads.clear)  # its threads are not in the child
-
-
-def in_thread(login: Login, host: str) -> "asyncio.Future[SaslClient]":
-    """Make an exchange in a thread for logins alone: nothing else waits for an issuer that does not answer.
-
-    Once the main thread has ended Python begins none, and a client may outlive it: then it is made at once.
-    """
-    loop = asyncio.get_running_loop()
-    if not _threads:
-        _threads.append(ThreadPoolExecutor(LOGIN_THREADS, "login"))
-    try:
-        return loop.run_in_executor(_threads[0], login.new, host)
-    except RuntimeError:
-        made: asyncio.Future[SaslClient] = loop.create_future()
-        try:
-            made.set_result(login.new(host))
-        except (AuthenticationFailed, OSError) as error:
-            made.set_exception(error)
-        return made
 
 
 class Session(NamedTuple):

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from odradek.security.errors import BadSecuritySetting
 from odradek.security.jaas import JaasEntry, parse_jaas
-from odradek.security.sasl_client import Login, PlainClient, authenticate
+from odradek.security.logins import Login
+from odradek.security.sasl_client import PlainClient, authenticate
 from odradek.security.scram import MECHANISMS as SCRAM_MECHANISMS
 from odradek.security.scram import ScramClient, new_nonce
 from odradek.security.session_endpoint import SessionEndpoint

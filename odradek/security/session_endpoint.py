@@ -20,7 +20,8 @@ from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest,
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.protocol.primitives import Buffer
 from odradek.security.errors import AuthenticationFailed
-from odradek.security.sasl_client import ANSWER_BYTES_MAX, Login, SaslClient, Session, in_thread
+from odradek.security.logins import Login, SaslClient, in_thread
+from odradek.security.sasl_client import ANSWER_BYTES_MAX, Session
 from odradek.world.clock import Clock
 from odradek.world.files import File
 from odradek.world.network import Endpoint

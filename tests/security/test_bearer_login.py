@@ -114,7 +114,7 @@ def test_logging_in_when_the_main_thread_has_ended(outcome: str) -> None:
     program = f"""
 import asyncio, threading
 from odradek.security.errors import AuthenticationFailed
-from odradek.security.sasl_client import Login, in_thread
+from odradek.security.logins import Login, in_thread
 
 def new(host):
     {outcome}

@@ -17,7 +17,7 @@ from odradek.security import sasl_client, session_endpoint
 from odradek.security.errors import AuthenticationFailed, BadSecuritySetting, InvalidCredentials, NotNow
 from odradek.security.jaas import parse_jaas
 from odradek.security.kerberos import GssapiClient, KerberosKeys, KerberosUnreachable, kerberos_login
-from odradek.security.sasl_client import Login
+from odradek.security.logins import Login
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.foreign.kerberos import REALM, Kdc, kerberos
 from odradek.testing.needs import need
