@@ -59,11 +59,7 @@ class FutureLogs:
         path = f"{log_directory}/{future_name(*key, self._environment.random.getrandbits(128))}"
         try:
             log = open_log(self._environment, path, *key, self._config_of(key[0]), clean=True)
-            topic_id = self._logs.topic_id(key)
-            if topic_id != ZERO_UUID:
-                self._environment.files.write_atomically(
-                    f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False
-                )
+            self._write_topic_id(key, path)
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._environment.files.remove_directory(path)
@@ -72,6 +68,12 @@ class FutureLogs:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}") from error
         self._logs.add_future(log)
         return log
+
+    def _write_topic_id(self, key: PartitionKey, path: str) -> None:
+        """Write it to a directory, if it is known and is not there. Raises OSError."""
+        topic_id, file = self._logs.topic_id(key), f"{path}/{PARTITION_METADATA}"
+        if topic_id != ZERO_UUID and not self._environment.files.exists(file):
+            self._environment.files.write_atomically(file, encode_partition_metadata(topic_id), sync=False)
 
     def discard(self, key: PartitionKey) -> None:
         """Give a future log up. None is no error. Raises StorageFailure."""
@@ -88,14 +90,21 @@ class FutureLogs:
             self._directories.fail(log.log_directory, error)
 
     def promote(self, key: PartitionKey) -> Log:
-        """Put the future log, which holds all that the current one does, in its place. Raises StorageFailure.
+        """Put the future log, which holds all that the current one does, in its place. Raises KafkaError
+        KAFKA_STORAGE_ERROR, of which StorageFailure is one.
 
         The first renaming is durable before the second is begun; that the second is durable too does not matter. When
-        no descriptor is left for that, both logs stay what they are, and it may be tried again.
+        no descriptor or no room is left, both logs stay what they are, and it may be tried again.
         """
         current, future = self._logs.get(key), self._logs.future(key)
         assert current is not None and future is not None, key
         assert future.log_end_offset == current.log_end_offset, (current, future)
+        try:
+            self._write_topic_id(key, future.directory)  # it may have been said since
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{future}: {error}") from error
+            raise future.give_up_directory(error) from error
         future.epochs = LeaderEpochs(current.epochs.entries())  # those without a batch, too
         future.write_epochs()
         future.cleaned_to = current.cleaned_to

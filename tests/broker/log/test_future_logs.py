@@ -17,6 +17,7 @@ from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.log_environments import make_batch, read_batches
 from odradek.testing.simulated_files import Fault, MachineStopped, SimulatedFiles
 from odradek.testing.virtual_clock import ManualClock
@@ -58,9 +59,9 @@ class Broker:
         assert log is not None
         return log
 
-    def write(self) -> None:
+    def write(self, topic_id: bytes = TOPIC_ID) -> None:
         self.logs.prefer("t", 0, "/a")
-        log = self.logs.get_or_create("t", 0, TOPIC_ID, is_new=True)
+        log = self.logs.get_or_create("t", 0, topic_id, is_new=True)
         for value in VALUES:
             log.append_as_leader(make_batch([value]), 2)
         log.assign_epoch(5, 3)
@@ -113,6 +114,23 @@ def test_the_future_log_takes_the_place_with_all_that_is_known() -> None:
     broker.logs.close()
     broker.restart()
     assert values(broker.log) == [*VALUES, b"d"] and broker.logs.topic_id("t", 0) == TOPIC_ID
+
+
+def test_an_id_that_comes_late_moves_with_its_log() -> None:
+    """It was written beside the present log alone, and went with that."""
+    broker = Broker()
+    broker.write(ZERO_UUID)
+    broker.copy()
+    broker.logs.get_or_create("t", 0, TOPIC_ID)
+    broker.files.fault = Fault(broker.files.calls, 1, errno.ENOSPC, "/b")
+    with pytest.raises(KafkaError) as refused:
+        broker.logs.promote_future_log("t", 0)
+    assert isinstance(refused.value.__cause__, OSError) and not broker.failed, "it is tried again"
+    broker.logs.promote_future_log("t", 0)
+    broker.settled()
+    broker.logs.close()
+    broker.restart()
+    assert broker.log.directory == "/b/t-0" and broker.logs.topic_id("t", 0) == TOPIC_ID
 
 
 @pytest.mark.parametrize("power", [False, True])
