@@ -264,6 +264,8 @@ class DirectoryMoves:
         self._at_once = len(logs.directories) if at_once is None else at_once
         self._waiting: dict[PartitionKey, LogCopy] = {}
         self._running: dict[PartitionKey, LogCopy] = {}
+        self._without_room: dict[PartitionKey, LogCopy] = {}
+        """Those whose disk is full: they wait for a while before they wait with the others."""
 
     # ---- what is wanted
 
@@ -308,22 +310,25 @@ class DirectoryMoves:
         """Go on with the move of a partition whose future log is there, if there is one and it is not under way."""
         key = (partition.topic, partition.index)
         future = self._logs.future_log(*key)
-        if future is not None and key not in self._waiting and key not in self._running:
+        if future is not None and all(key not in some for some in self._moves()):
             self._waiting[key] = LogCopy(partition.log, future, self._clock)
             self._run_next()
 
     def forget(self, topic: str, index: int) -> None:
         """Forget the move of a partition that goes, or moves elsewhere; its future log is the caller's affair. Harmless
         without one."""
-        self._waiting.pop((topic, index), None)
-        self._running.pop((topic, index), None)
+        for some in self._moves():
+            some.pop((topic, index), None)
         self._run_next()
 
     def directory_failed(self) -> None:
         """Drop the moves that have lost one of their logs."""
-        for key, copy in [*self._waiting.items(), *self._running.items()]:
+        for key, copy in [one for some in self._moves() for one in some.items()]:
             if copy.source.closed or copy.target.closed:
                 self.forget(*key)
+
+    def _moves(self) -> tuple[dict[PartitionKey, LogCopy], ...]:
+        return self._waiting, self._running, self._without_room
 
     # ---- the work
 
@@ -369,7 +374,14 @@ class DirectoryMoves:
         cause = error.__cause__
         if isinstance(cause, OSError) and cause.errno in NO_ROOM:
             logger.warning("%s waits for space: %s", copy, error)
-            self._clock.call_later(RETRY_MS, lambda: self._turn(key, copy))
+            self._without_room[key] = self._running.pop(key)
+            self._clock.call_later(RETRY_MS, lambda: self._wait_again(key, copy))
+            self._run_next()
         else:
             logger.error("%s does not continue: %s", copy, error)
             self.forget(*key)
+
+    def _wait_again(self, key: PartitionKey, copy: LogCopy) -> None:
+        if self._without_room.get(key) is copy:
+            self._waiting[key] = self._without_room.pop(key)
+            self._run_next()

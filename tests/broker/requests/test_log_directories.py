@@ -11,7 +11,7 @@ from odradek.broker.cluster.peer import Peer
 from odradek.broker.network.outcomes import RequestContext
 from odradek.broker.replication import directory_moves
 from odradek.broker.requests import describe_log_dirs
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -290,6 +290,45 @@ def test_a_move_that_finds_no_descriptor_goes_on_when_there_are_some(monkeypatch
         assert broker.server.services.replicas.partitions[TOPIC, 0].log.log_directory == away and len(attempts) > 2
 
     with_brokers(scenario)
+
+
+def test_a_move_that_waits_for_room_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It kept its place, so that none of the others went on as long as its disk was full."""
+    append, full = directory_moves.LogCopy._append, [True]
+
+    def has_no_room(copy: directory_moves.LogCopy, data: memoryview) -> int:
+        if full and copy.source.partition == 0:
+            cause = OSError(errno.ENOSPC, "No space left on device")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room") from cause
+        return append(copy, data)
+
+    monkeypatch.setattr(directory_moves.LogCopy, "_append", has_no_room)
+
+    async def scenario(client: Client) -> None:
+        await client.create(partitions=3)
+        await client.produce(b"1")
+        (broker,) = client.cluster.brokers
+        moves, partitions = broker.server.services.replicas.moves, broker.server.services.replicas.partitions
+        homes = {index: partitions[TOPIC, index].log.log_directory for index in (0, 1, 2)}
+        away = {index: "/a" if home == "/b" else "/b" for index, home in homes.items()}
+        for index in (0, 1, 2):
+            assert await client.move(away[index], index=index) == 0
+        await asyncio.sleep(5)
+        assert [partitions[TOPIC, index].log.log_directory for index in (0, 1, 2)] == [homes[0], away[1], away[2]]
+        assert await client.move(away[0]) == 0, "asked for again while it waits"
+        full.clear()
+        await asyncio.sleep(5)
+        assert partitions[TOPIC, 0].log.log_directory == away[0]
+        full.append(True)
+        assert await client.move(homes[0]) == 0
+        await asyncio.sleep(1)
+        assert await client.move(away[0]) == 0, "it stays, and nothing waits any more"
+        assert not (moves._running or moves._waiting or moves._without_room)
+        full.clear()
+        await asyncio.sleep(5)
+        assert partitions[TOPIC, 0].log.log_directory == away[0]
+
+    with_brokers(scenario, num_replica_alter_log_dirs_threads="1")
 
 
 def test_a_move_that_ends_by_a_bug_keeps_nobody_waiting(
