@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,6 +54,21 @@ def test_the_high_watermark_waits_for_a_follower_that_is_about_to_join() -> None
     assert behind <= 2
     world.append()
     assert world.partition.high_watermark == behind, "the pending ISR counts"
+    world.clock.advance(LAG_MS + 1.0)
+    assert not world.partition.advance_high_watermark(), "the controller may have taken it in long ago"
+
+
+def test_a_follower_that_waited_long_at_the_end_does_not_lag_as_soon_as_something_is_written() -> None:
+    world = World(replace(ALONE, isr=(LEADER, FOLLOWER)))
+    world.fetch(0)
+    session = SimpleNamespace(last_used_ms=world.clock.monotonic_ms())
+    world.partition.followers[FOLLOWER].session = session
+    world.clock.advance(10.0 * LAG_MS)
+    session.last_used_ms = world.clock.monotonic_ms()  # its fetches have no news of this partition
+    world.append()
+    assert world.partition.propose_shrink(world.clock.monotonic_ms()) is None
+    world.clock.advance(LAG_MS + 1.0)
+    assert world.partition.propose_shrink(world.clock.monotonic_ms()) is not None
 
 
 @pytest.mark.parametrize("reason", ["too late", "gone"])
