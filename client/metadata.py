@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count, takewhile
 from typing import NamedTuple
 
 from odradek.client.records import TopicPartition
@@ -124,12 +125,13 @@ def _topic(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
     assert name is not None
     if known is not None and ZERO_UUID != known.topic_id != topic.topic_id:
         known = None
-    partitions = sorted(topic.partitions, key=lambda one: one.partition_index)
+    numbered = {one.partition_index: one for one in topic.partitions}
+    numbers = takewhile(numbered.__contains__, count())  # behind a gap, which no topic has, nothing is believed
     return TopicInfo(
         name,
         bytes(topic.topic_id),
         topic.is_internal,
-        tuple(_partition(name, one, known) for one in partitions),
+        tuple(_partition(name, numbered[number], known) for number in numbers),
         error_code(topic.error_code),
     )
 
