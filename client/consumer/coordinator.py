@@ -26,12 +26,12 @@ from odradek.client.consumer.member_states import (
     outcome_of,
 )
 from odradek.client.consumer.membership import Membership
-from odradek.client.errors import BrokerUnreachable, ClientError, ClientTimeout, CommitFailed, RebalanceInProgress
+from odradek.client.errors import BrokerUnreachable, ClientTimeout, CommitFailed, RebalanceInProgress
 from odradek.client.offsets import commit_errors, commit_request
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.client.sensors import GroupSensors
 from odradek.client.waiting import NEVER, WakeUp
-from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
+from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.heartbeat import HeartbeatResponse
 from odradek.protocol.messages.join_group import JoinGroupResponse
@@ -96,7 +96,7 @@ class GroupDriver:
                 logger.info("group %s: %s", self.membership.settings.group_id, error)
                 self._note_refusal(error)
                 self.membership.failed(self._now_ms)
-            except (ClientError, KafkaError, MalformedMessage) as error:
+            except KafkaError as error:  # a ClientError is one
                 self.membership.broke(error)
                 self._changed()
 

@@ -44,8 +44,8 @@ from odradek.client.consumer.member_states import (
 from odradek.client.errors import ClientError, GroupError, in_words
 from odradek.client.records import TopicPartition
 from odradek.client.waiting import NEVER
-from odradek.protocol.errors import ErrorCode, KafkaError, error_code
-from odradek.protocol.messages.join_group import JoinGroupResponse
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
+from odradek.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from odradek.protocol.messages.leave_group import LeaveGroupRequest
 
 
@@ -131,10 +131,11 @@ class Membership:
 
     def take_failure(self, now_ms: float) -> Exception | None:
         """Return the failure to raise now, if there is one. What a coordinator has refused is asked for again after it,
-        as by Java's consumer: the missing rights may have been granted by then. A fenced member stays out."""
+        as by Java's consumer: the missing rights may have been granted by then, and a member that nobody understands
+        may be gone. A fenced member stays out."""
         failure = self.failure
         refused = isinstance(failure, KafkaError) and failure.code is not ErrorCode.FENCED_INSTANCE_ID
-        if refused and not isinstance(failure, ClientError):
+        if refused and (not isinstance(failure, ClientError) or isinstance(failure, GroupError)):
             self.failure = None
             self._retry_at_ms = now_ms + self.settings.retry_backoff_ms
             self._enter(State.OUTSIDE)
@@ -251,7 +252,7 @@ class Membership:
         self.coordinator_known = False
 
     def joined(self, answer: JoinGroupResponse, now_ms: float) -> bool:
-        """Act on the answer to JoinGroup; tell whether it still counted. Raises MalformedMessage."""
+        """Act on the answer to JoinGroup; tell whether it still counted. Raises GroupError."""
         if not self._ended():
             return False
         error = error_code(answer.error_code)
@@ -265,9 +266,20 @@ class Membership:
         self._leader = answer.leader == answer.member_id
         self._decides = self._leader and not answer.skip_assignment
         self._assignments = {}
-        self._subscribers = [_subscriber(one.member_id, one.group_instance_id, one.metadata) for one in answer.members]
+        self._subscribers = [self._subscriber(one) for one in answer.members]
         self._enter(State.COUNTING if self._leader else State.SYNCING)
         return True
+
+    def _subscriber(self, member: JoinGroupResponseMember) -> Subscriber:
+        """Read what a member wants. Raises GroupError."""
+        try:
+            said = decode_subscription(member.metadata)
+        except MalformedMessage as error:
+            whose = f"group {self.settings.group_id}: the subscription of member {member.member_id}"
+            raise GroupError(f"{whose} cannot be read: {error}") from error
+        owned = tuple(TopicPartition(one.topic, number) for one in said.owned_partitions for number in one.partitions)
+        topics, user_data = frozenset(said.topics), bytes(said.user_data or b"")
+        return Subscriber(member.member_id, topics, member.group_instance_id, owned, said.generation_id, user_data)
 
     def counted(self, counts: Mapping[str, int]) -> None:
         """Take the partition counts of those of the group's topics that there are; the leader assigns by them."""
@@ -284,13 +296,17 @@ class Membership:
         self._enter(State.SYNCING)
 
     def synced(self, error: ErrorCode, assignment: bytes, now_ms: float) -> None:
-        """Act on the answer to SyncGroup. Raises MalformedMessage."""
+        """Act on the answer to SyncGroup. Raises GroupError."""
         if not self._ended():
             return
         self._assignments = {}
         if not self._follow(error, now_ms):
             return
-        now_owned = tuple(sorted(decode_assignment(assignment)))
+        try:
+            now_owned = tuple(sorted(decode_assignment(assignment)))
+        except MalformedMessage as error:
+            said = f"group {self.settings.group_id}: what its leader has assigned cannot be read: {error}"
+            raise GroupError(said) from error
         self._adopted = Adopted(now_owned, self.identity.generation_id)
         before = set(self.owned)
         revoked = tuple(sorted(before.difference(now_owned)))
@@ -359,17 +375,10 @@ class Membership:
         self._enter(State.OUTSIDE)
 
     def _fail(self, error: Exception) -> None:
-        self._lose(NOBODY)
+        self._lose(Identity(self.identity.member_id) if isinstance(error, GroupError) else NOBODY)
         self._enter(State.FATAL)
         self.failure = error
 
     def _enter(self, state: State) -> None:
         assert self.state in VALID_PREVIOUS[state], f"{state} after {self.state}"
         self.state = state
-
-
-def _subscriber(member_id: str, instance_id: str | None, metadata: bytes) -> Subscriber:
-    said = decode_subscription(metadata)
-    owned = tuple(TopicPartition(one.topic, number) for one in said.owned_partitions for number in one.partitions)
-    user_data = bytes(said.user_data or b"")
-    return Subscriber(member_id, frozenset(said.topics), instance_id, owned, said.generation_id, user_data)

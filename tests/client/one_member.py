@@ -17,6 +17,7 @@ from odradek.client.consumer.member_states import (
     Sync,
 )
 from odradek.client.consumer.membership import Membership
+from odradek.client.errors import GroupError
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.join_group import JoinGroupResponse
@@ -89,3 +90,11 @@ class Bench:
         step = self.step()
         assert isinstance(step, Heartbeat), step
         self.member.beaten(error, self.now_ms)
+
+    def come_back_after(self, failure: GroupError) -> None:
+        """A poll that raises the failure, and the next one."""
+        self.member.broke(failure)
+        assert self.member.take_failure(self.now_ms) is failure
+        assert self.member.take_failure(self.now_ms) is None
+        self.now_ms += 100
+        self.prepare()

@@ -21,6 +21,7 @@ from odradek.client.consumer.member_states import (
 )
 from odradek.client.errors import GroupError
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from odradek.protocol.messages.join_group import JoinGroupResponseMember
 from tests.client.one_member import T0, T1, T2, Bench
 
 
@@ -170,6 +171,28 @@ def test_what_cannot_be_mended_is_handed_to_the_application() -> None:
     assert isinstance(bench.step(), Count)
     bench.member.counted({})
     assert isinstance(bench.member.failure, GroupError)
+
+
+def test_what_another_member_says_and_nobody_understands_is_raised_until_that_is_gone() -> None:
+    """It came out of poll as a MalformedMessage, for ever, and the member never joined again."""
+    bench = Bench()
+    bench.start()
+    bench.prepare()
+    for _ in range(2):
+        assert isinstance(bench.step(), Join)
+        answer = bench.joined(1, ErrorCode.NONE, leader="me")
+        answer.members = [JoinGroupResponseMember(member_id="odd", metadata=b"?")]
+        with pytest.raises(GroupError, match="group g: the subscription of member odd cannot be read") as odd:
+            bench.member.joined(answer, bench.now_ms)
+        bench.come_back_after(odd.value)
+    bench.join(2)
+    assert isinstance(bench.step(), Sync)
+    with pytest.raises(GroupError, match="group g: what its leader has assigned cannot be read") as odd:
+        bench.member.synced(ErrorCode.NONE, b"?", bench.now_ms)
+    bench.come_back_after(odd.value)
+    assert bench.join(3).request.member_id == "me", "its place is kept, and nobody waits for who it was before"
+    bench.sync(T0)
+    assert bench.adopt().all == (T0,)
 
 
 def test_a_new_subscription_rebalances_and_gives_up_what_is_no_longer_wanted() -> None:
