@@ -84,8 +84,11 @@ class Parts:
 
     def client(self, client_id: str) -> BrokerClient:
         """Make a client of other brokers."""
-        world, listener = self.world, self.config.inter_broker_listener_name
-        return BrokerClient(world.network, world.clock, self.tasks, self.metadata, listener, client_id)
+        world, config, listener = self.world, self.config, self.config.inter_broker_listener_name
+        records_bytes_max = max(config.replica_fetch_response_max_bytes, config.socket_request_max_bytes)
+        return BrokerClient(
+            world.network, world.clock, self.tasks, self.metadata, listener, client_id, records_bytes_max
+        )
 
     def broker_epoch(self) -> int:
         """Return the epoch of this broker's registration as it is now."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from odradek.client.config import SecurityConfig
 from odradek.client.errors import BrokerUnreachable, ConfigError, RequestTimedOut, UnsupportedByBroker
-from odradek.protocol.connection import ClientConnection
+from odradek.protocol.connection import DEFAULT_MAX_RESPONSE_BYTES, ClientConnection
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -36,14 +36,18 @@ Response = TypeVar("Response", bound=Message)
 class Connection:
     """An open connection. After `close`, or when it breaks, every open request fails with BrokerUnreachable."""
 
-    def __init__(self, endpoint: Endpoint, clock: Clock, address: str, client_id: str) -> None:
+    def __init__(
+        self, endpoint: Endpoint, clock: Clock, address: str, client_id: str, records_bytes_max: int = 0
+    ) -> None:
+        """`records_bytes_max`: most that an answer is asked to have of records."""
         self.address = address
         self.closed = False
         self.last_used_ms = clock.monotonic_ms()
         self.served: Ranges = {}
         self._clock = clock
         self._endpoint = endpoint
-        self._protocol = ClientConnection(client_id)
+        most = DEFAULT_MAX_RESPONSE_BYTES + records_bytes_max
+        self._protocol = ClientConnection(client_id, max_response_bytes=most)
         self._waiting: deque[tuple[asyncio.Future[Message], Timer]] = deque()
         self._unsent: deque[tuple[memoryview, asyncio.Future[None] | None]] = deque()
         """What the operating system has not taken yet, and who waits until it has."""
@@ -215,19 +219,31 @@ class Link:
 
 
 async def connect(
-    network: Network, clock: Clock, tasks: Tasks, host: str, port: int, client_id: str, timeout_ms: float
+    network: Network,
+    clock: Clock,
+    tasks: Tasks,
+    host: str,
+    port: int,
+    client_id: str,
+    timeout_ms: float,
+    records_bytes_max: int = 0,
 ) -> Connection:
     """Open a connection and learn what the broker serves. Raises BrokerUnreachable."""
     address = f"{host}:{port}"
     newest, oldest = API_VERSIONS_TRIED
-    connection = await _opened(network, clock, tasks, host, port, client_id, timeout_ms)
+
+    async def opened() -> Connection:
+        endpoint = await _opened(network, clock, tasks, host, port, timeout_ms)
+        return Connection(endpoint, clock, address, client_id, records_bytes_max)
+
+    connection = await opened()
     try:
         try:
             answer = await _ask_versions(connection, newest, timeout_ms)
         except RequestTimedOut:
             raise
         except BrokerUnreachable:  # it closed the connection: as it may for a version that it does not know
-            connection = await _opened(network, clock, tasks, host, port, client_id, timeout_ms)
+            connection = await opened()
             answer = await _ask_versions(connection, oldest, timeout_ms)
         if answer.error_code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST):
             answer = await _ask_versions(connection, oldest, timeout_ms)
@@ -248,14 +264,12 @@ async def _ask_versions(connection: Connection, version: int, timeout_ms: float)
     return answer
 
 
-async def _opened(
-    network: Network, clock: Clock, tasks: Tasks, host: str, port: int, client_id: str, timeout_ms: float
-) -> Connection:
+async def _opened(network: Network, clock: Clock, tasks: Tasks, host: str, port: int, timeout_ms: float) -> Endpoint:
     address = f"{host}:{port}"
     attempt = tasks.result_of(f"connect to {address}", lambda: network.connect(host, port))
     timer = clock.call_later(timeout_ms, attempt.cancel)
     try:
-        endpoint = await attempt
+        return await attempt
     except asyncio.CancelledError:
         current = asyncio.current_task()
         if current is not None and current.cancelling():
@@ -267,7 +281,6 @@ async def _opened(
         raise BrokerUnreachable(address, f"cannot connect: {reason}", login_refused=refused) from error
     finally:
         timer.cancel()
-    return Connection(endpoint, clock, address, client_id)
 
 
 Ranges = Mapping[int, tuple[int, int]]

@@ -24,11 +24,20 @@ class BrokerClient:
     """
 
     def __init__(
-        self, network: Network, clock: Clock, tasks: Tasks, metadata: MetadataCache, listener: str, client_id: str
+        self,
+        network: Network,
+        clock: Clock,
+        tasks: Tasks,
+        metadata: MetadataCache,
+        listener: str,
+        client_id: str,
+        records_bytes_max: int = 0,
     ) -> None:
-        """`listener`: inter.broker.listener.name. `client_id` is what the other brokers see."""
+        """`listener`: inter.broker.listener.name. `client_id` is what the other brokers see. `records_bytes_max`: most
+        that an answer may have of records."""
         self._network, self._clock, self._tasks, self._metadata = network, clock, tasks, metadata
         self._listener, self._client_id = listener, client_id
+        self._records_bytes_max = records_bytes_max
         self._brokers: dict[int, Peer] = {}
         self._controller: tuple[int, Peer] | None = None
         self._closed = False
@@ -68,7 +77,9 @@ class BrokerClient:
         node = self._metadata.node(broker_id, self._listener)
         if node is None:
             raise BrokerUnreachable(f"{what} has no address at listener {self._listener}")
-        return Peer(self._network, self._clock, node.host, node.port, self._client_id, self._tasks)
+        return Peer(
+            self._network, self._clock, node.host, node.port, self._client_id, self._tasks, self._records_bytes_max
+        )
 
     def _depose(self) -> None:
         former, self._controller = self._controller, None

@@ -28,7 +28,7 @@ SIZE_BYTES = 4
 RECEIVE_BYTES = 1 << 16
 """Size of the reused buffer: answers that come whole within it are copied out of it."""
 RESPONSE_BYTES_MAX = 128 * 1024 * 1024
-"""A larger announced size is nonsense."""
+"""A larger announced size is nonsense, unless that much was asked for."""
 REQUESTS_MAX = 1000
 """Requests that may be under way or wait for the connection at once; more are refused."""
 CORRELATION_IDS = 1 << 31
@@ -113,7 +113,7 @@ class _Link:
         at, end, head = 0, self._head_end, self._head
         while end - at >= SIZE_BYTES and self._body is None and not self.closed:
             size: int = SIZE.unpack_from(head, at)[0]
-            if not 0 <= size <= RESPONSE_BYTES_MAX:
+            if not 0 <= size <= self._peer.response_bytes_max:
                 raise FrameSizeError(f"an answer of {size} bytes was announced")
             begin, after = at + SIZE_BYTES, at + SIZE_BYTES + size
             at = min(after, end)
@@ -157,10 +157,19 @@ class Peer:
     """Requests to one address. Everything on the loop."""
 
     def __init__(
-        self, network: Network, clock: Clock, host: str, port: int, client_id: str, tasks: Tasks | None = None
+        self,
+        network: Network,
+        clock: Clock,
+        host: str,
+        port: int,
+        client_id: str,
+        tasks: Tasks | None = None,
+        records_bytes_max: int = 0,
     ) -> None:
-        """`tasks` are those of the broker that asks; None if it is no broker."""
+        """`tasks` are those of the broker that asks; None if it is no broker. `records_bytes_max`: most that it asks
+        for, or that it may be sent as a single batch."""
         self.client_id = client_id
+        self.response_bytes_max = RESPONSE_BYTES_MAX + records_bytes_max
         self._network = network
         self._clock = clock
         self._tasks = tasks or Tasks(clock, log.error)

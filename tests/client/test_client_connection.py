@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek.aio import Consumer, Producer
 from odradek.client.admin.topics import create_topics
 from odradek.client.admin.values import NewTopic
 from odradek.client.calls import Deadline
@@ -37,6 +38,7 @@ from odradek.protocol.messages.list_offsets import (
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 from odradek.testing.virtual_pipe import PIPE_BYTES
@@ -120,6 +122,26 @@ def test_the_rest_of_a_large_answer_is_waited_for() -> None:
         lacking = [len(answer) - at for at in (1_000_000, 2_000_000, 3_000_000)]
         assert max(endpoint.waits_for) == WAKE_AT_BYTES < lacking[0]
         assert endpoint.waits_for[-2:] == [lacking[-1], 1]
+
+    run_virtual(main)
+
+
+def test_an_answer_may_have_the_records_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fetch.max.bytes above 128 MB a consumer that was far behind gave up each connection, for ever."""
+    monkeypatch.setattr("odradek.client.connection.DEFAULT_MAX_RESPONSE_BYTES", 10_000)
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 1) as cluster:
+            world: dict[str, Any] = {
+                "network": cluster.network.host("client"),
+                "clock": clock,
+                "bootstrap_servers": f"broker-0:{cluster.port}",
+            }
+            async with Producer(**world) as producer:
+                await (await producer.send("t", bytes(300_000)))
+            async with Consumer("t", auto_offset_reset="earliest", **world) as consumer:
+                record = await consumer.getone(timeout_ms=60_000)
+                assert record is not None and len(record.value) == 300_000
 
     run_virtual(main)
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.cluster import peer as peer_module
 from odradek.broker.cluster.peer import REQUESTS_MAX, BrokerUnreachable, Peer
 from odradek.protocol.headers import encode_response
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.broker.requests.whole_broker import Client, with_broker
 
 
 def peer_of(harness: Any, host: str = "broker", port: int | None = None) -> Peer:
@@ -68,6 +70,35 @@ def test_answers_of_any_size_in_any_company(play: Any, size: int) -> None:
             assert bytes(response.responses[0].partitions[0].records) == harness.handlers.fetched
 
     play(scenario)
+
+
+def test_an_answer_may_have_the_records_that_were_asked_for(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With replica.fetch.response.max.bytes above 128 MB a follower that was far behind refused every answer."""
+    monkeypatch.setattr(peer_module, "RESPONSE_BYTES_MAX", 1000)
+
+    async def scenario(harness: Any) -> None:
+        network = harness.network.host("client")
+        peer = Peer(network, harness.clock, "broker", harness.port, "broker-1", records_bytes_max=200_000)
+        for size, understood in ((200_000, True), (201_000, False)):
+            harness.handlers.fetched = bytes(size)
+            asking = peer.request(FetchRequest(), 11, 1000)
+            if understood:
+                assert isinstance(await asking, FetchResponse)
+            else:
+                with pytest.raises(BrokerUnreachable, match="not understood"):
+                    await asking
+
+    play(scenario)
+
+
+def test_a_follower_takes_what_may_be_produced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_module, "RESPONSE_BYTES_MAX", 10_000)
+
+    async def scenario(client: Client) -> None:
+        await client.create(replicas=2)
+        assert (await client.produce(bytes(300_000))).error_code == 0
+
+    with_broker(scenario, brokers=2)
 
 
 def test_records_stay_valid_while_other_answers_come(play: Any) -> None:
