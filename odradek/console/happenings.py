@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from odradek.client.metadata import PartitionInfo
 from odradek.console.snapshot import NO_BROKER, Snapshot
+from odradek.diagnosis.shapes import is_readable
 from odradek.journal.sentences import TABLE, Sentence, tell, tell_change
 
 JOURNAL, OBSERVED, PAGE = "journal", "observed", "page"
@@ -87,10 +88,10 @@ def from_journal(broker: int, entries: Iterable[Mapping[str, Any]]) -> list[Happ
 
 
 def _happening(broker: int, entry: Mapping[str, Any]) -> Happening | None:
-    told = tell(entry)
+    told = tell(entry) if is_readable(entry) else None
     if told is None or told.kind in LEFT_OUT:
         return None
-    return _entry(int(entry.get("at_ms", 0)), told, JOURNAL, broker, _keys(entry), _topics(entry))
+    return _entry(entry["at_ms"], told, JOURNAL, broker, _keys(entry), _topics(entry))
 
 
 def _entry(

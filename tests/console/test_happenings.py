@@ -81,7 +81,15 @@ def test_an_isr_that_grows_and_one_that_shrinks_are_two_things() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{}, {"kind": "partition"}, entry(before=3, after=4, rule="x"), entry(kind="requests")]
+    "told",
+    [
+        {},
+        {"kind": "partition"},
+        entry(before=3, after=4, rule="x"),
+        entry(kind="requests"),
+        entry(kind="broker", subject="another", change="went", former_epoch=1),
+        entry(kind="fetcher", subject="1", change="unreachable", reason="refused") | {"at_ms": None},
+    ],
 )
 def test_entries_of_another_shape_are_left_out(told: dict[str, Any]) -> None:
     assert from_journal(0, [told]) == []
