@@ -111,9 +111,13 @@ class Console:
         except BadQuestionError as error:
             return _json({"error": str(error)}, 400)
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
-        stream = Stream(
-            response, self._observer, self._clock, self._tasks, asker, _number(request.query.get("happening"))
-        )
+
+        def abort() -> None:
+            if request.transport is not None:
+                request.transport.abort()
+
+        after = _number(request.query.get("happening"))
+        stream = Stream(response, self._observer, self._clock, self._tasks, asker, after, abort)
         with self._streams.place(stream):
             await response.prepare(request)
             await stream.run()

@@ -18,6 +18,8 @@ from odradek.world.tasks import OnDeath, Tasks
 STREAMS_MAX: Final = 32
 ALIVE_MS: Final = 5_000.0
 """Pause after which a page is told that nothing has changed: it takes a longer silence for a broken connection."""
+TAKEN_SECONDS: Final = 30.0
+"""Time for a page to take what it is told; it may be open in a browser that was stopped."""
 
 Asker = Callable[[], AsyncGenerator[Any, None]]
 """Makes the values of a view, one after the other, with its own pauses between."""
@@ -65,8 +67,10 @@ class Stream:
         tasks: Tasks,
         asker: Asker | None,
         happening: int,
+        abort: Callable[[], object],
     ) -> None:
-        self._response, self._observer, self._asker = response, observer, asker
+        """Take, among others, what breaks the connection to the page."""
+        self._response, self._observer, self._asker, self._abort = response, observer, asker, abort
         self._clock, self._tasks = clock, tasks
         self._version = 0
         self._happening = happening
@@ -131,4 +135,9 @@ class Stream:
 
     async def _send(self, event: str, data: str) -> None:
         async with self._turn:
-            await self._response.write(f"event: {event}\ndata: {data}\n\n".encode())
+            try:
+                async with asyncio.timeout(TAKEN_SECONDS):
+                    await self._response.write(f"event: {event}\ndata: {data}\n\n".encode())
+            except TimeoutError:
+                self._abort()
+                raise ConnectionResetError("the page takes nothing") from None

@@ -15,7 +15,7 @@ from odradek.console.actions import KILL, ActionRefusedError
 from odradek.console.guard import HEADERS
 from odradek.console.life import ConsolePlan, RunningConsole
 from odradek.console.snapshot import BrokerProcess
-from odradek.console.stream import STREAMS_MAX
+from odradek.console.stream import STREAMS_MAX, Stream
 from odradek.testing import Cluster
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
@@ -129,6 +129,37 @@ def test_no_more_pages_than_may_be_are_open_however_slowly_they_are_answered(
                 await begun.get()
             assert await page.get("/api/stream") == (503, {"error": "too many pages are open"})
             go_on.set()
+
+    play(cluster, scenario)
+
+
+def test_a_page_that_takes_nothing_gives_its_place_up(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty-two that were open in a browser that was stopped kept everybody out."""
+    monkeypatch.setattr("odradek.console.stream.TAKEN_SECONDS", 0.2)
+    monkeypatch.setattr("odradek.console.stream.STREAMS_MAX", 1)
+    monkeypatch.setattr("odradek.console.stream.ALIVE_MS", 1.0)
+    send = Stream._send
+
+    async def send_much(stream: Stream, event: str, data: str) -> None:
+        await send(stream, event, json.dumps("x" * 1_000_000) if event == "alive" else data)
+
+    monkeypatch.setattr(Stream, "_send", send_much)
+
+    async def scenario(page: Page) -> None:
+        host, port = page.base.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(f"GET /api/stream HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                async with page.session.get(f"{page.base}/api/stream") as answer:
+                    if answer.status == 503:
+                        break
+            while True:
+                async with page.session.get(f"{page.base}/api/stream") as answer:
+                    if answer.status == 200:
+                        break
+        writer.close()
 
     play(cluster, scenario)
 
