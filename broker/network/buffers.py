@@ -31,6 +31,8 @@ TURN_BYTES_MAX = 1 << 22
 READ_BYTES_MAX = 1 << 15
 """A range of a file up to this long is read, and goes out together with what is before and after it: so small a copy
 costs less than the three calls that send head, range and tail, and the receiver is woken once."""
+UNREADABLE = (errno.ENODATA, errno.EIO)
+"""Errors of the file, not of the connection: it ends before what was promised of it, or its disk fails."""
 JOINED_BYTES_MAX = 1 << 18
 """Limit of what is joined for one call, and so the most that a connection keeps of files in memory while its peer is
 slow."""
@@ -301,5 +303,6 @@ def _join_first(parts: list[Part]) -> None:
 def _whole(part: FileRange) -> bytes:
     data = part.read()
     if len(data) != part.length:
-        raise OSError(errno.ENODATA, f"{len(data)} bytes at {part.position}, {part.length} were promised")
+        shortage = f"{len(data)} bytes at {part.position}, {part.length} were promised"
+        raise OSError(errno.ENODATA, shortage, part.file.path)
     return data

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from odradek.broker.metrics.request_metrics import MEASURE_EVERY_S, MEASURE_PAUSE_S, RequestWatch, Sampling, all_sent
 from odradek.broker.network.boundary import Boundary
-from odradek.broker.network.buffers import Output, ReceiveBuffer, Slot, Slots
+from odradek.broker.network.buffers import UNREADABLE, Output, ReceiveBuffer, Slot, Slots
 from odradek.broker.network.limits import LONG_WAIT_MS, READ_AHEAD_BYTES, UNANSWERED_REQUESTS_MAX, UNSENT_BYTES_MAX
 from odradek.broker.network.outcomes import Client, Deferred, Dispatch, Reply, Settled, Wait
 from odradek.broker.purgatory.purgatory import DelayedOperation, Purgatory
@@ -329,7 +329,9 @@ class Connection:
         if self._output.unsent_bytes:
             try:
                 self._output.flush()
-            except OSError:
+            except OSError as error:
+                if error.errno in UNREADABLE:
+                    logger.warning("closing the connection with %s, a log cannot be read: %s", self.client.peer, error)
                 self.close()
                 return
         if self._sending and not self._output.unsent_bytes:

@@ -1,6 +1,7 @@
 """Who is let in, who has been idle for too long, and readers that do not read."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -161,16 +162,22 @@ def test_a_slow_reader_that_never_reads_is_idle_in_the_end(play: Any) -> None:
     play(scenario, connections_max_idle_ms=5000)
 
 
-def test_a_promised_range_that_is_not_there_breaks_the_connection(play: Any) -> None:
+@pytest.mark.parametrize("there", [READ_BYTES_MAX + 100, 100])
+def test_a_promised_range_that_is_not_there_breaks_the_connection(
+    play: Any, caplog: pytest.LogCaptureFixture, there: int
+) -> None:
+    """The log says so, and of which file: readers only see that the broker closes, over and over; followers stop."""
     from odradek.protocol.messages.fetch import FetchRequest
 
     async def scenario(harness: Any) -> None:
         file = SimulatedFiles().open("/log", create=True)
-        file.append(b"x" * (READ_BYTES_MAX + 100))
-        harness.handlers.fetched = FileRange(file, 50, READ_BYTES_MAX + 100)
+        file.append(b"x" * there)
+        harness.handlers.fetched = FileRange(file, 50, there)
         client = await harness.connect()
         await client.send(client.encode(FetchRequest(), 4))
-        assert (await client.end()).endswith(b"x" * (READ_BYTES_MAX + 50))
+        assert (await client.end()).count(b"x") == (there - 50 if there > READ_BYTES_MAX else 0)
+        (said,) = caplog.records
+        assert said.levelno == logging.WARNING and "'/log'" in said.getMessage()
 
     play(scenario)
 
