@@ -50,6 +50,7 @@ from odradek.zk_schema.store import (
     Connected,
     ConnectionLost,
     Expired,
+    NotAuthorized,
     SessionExpired,
     Store,
     StoreError,
@@ -328,8 +329,8 @@ class Controller:
         except (ConnectionLost, SessionExpired) as lost:
             log.info("no election for now: %s", lost)  # Connected brings us back here
             return
-        except BadZnode as bad:
-            log.error("no election, /controller_epoch cannot be used: %s", bad)
+        except (BadZnode, NotAuthorized) as bad:
+            log.error("no election: %s", bad)
             await self._delete_own_znode()  # nobody is to take this broker for the controller
             self._stand_again_later()
             return

@@ -80,7 +80,8 @@ async def elect(store: Store, clock: Clock, broker_id: int, epoch_seen: int = 0)
     brokers obey nobody in an epoch before the latest that they know, and Kafka's refuse such a controller until they
     are restarted. An `epoch_seen` above RAISED_EPOCH_MAX, which any client may have sent, is ignored. Raises
     ConnectionLost when the outcome is unknown: `recognize` tells it later. Raises BadZnode when `/controller_epoch`
-    cannot be read, so that no epoch would be safe, or is the last one that requests can carry.
+    cannot be read, so that no epoch would be safe, or is the last one that requests can carry, NotAuthorized when an
+    access list forbids to write it.
     """
     epoch, written = await read_epoch(store)
     if epoch < epoch_seen <= RAISED_EPOCH_MAX:
@@ -102,7 +103,7 @@ async def elect(store: Store, clock: Clock, broker_id: int, epoch_seen: int = 0)
         )
     except MultiFailed as failed:
         if not isinstance(failed.cause, NodeExists | BadVersion):
-            raise
+            raise failed.cause from None
         log.info("broker %d was not elected: %s", broker_id, failed)
         return None
     assert isinstance(stat, Stat), stat

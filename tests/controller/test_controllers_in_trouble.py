@@ -1,6 +1,7 @@
 """Controllers in trouble: deposed, cut off, with unreadable znodes, with bugs, with epochs that brokers refuse."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,16 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.update_metadata import TYPE_FULL, TYPE_INCREMENTAL, UpdateMetadataRequest
 from odradek.protocol.topic_names import TopicPartition
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
-from odradek.zk_schema.store import ANY_VERSION, Create, Expired, SetData, StoreEvent
+from odradek.zk_schema.store import (
+    ANY_VERSION,
+    Create,
+    Expired,
+    MultiFailed,
+    NotAuthorized,
+    Operation,
+    SetData,
+    StoreEvent,
+)
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_path
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH
 from odradek.zk_schema.znodes.topics import partition_path, partitions_path, state_path, topic_path
@@ -182,6 +192,30 @@ def test_a_controller_is_elected_once_the_epoch_can_be_read_again(play: Play, el
         if elected_before:
             assert cluster.state("t").leader == 0
             cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_an_access_list_that_forbids_to_raise_the_epoch_is_named(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    """The task of every controller died of it, once a second, each time with a traceback."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        store = cluster.brokers[0].store
+        multi = store.multi
+
+        async def forbidden(operations: Sequence[Operation]) -> Sequence[object]:
+            raise MultiFailed(1, NotAuthorized(operations[1].path))
+
+        store.multi = forbidden
+        await cluster.admin.delete(CONTROLLER_PATH)
+        await cluster.settle()
+        said = [record for record in caplog.records if record.levelno >= logging.ERROR]
+        assert {record.getMessage() for record in said} == {f"no election: {CONTROLLER_EPOCH_PATH}: not authorized"}
+        assert not any(record.exc_info for record in said)
+        store.multi = multi
+        await cluster.settle(ELECTION_RETRY_MS)
+        assert cluster.active.controller_epoch == 2
 
     play(scenario)
 
