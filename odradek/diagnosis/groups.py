@@ -86,7 +86,7 @@ def rebalances_on_and_on(case: GroupCase) -> Told | None:
     recent = [one for one in case.events if one.change == "rebalancing" and one.at_ms > since_ms]
     drops = [one for one in case.events if one.at_ms > since_ms and _dropped_out(one)]
     busy = case.group.state in ("PreparingRebalance", "CompletingRebalance")
-    if not busy and (len(recent) < REBALANCES_MANY or not drops):
+    if not busy and (len(recent) < REBALANCES_MANY or not drops or _has_ended(case, drops)):
         return None
     within = duration(case.facts.now_ms - recent[0].at_ms) if recent else ""
     what = f"has rebalanced {len(recent)} times within {within}" if len(recent) >= REBALANCES_MANY else "rebalances now"
@@ -100,6 +100,11 @@ def rebalances_on_and_on(case: GroupCase) -> Told | None:
     evidence = (*recent[-2:], *drops[-1:])
     unknown = "" if recent else case.unknown_before(None)
     return Told(what, because, rule, (_steadier(case, drops),), None, unknown, evidence)
+
+
+def _has_ended(case: GroupCase, drops: Sequence[Noted]) -> bool:
+    """Tell whether the last member is gone of its own accord: librdkafka's leave without a reason when they close."""
+    return case.group.state == "Empty" and drops[-1].change == "member left" and not drops[-1].entry.get("reason")
 
 
 def _steadier(case: GroupCase, drops: Sequence[Noted]) -> WayOut:

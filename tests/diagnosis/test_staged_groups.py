@@ -11,6 +11,7 @@ import pytest
 
 from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.access_values import ACL, ACLOperation, ACLPermissionType, ACLResourceType, ResourcePattern
+from odradek.client.consumer.membership import Membership
 from odradek.client.errors import ClientError
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.diagnosis import gathering
@@ -109,6 +110,25 @@ def test_a_frozen_member_drops_out_and_the_group_rebalances_on_and_on() -> None:
 
 def test_consumers_that_are_started_and_closed_are_no_trouble() -> None:
     """Two runs of a program that ends by Ctrl-C were: stopped, and told to have fewer records in a poll."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await produce(cluster, 1)
+        for _ in range(4):
+            async with reading(cluster, commit=False):
+                await cluster.wait_for(group="billing", members=1, state="Stable")
+            await cluster.wait_for(group="billing", members=0)
+        found = examine(await facts_of(cluster, groups={"billing"}), Subject(group="billing"))
+        assert [one.sentence for one in found] == []
+
+    run(test, topics={"flights": 1})
+
+
+def test_a_client_that_gives_no_reason_for_leaving_has_ended_when_nobody_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As librdkafka does: a group that nobody is in any more was said to wait for all its members to join."""
+    leave = Membership.leave_request
+    monkeypatch.setattr(Membership, "leave_request", lambda membership, _: leave(membership, ""))
 
     async def test(cluster: VirtualCluster) -> None:
         await produce(cluster, 1)
