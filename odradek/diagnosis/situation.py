@@ -72,7 +72,7 @@ class Finding:
         causes = "; ".join(part for part in (told.because, told.rule) if part)
         text = f"{parts[0]}: {causes}" if causes else parts[0]
         if told.ways_out:
-            text += "; " + ", or ".join(map(str, told.ways_out))
+            text += "; " + ", or ".join(map(str, told.ways_out)).replace(", or and ", ", and ")
         return text + (f" ({told.unknown})" if told.unknown else "")
 
 

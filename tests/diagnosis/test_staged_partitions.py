@@ -100,6 +100,7 @@ def test_the_disk_of_a_leader_is_full() -> None:
         facts = full(await facts_of(cluster, {"flights"}), 0)
         found = staged(examine(facts, Subject(topic="flights")), "leader-disk-full")
         assert "flights-0 has no room for a batch: " in found.sentence and "has 4.0 KB of 1.0 GB free" in found.sentence
+        assert "flights-0=1,0`, and when that is done, have it elected" in found.sentence
         ways = [one.command for one in found.told.ways_out if one.command]
         assert ways[-2:] == ["odradek reassign start flights-0=1,0", "odradek elect-leaders flights-0"]
         async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
