@@ -12,7 +12,7 @@ from odradek.local.ports import free_ports
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
-from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.kazoo_store import KazooStore, session
 from odradek.zk_schema.kazoo_store.handler import LoopHandler, LoopQueue
 from odradek.zk_schema.store import Connected, ConnectionLost, NoNode, Suspended, WatchFired, WatchKind
 
@@ -177,6 +177,39 @@ def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_se
         assert events == [Suspended(), Connected(session_id)]
         await store.close()
         theirs.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_zookeeper_that_refuses_the_session_for_ever_is_said_to(
+    zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It closes the connection without an answer, as when its data was wiped: brokers stayed out without a word."""
+
+    async def scenario() -> None:
+        store = store_at(zookeeper.connect, session_timeout_ms=1_000)
+        await store.start(START_MS)
+        said: asyncio.Queue[str] = asyncio.Queue()
+        monkeypatch.setattr(session.log, "error", lambda text, *given: said.put_nowait(text % given))
+
+        ends: list[socket.socket] = []
+
+        def closed(*_: Any, **__: Any) -> socket.socket:
+            ours, theirs = socket.socketpair()
+            theirs.shutdown(socket.SHUT_WR)
+            ends.append(theirs)
+            return ours
+
+        store._handler.create_connection = closed
+        store._client._connection._socket.shutdown(socket.SHUT_RDWR)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert f"ZooKeeper at {zookeeper.connect} closes every connection" in await said.get()
+        del store._handler.create_connection
+        await store.until_connected()
+        await store.close()
+        for end in ends:
+            end.close()
+        assert said.empty(), "once"
 
     asyncio.run(scenario())
 

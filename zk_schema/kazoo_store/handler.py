@@ -154,6 +154,10 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """
         return max(self._longest_silence, time.monotonic() - self._last_heard) * 1000.0
 
+    def hears(self, within_ms: float) -> bool:
+        """Tell whether the server was heard lately; that it closed a connection counts."""
+        return (time.monotonic() - self._last_heard) * 1000.0 < within_ms
+
     def begin_listening(self) -> None:
         """Measure silence from now on, as a new session begins."""
         self._longest_silence = 0.0

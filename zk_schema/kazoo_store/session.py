@@ -17,6 +17,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -83,6 +84,8 @@ class KazooSession:
         self.latency = Durations()
         self._session_id = 0
         self._condemned = 0
+        self._condemned_ms = math.inf
+        """When that was, until it is said that nothing came of it."""
         self._password = b""
         """Password of the session that was announced last."""
         self._connected = False
@@ -312,6 +315,7 @@ class KazooSession:
         if self._session_id:
             log.warning("the ZooKeeper session 0x%x has expired", self._session_id)
             self._condemned, self._session_id = self._session_id, 0
+            self._condemned_ms = self._clock.monotonic_ms()
             self._watched.clear()
             self._emit(Expired())
             wake(self._waiting_in_session, SessionExpired)
@@ -324,6 +328,18 @@ class KazooSession:
             self._expire()
             if self._client.connected:
                 self._renew()
+        if not self._session_id and self._clock.monotonic_ms() - self._condemned_ms > 2 * self._timeout.ms:
+            self._tell_of_refusal()
+
+    def _tell_of_refusal(self) -> None:
+        """Say once for each session that ended why none follows, if ZooKeeper is there: it gives no reason itself."""
+        if self._handler.hears(self._timeout.ms):
+            self._condemned_ms = math.inf
+            log.error(
+                "ZooKeeper at %s closes every connection: it has no quorum; or its data is older than what was seen "
+                "here, as after it was lost or restored, and then this process must be restarted",
+                self._hosts,
+            )
 
     def _silent_too_long(self) -> bool:
         return self._handler.silence_ms() > self._timeout.ms
