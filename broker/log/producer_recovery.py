@@ -82,9 +82,9 @@ def first_damaged_index(segments: list[Segment], names: list[str], end_offset: i
         if segment.path(TRANSACTION_INDEX).rpartition("/")[2] not in present:
             continue
         try:
-            beyond = [one for one in segment.transactions.entries() if one.last_stable_offset > end_offset]
-            if beyond:
-                raise CorruptFile(f"transaction index with {beyond[0]} in a log that ends at {end_offset}")
+            for one in segment.transactions.entries():
+                if one.last_stable_offset > end_offset or one.last_offset < segment.base_offset:
+                    raise CorruptFile(f"transaction index with {one} in a log that ends at {end_offset}")
         except CorruptFile as bad:
             logger.warning("%s: %s; it is rebuilt from the batches", segment.path(TRANSACTION_INDEX), bad)
             return segment.base_offset

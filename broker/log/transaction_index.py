@@ -42,8 +42,8 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
         entries.append(AbortedTransaction(*fields))
     if any(a.last_offset >= b.last_offset for a, b in pairwise(entries)):
         raise CorruptFile("entries of the transaction index do not increase")
-    for one in entries:  # without a checksum these are all that show a bit that has turned over
-        if one.producer_id < 0 or one.last_stable_offset < 0 or not 0 <= one.first_offset <= one.last_offset:
+    for one in entries:  # without a checksum these are all that show a bit that has turned over, or zeros
+        if one.producer_id < 0 or one.last_stable_offset < 0 or not 0 <= one.first_offset < one.last_offset:
             raise CorruptFile(f"transaction index with {one}")
     return entries
 

@@ -208,6 +208,20 @@ def test_a_transaction_index_that_makes_no_sense_is_made_anew() -> None:
         assert reopen(files, end).aborted_transactions(0, end) == right, (byte, bit)
 
 
+def test_a_transaction_index_of_another_segment_or_of_zeros_is_made_anew() -> None:
+    """Kafka's check of it: the marker lies in the segment. A file system may give back zeros for what it had no time to
+    write."""
+    files = SimulatedFiles()
+    end = written(files).log_end_offset
+    right = reopen(files, end).aborted_transactions(0, end)
+    (path,) = names(files, ".txnindex")[:1]
+    for content in (bytes(34), encode_aborted(AbortedTransaction(9, 0, 1, 2))):
+        files = SimulatedFiles()
+        written(files)
+        files.set_content(path, content)
+        assert reopen(files, end).aborted_transactions(0, end) == right
+
+
 def test_a_transaction_index_as_kafkas_followers_write_it_is_taken_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     """One append may hold a marker and, behind other records, the begin of a transaction: up to there all is stable."""
     files = SimulatedFiles()
