@@ -220,11 +220,11 @@ def finish_interrupted_changes(environment: LogEnvironment, directory: str, name
     """Remove what was marked deleted or not finished, complete a compaction that was about to swap; return the names
     that are left of `names`, those in the directory.
 
-    A `.swap` segment is whole as soon as its log has that name (see compaction/job.py), and replaces all segments from
-    its base offset to its end. Raises OSError.
+    A `.swap` segment is whole when none of its files is `.cleaned` any more: the log is renamed last here (see
+    compaction/job.py), and first by Kafka. It replaces all segments from its base offset to its end. Raises OSError.
     """
     files = environment.files
-    unfinished = {name.removesuffix(LOG + CLEANED) for name in names if name.endswith(LOG + CLEANED)}
+    unfinished = {name.partition(".")[0] for name in names if name.endswith(CLEANED)}
     swapped: list[str] = []
     gone: list[str] = []
     for name in names:
@@ -232,7 +232,7 @@ def finish_interrupted_changes(environment: LogEnvironment, directory: str, name
             (gone if name.partition(".")[0] in unfinished else swapped).append(name)
         elif name.endswith((DELETED, CLEANED, TEMPORARY)):
             gone.append(name)
-    for name in sorted(gone, key=lambda name: name.endswith(LOG + CLEANED)):  # it says what the others are
+    for name in sorted(gone, key=lambda name: (name.endswith(CLEANED), LOG in name)):  # they say what the others are
         logger.info("%s/%s: removed, a change was not finished", directory, name)
         files.remove(f"{directory}/{name}")
     for name in swapped:

@@ -255,6 +255,18 @@ def test_interrupted_changes_are_finished() -> None:
     assert not [name for name in files.list_directory(DIRECTORY) if name.endswith(("swap", "cleaned", "deleted"))]
 
 
+@pytest.mark.parametrize("left", [".index", ".timeindex", ".txnindex"])
+def test_a_swap_that_kafka_had_not_begun_is_taken_back(left: str) -> None:
+    """Kafka renames the log first: what is still `.cleaned` belongs to it, and the old segments are all there."""
+    files = SimulatedFiles()
+    write_ten(files, close=True)
+    files.set_content(f"{DIRECTORY}/{0:020d}.log.swap", bytes(make_batch([b"kept"], base_offset=6)))
+    files.set_content(f"{DIRECTORY}/{0:020d}{left}.cleaned", b"")
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=10, clean=True)
+    assert [columns.offsets[0] for columns in read_batches(log)] == list(range(10))
+    assert not [name for name in files.list_directory(DIRECTORY) if name.endswith(("swap", "cleaned"))]
+
+
 def test_a_clean_start_reads_little() -> None:
     files = SimulatedFiles()
     write_ten(files, close=True)
