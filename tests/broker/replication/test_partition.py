@@ -163,6 +163,15 @@ def test_records_are_deleted_without_those_who_are_gone() -> None:
     assert world.partition.low_watermark() == 2
 
 
+def test_who_starts_over_where_the_leaders_log_begins_has_its_high_watermark_there() -> None:
+    world = World()
+    world.append()
+    world.partition.follow(replace(ALONE, leader=FOLLOWER, leader_epoch=1))
+    world.partition.start_over_at(50)
+    log = world.partition.log
+    assert (log.log_start_offset, world.partition.high_watermark, log.log_end_offset) == (50, 50, 50)
+
+
 def test_the_high_watermark_of_a_follower_does_not_fall() -> None:
     """A new leader may know of less for a while."""
     partition = Partition("t", 0, FOLLOWER, open_test_log(make_environment()))
