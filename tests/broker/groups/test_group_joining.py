@@ -134,6 +134,18 @@ def test_group_max_size(make_world):
     assert world.only(world.join()).error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+def test_in_a_rebalance_of_a_full_group_those_who_join_first_stay(make_world):
+    world = make_world(group_max_size=2)
+    first, second = world.stable(2)
+    world.join(member_id=first.member_id)
+    newcomer = world.join()
+    again = world.join(member_id=first.member_id)
+    late = world.only(world.join(member_id=second.member_id))
+    assert late.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert [world.only(one).error for one in (newcomer, again)] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert world.heartbeat(second) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_members_that_do_not_rejoin_are_kicked_out(world):
     leader, follower = world.stable(2, rebalance_ms=5000, session_ms=30_000)
     rejoined = world.join(member_id=leader.member_id, rebalance_ms=5000, session_ms=30_000)

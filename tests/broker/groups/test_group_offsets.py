@@ -143,6 +143,27 @@ def test_transactional_commit_is_no_heartbeat(world):
     assert world.heartbeat(leader) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_who_may_commit_in_a_transaction(world):
+    """KIP-447: a member that its group has put out, or left behind, is a zombie, whatever its producer's epoch."""
+
+    def commit(**by):
+        answers: list[dict[tuple[str, int], ErrorCode]] = []
+        attempt = replace(world.commit_attempt({T0: 1}), transaction=InTransaction(1, 0), **by)
+        world.coordinator.commit("g", attempt, answers.append)
+        return world.only(answers)[T0]
+
+    leader, follower = world.stable(2)
+    assert commit(member_id=leader.member_id, generation=leader.generation) is ErrorCode.NONE
+    assert commit(member_id=leader.member_id, generation=leader.generation - 1) is ErrorCode.ILLEGAL_GENERATION
+    assert commit(member_id="nobody", generation=leader.generation) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(member_id="nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(instance_id="nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit() is ErrorCode.NONE, "a producer that names no member commits as before KIP-447"
+    waiting = [world.join(member_id=one.member_id) for one in (leader, follower)]
+    between = world.only(waiting[1])
+    assert commit(member_id=between.member_id, generation=between.generation) is ErrorCode.NONE
+
+
 def test_empty_group_id_may_commit_and_fetch(world):
     assert world.only(world.commit({T0: 5}, group=""))[T0] is ErrorCode.NONE
     assert world.offsets("") == {T0: 5}

@@ -163,6 +163,23 @@ def test_records_are_deleted_without_those_who_are_gone() -> None:
     assert world.partition.low_watermark() == 2
 
 
+@pytest.mark.parametrize("why", ["it leads", "it follows", "a change is open", "it is alone"])
+def test_only_a_leader_without_an_open_change_proposes_to_shrink_the_isr(why: str) -> None:
+    world = World(replace(ALONE, isr=(LEADER, FOLLOWER)))
+    world.fetch(0)
+    world.append()
+    world.clock.advance(LAG_MS + 1.0)
+    now_ms = world.clock.monotonic_ms()
+    if why == "it follows":
+        world.partition.follow(replace(ALONE, leader=FOLLOWER, leader_epoch=1, isr=(LEADER, FOLLOWER)))
+    elif why == "a change is open":
+        assert world.partition.propose_shrink(now_ms) is not None
+    elif why == "it is alone":
+        world.partition.lead(replace(ALONE, partition_epoch=1), now_ms)
+    proposed = world.partition.propose_shrink(now_ms)
+    assert (proposed is not None) == (why == "it leads")
+
+
 def test_who_starts_over_where_the_leaders_log_begins_has_its_high_watermark_there() -> None:
     world = World()
     world.append()
