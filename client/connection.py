@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from odradek.client.config import SecurityConfig
 from odradek.client.errors import BrokerUnreachable, ConfigError, RequestTimedOut, UnsupportedByBroker
 from odradek.protocol.connection import DEFAULT_MAX_RESPONSE_BYTES, ClientConnection
-from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, error_code
+from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, TextTooLong, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.primitives import Part
@@ -72,7 +72,10 @@ class Connection:
     async def request(
         self, message: Message, response: type[Response], timeout_ms: float, *, highest_version: int | None = None
     ) -> Response:
-        """Ask in the highest common version. Raises BrokerUnreachable, RequestTimedOut, UnsupportedByBroker."""
+        """Ask in the highest common version.
+
+        Raises BrokerUnreachable, RequestTimedOut, UnsupportedByBroker; ConfigError for a text that is too long.
+        """
         version = common_version(type(message), self.served, self.address, highest_version)
         answer = await self.ask(message, version, timeout_ms)
         assert isinstance(answer, response), f"{type(answer).__name__} where {response.__name__} was due"
@@ -84,7 +87,7 @@ class Connection:
             raise BrokerUnreachable(self.address, "the connection is closed")
         if not self._protocol.may_send():
             raise BrokerUnreachable(self.address, f"{self._protocol.max_in_flight} requests are unanswered")
-        _, parts = self._protocol.request(message, version)
+        parts = self._encoded(message, version)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         name = type(message).__name__
         muted_ms = max(0.0, self._muted_until_ms - self._clock.monotonic_ms())
@@ -101,7 +104,7 @@ class Connection:
         version = common_version(type(message), self.served, self.address)
         if self.closed:
             raise BrokerUnreachable(self.address, "the connection is closed")
-        _, parts = self._protocol.request(message, version, answered=False)
+        parts = self._encoded(message, version, answered=False)
         self._told = True
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         said = f"{type(message).__name__} was not read within {timeout_ms:.0f} ms"
@@ -115,6 +118,12 @@ class Connection:
     def close(self, reason: str = "closed by the client") -> None:
         """Close; every open request fails with BrokerUnreachable for this reason. Harmless twice."""
         self._break(BrokerUnreachable(self.address, reason))
+
+    def _encoded(self, message: Message, version: int, *, answered: bool = True) -> list[Part]:
+        try:
+            return self._protocol.request(message, version, answered=answered)[1]
+        except TextTooLong as error:
+            raise ConfigError(f"{type(message).__name__}: {error}") from error
 
     def _send(self, parts: list[Part], taken: "asyncio.Future[None] | None" = None) -> None:
         self.last_used_ms = self._clock.monotonic_ms()

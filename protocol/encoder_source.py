@@ -5,8 +5,9 @@ fixed width and the empty tag buffer that follows it where nothing can be in the
 list as they are.
 
 Values are ours, so nothing here looks for bad ones: a None where the version has no null, or a number too large for
-its field, raises whatever Python raises. Only texts for people are cut where they are too long for a string: they quote
-what a request said, which may be as long as a string can be.
+its field, raises whatever Python raises. Texts may be somebody else's: one that is too long for a string is TextTooLong
+in every version, as no reader takes it. Those for people are cut instead: they quote what a request said, which may be
+as long as a string can be.
 
 An array that is marked as shared may be a SharedArray: what it was encoded to before goes into the list.
 """
@@ -15,10 +16,15 @@ from struct import Struct as Layout
 from typing import Any
 
 from odradek.protocol import primitives
+from odradek.protocol.errors import TextTooLong
 from odradek.protocol.fields import RECORDS, STRING, Array, Field, Fixed, SharedArray, Sized, Struct, WireType
 
 TEXTS = frozenset({"error_message", "batch_index_error_message"})
 """Fields for people, null where nothing is to be said."""
+
+
+def refuse_text(size: int) -> None:
+    raise TextTooLong(f"a text has at most {primitives.TEXT_BYTES_MAX} bytes, not {size}")
 
 
 class EncoderSource:
@@ -38,6 +44,7 @@ class EncoderSource:
             "varint": primitives.unsigned_varint,
             "write_long_array": primitives.write_long_array,
             "short_varints": primitives.UNSIGNED_VARINTS,
+            "refuse_text": refuse_text,
         }
 
     def source(self) -> str:
@@ -205,6 +212,8 @@ class EncoderSource:
         else:
             self.line(f"{content} = {expression}{'.encode()' if wire is STRING else ''}")
         self.line(f"{count} = len({content})")
+        if wire is STRING and not cut:
+            self.line(f"if {count} > {primitives.TEXT_BYTES_MAX}: refuse_text({count})")
         self.length(count, wire.length_code, parts)
         self.line(f"{'if ' + count + ': ' if wire is RECORDS else ''}{parts}.append({content})")
 

@@ -14,6 +14,10 @@ class MalformedMessage(ValueError):  # noqa: N818 - it names what was received, 
     """Bytes that are not what the protocol says: the only exception a decoder raises."""
 
 
+class TextTooLong(ValueError):  # noqa: N818 - as above
+    """A text that is longer than a string may be in a message."""
+
+
 class ErrorCode(IntEnum):
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -7,7 +7,7 @@ import pytest
 
 from odradek.protocol import codec
 from odradek.protocol.codec import decode, decoder, encode, encode_in_steps, encoder, share, stepwise_decoder
-from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.errors import MalformedMessage, TextTooLong
 from odradek.protocol.fields import Array, Message, Struct
 from odradek.protocol.headers import API_NAMES, message_classes
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -261,3 +261,16 @@ def test_annotations_say_null_where_fields_can_be_null() -> None:
             may_be_none = line.nullable.lowest <= line.nullable.highest or line.default is None
             annotation = str(struct.__annotations__[line.name])
             assert ("None" in annotation) == may_be_none or annotation == "typing.Any", f"{name}.{line.name}"
+
+
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_text_that_no_string_can_hold_is_refused(version: int) -> None:
+    """In a flexible version it was written, and read by nobody."""
+
+    def encoded(name: str) -> bytes:
+        return encode(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), version)
+
+    assert len(encoded("x" * 32_767)) > 32_767
+    for name in ("x" * 32_768, "\u00e9" * 16_384):
+        with pytest.raises(TextTooLong, match="at most 32767 bytes, not 32768"):
+            encoded(name)
