@@ -110,6 +110,8 @@ def _bounds(data: bytes, count: int) -> tuple[Integers, Integers]:
             at += 2
         else:
             length, at = read_varint(data, at)
+            if length < 0:
+                raise MalformedMessage("a record of negative size")
             number = length << 1
         bodies.append(at)
         at += number >> 1

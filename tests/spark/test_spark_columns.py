@@ -1,5 +1,6 @@
 """Arrow columns are what the plain record codec says, for all codecs, headers, nulls and damage."""
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from itertools import chain, pairwise
 from types import SimpleNamespace
@@ -123,6 +124,21 @@ def test_a_length_below_zero_is_refused(record: int) -> None:
     update_crc(batch, 0)
     with pytest.raises(MalformedMessage, match="a record of negative size"):
         arrow_rows(bytes(batch))
+
+
+def test_a_length_that_leads_back_to_itself_is_refused_at_once() -> None:
+    """As many places were noted as the batch says to have records, two thousand million perhaps."""
+    header = read_header(encode_batch(0, [0], [None], [b""]))._replace(record_count=300_000, last_offset_delta=299_999)
+    batch = assemble_batch(header, b"\x85\x80\x00" + bytes(10))  # -3, in three bytes
+    arrow_rows(bytes(encode_batch(0, [0], [None], [b""])))
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedMessage):
+            arrow_rows(bytes(batch))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 @pytest.mark.parametrize(("at_once", "sizes"), [(1, [2, 2, 2]), (20, [4, 2]), (1000, [6])])
