@@ -36,7 +36,8 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 JSON: Final = "application/json"
 REQUEST_BYTES_MAX: Final = 8192
 CONNECTIONS_MAX: Final = 16
-"""A further one takes the place of the oldest that has asked nothing yet, or is closed: probes must come through."""
+"""A further one takes the place of the oldest that has asked nothing yet, or is slow to take its answer; or is closed:
+probes must come through."""
 PATIENCE_MS: Final = 30_000.0
 """Whoever sends no request, or has not taken the whole answer, in so long gives the place up."""
 PIECES_PER_LOOK: Final = 32
@@ -78,11 +79,11 @@ class Exporter:
 
     def _accepted(self, endpoint: Endpoint) -> None:
         if len(self._open) >= CONNECTIONS_MAX:
-            silent = next((one for one in self._open if not one.has_asked), None)
-            if silent is None:
+            slow = next((one for one in self._open if one.waits_for_peer), None)
+            if slow is None:
                 endpoint.close()
                 return
-            silent.close()
+            slow.close()
         self._open[_Exchange(endpoint, self._clock, self._asked, lambda one: self._open.pop(one, None))] = None
 
     def _asked(self, exchange: "_Exchange", target: str) -> None:
@@ -165,8 +166,8 @@ class _Exchange:
         closed: Callable[["_Exchange"], object],
     ) -> None:
         self._endpoint, self._clock, self._asked, self._closed = endpoint, clock, asked, closed
-        self.has_asked = False
-        """The whole request has come."""
+        self.waits_for_peer = True
+        """For a request, or for room to send the answer."""
         self._received = bytearray()
         self._unsent = memoryview(b"")
         self._head_only = False
@@ -211,7 +212,7 @@ class _Exchange:
             self._take(bytes(self._received).partition(b"\r\n")[0].decode("latin-1").split(" "))
 
     def _take(self, words: list[str]) -> None:
-        self.has_asked = True
+        self.waits_for_peer = False
         if len(words) != 3 or words[0] not in ("GET", "HEAD") or not words[2].startswith("HTTP/1."):
             self.answer(400, TEXT, b"GET or HEAD, please\n")
             return
@@ -223,6 +224,7 @@ class _Exchange:
             while self._unsent:
                 self._unsent = self._unsent[self._endpoint.send(self._unsent) :]
         except BlockingIOError:
+            self.waits_for_peer = True
             self._endpoint.on_writable(self._send)
             return
         except OSError as error:

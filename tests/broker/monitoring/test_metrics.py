@@ -315,24 +315,52 @@ def _is_closed(endpoint: Endpoint) -> bool:
         return False
 
 
-def test_who_reads_a_byte_now_and_then_keeps_no_place_for_ever() -> None:
-    """Sixteen of them held all places: whoever took anything had its time anew."""
+async def _slow_readers(cluster: EmbeddedCluster) -> list[Endpoint]:
+    """As many as there are places, each in the middle of a large answer."""
+    journal = cluster.brokers[0].server.services.journal
+    for number in range(10):
+        journal.note("failure", str(number), reason="x" * PIPE_BYTES)
+    host = cluster.network.host("slow")
+    slow: list[Endpoint] = [await host.connect("broker-0", METRICS_PORT) for _ in range(CONNECTIONS_MAX)]
+    for one in slow:
+        one.send(b"GET /journal HTTP/1.1\r\n\r\n")
+    await asyncio.sleep(1)
+    return slow
+
+
+def test_who_does_not_take_an_answer_keeps_no_probe_out() -> None:
+    """Sixteen of them held all places for half a minute, which is too long for a probe."""
 
     async def scene(cluster: EmbeddedCluster) -> None:
-        journal = cluster.brokers[0].server.services.journal
-        for number in range(10):
-            journal.note("failure", str(number), reason="x" * PIPE_BYTES)
-        host = cluster.network.host("slow")
-        slow = [await host.connect("broker-0", METRICS_PORT) for _ in range(CONNECTIONS_MAX)]
-        for one in slow:
-            one.send(b"GET /journal HTTP/1.1\r\n\r\n")
+        slow = await _slow_readers(cluster)
+        assert (await get(cluster, cluster.brokers[0], "/live"))[0] == "HTTP/1.1 200 OK"
+        assert sum(map(_was_closed, slow)) == 1
+
+    play(scene, brokers=1)
+
+
+def test_who_takes_a_byte_now_and_then_keeps_no_place_for_ever() -> None:
+    """Each gave them their time anew."""
+
+    async def scene(cluster: EmbeddedCluster) -> None:
+        slow = await _slow_readers(cluster)
         for _ in range(4):
             await asyncio.sleep(10)
             for one in slow:
                 one.receive_into(memoryview(bytearray(10_000)))
-        assert (await get(cluster, cluster.brokers[0], "/live"))[0] == "HTTP/1.1 200 OK"
+        assert all(map(_was_closed, slow))
 
     play(scene, brokers=1)
+
+
+def _was_closed(endpoint: Endpoint) -> bool:
+    """Take what is there; tell whether it was the end."""
+    try:
+        while endpoint.receive_into(memoryview(bytearray(1_000_000))):
+            pass
+    except BlockingIOError:
+        return False
+    return True
 
 
 def test_nothing_listens_without_a_port() -> None:
