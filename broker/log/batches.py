@@ -28,6 +28,7 @@ from odradek.protocol.record_batch import (
     MAGIC_V2,
     MIN_BATCH_LENGTH,
     MIN_LEGACY_LENGTH,
+    NO_TIMESTAMP,
     PRODUCER_ID_AT,
     TRANSACTIONAL_BIT,
     CorruptBatch,
@@ -78,6 +79,11 @@ class Batch(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """Largest timestamp of its records; -1 when compaction has left none, though the header still has theirs."""
+        return self.max_timestamp_ms if self.record_count else NO_TIMESTAMP
 
     @property
     def next_position(self) -> int:

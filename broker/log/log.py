@@ -178,7 +178,7 @@ class Log(LocalLog):
         self.log_end_offset = last.last_offset + 1
         self._remember_position(first.base_offset, position)
         for batch in batches:
-            segment.note(batch.last_offset, position + batch.position, batch.size_bytes, batch.max_timestamp_ms)
+            segment.note(batch.last_offset, position + batch.position, batch.size_bytes, batch.largest_timestamp_ms)
             if batch.leader_epoch > self.epochs.latest:
                 self.assign_epoch(batch.leader_epoch, batch.base_offset)
             elif batch.magic != 2:

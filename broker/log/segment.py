@@ -139,7 +139,7 @@ class Segment:
         offsets, times = self.reset_indexes()
         try:
             for batch in iterate_headers(self.file, 0, self.size_bytes):
-                self.note(batch.last_offset, batch.position, batch.size_bytes, batch.max_timestamp_ms)
+                self.note(batch.last_offset, batch.position, batch.size_bytes, batch.largest_timestamp_ms)
         except CorruptBatch as bad:
             logger.error("%s is damaged %s", self.path(LOG), bad)
         times.append_if_larger(*self.largest_timestamp)
@@ -300,8 +300,8 @@ class Segment:
         following = self.base_offset
         for batch in in_order(self.file, position, self.size_bytes, following) if self.size_bytes else ():
             following = batch.last_offset + 1
-            if batch.max_timestamp_ms > largest.timestamp_ms:
-                largest = TimeEntry(batch.max_timestamp_ms, batch.last_offset)
+            if batch.largest_timestamp_ms > largest.timestamp_ms:
+                largest = TimeEntry(batch.largest_timestamp_ms, batch.last_offset)
         self._largest = largest
         self._bytes_since_index_entry = self.size_bytes - position
         return following

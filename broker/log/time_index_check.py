@@ -61,7 +61,7 @@ def _is_largest(segment: Segment, entry: TimeEntry) -> bool:
     first = next(batches, None) if entry.timestamp_ms >= 0 else None
     if entry.timestamp_ms >= 0 and (first is None or first.max_timestamp_ms != entry.timestamp_ms):
         return False
-    return all(batch.max_timestamp_ms <= entry.timestamp_ms for batch in batches)
+    return all(batch.largest_timestamp_ms <= entry.timestamp_ms for batch in batches)
 
 
 def check_last_time_entry(segment: Segment) -> None:

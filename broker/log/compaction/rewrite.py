@@ -17,7 +17,7 @@ from odradek.broker.log.index import LARGEST_RELATIVE_OFFSET
 from odradek.broker.log.segment import CLEANED, LOG, SUFFIXES, TRANSACTION_INDEX, Segment
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import KafkaError, MalformedMessage
-from odradek.protocol.record_batch import HEADER_BYTES, NO_TIMESTAMP
+from odradek.protocol.record_batch import HEADER_BYTES
 from odradek.world.child_process import main
 from odradek.world.files import Files
 
@@ -162,8 +162,7 @@ class Writer:
     def write(self, content: bytes | bytearray, batch: Batch) -> None:
         """Write a whole batch, of which `batch` is the header."""
         position = self._segment.size_bytes + len(self._buffer)
-        timestamp_ms = batch.max_timestamp_ms if batch.record_count else NO_TIMESTAMP  # no record has it any more
-        self._segment.note(batch.last_offset, position, len(content), timestamp_ms)
+        self._segment.note(batch.last_offset, position, len(content), batch.largest_timestamp_ms)
         self._buffer += content
         self.last_offset = batch.last_offset
         if len(self._buffer) >= WRITE_BUFFER_BYTES:

@@ -74,7 +74,7 @@ def _validate(segment: Segment, epochs: LeaderEpochs, previous_offset: int) -> t
     try:
         for batch, _ in iterate_valid(segment.file, segment.size_bytes):
             _check_order(segment, batch, previous_offset)
-            segment.note(batch.last_offset, batch.position, batch.size_bytes, batch.max_timestamp_ms)
+            segment.note(batch.last_offset, batch.position, batch.size_bytes, batch.largest_timestamp_ms)
             epochs.learn(batch.leader_epoch, batch.base_offset)
             previous_offset, position = batch.last_offset, batch.next_position
     except CorruptBatch as bad:

@@ -1,9 +1,16 @@
 """Idempotent producers and transactions in a compacted log."""
 
+from dataclasses import replace
+
+import pytest
+
+from odradek.broker.log.segment import OFFSET_INDEX, TIME_INDEX
 from odradek.broker.log.transaction_index import AbortedTransaction
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.record_batch import read_header
+from odradek.protocol.records import encode_batch
 from odradek.testing.compacted_log import SMALL, CompactedLog
+from odradek.testing.log_environments import make_environment, offset_of_max_timestamp, open_test_log
 from odradek.testing.simulated_files import Fault
 
 
@@ -176,3 +183,32 @@ def test_a_transaction_index_that_cannot_be_read_ends_the_look_and_nothing_else(
     world.reopen(clean=True)
     world.compact()
     assert world.rounds == [2] and world.entries() == []
+
+
+def test_the_time_index_knows_no_time_of_an_emptied_batch(caplog: pytest.LogCaptureFixture) -> None:
+    """A search by time, and retention, took the index of such a segment for a wrong one and rebuilt it with that time,
+    so that the record with the largest timestamp was not found."""
+    world = CompactedLog(replace(SMALL, segment_bytes=350))
+    world.put((b"a", b"1" * 100))
+    first_ms = world.clock.now_ms()
+    later = encode_batch(0, [first_ms + 1], [b"c"], [b"1"], producer_id=5, producer_epoch=0, base_sequence=0)
+    world.log.append_as_leader(later, 0)
+    world.roll()
+    world.put((b"c", b"2" * 200))
+    world.roll()
+    world.compact()
+    assert world.headers() == [(0, 0, 1), (1, 1, 0), (2, 2, 1)]
+    assert offset_of_max_timestamp(world.log) == (first_ms, 0, 0)
+    for suffix in (OFFSET_INDEX, TIME_INDEX):
+        world.files.remove(world.log.segments[0].path(suffix))
+    for clean in (True, False):
+        world.reopen(clean=clean)
+        assert world.log.segments[0].largest_timestamp == (first_ms, 0)
+        assert offset_of_max_timestamp(world.log) == (first_ms, 0, 0)
+    follower = open_test_log(make_environment(), world.config)
+    for batch in world.batches():
+        follower.append_as_follower(batch)
+    assert offset_of_max_timestamp(follower) == (first_ms, 0, 0)
+    follower.truncate_to(2)
+    assert offset_of_max_timestamp(follower) == (first_ms, 0, 0)
+    assert "is wrong" not in caplog.text
