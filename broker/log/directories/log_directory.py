@@ -207,7 +207,8 @@ class LogDirectory:
                 gaps_before=gaps_before(recovery_points, cleaned, key),
                 names=names,
             )
-            log.cleaned_to = min(cleaned.get(key, 0), log.log_end_offset)
+            if cleaned.get(key, 0) <= log.log_end_offset:  # else this may be an older copy of what was compacted
+                log.cleaned_to = cleaned.get(key, 0)
             (loaded.logs if live else loaded.futures).append((log, self._topic_id(path, names)))
         self.forget_names()
         how = "after a clean shutdown" if clean else "with recovery, there is no mark of a clean shutdown"

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.log.checkpoint_format import LOG_START_OFFSETS, RECOVERY_POINTS, decode_offsets
+from odradek.broker.log.checkpoint_format import (
+    CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    decode_offsets,
+    encode_offsets,
+)
 from odradek.broker.log.directories.checkpoint_files import CheckpointFiles
 from odradek.broker.log.directories.checkpoints import Checkpoints
 from odradek.broker.log.directories.directory_files import DirectoryOwner
@@ -148,3 +154,22 @@ def test_a_log_start_that_no_log_can_have_does_not_count(offset: str) -> None:
         assert sorted(map(str, logs.all_logs())) == [f"Log(empty-0, 0..{end})", "Log(full-0, 0..1)"]
         logs.get_or_create("empty", 0).append_as_leader(make_batch([b"x"]), 0)
         files.kill()
+
+
+@pytest.mark.parametrize(("cleaned_to", "expected"), [(7, 7), (10, 10), (11, 0)])
+def test_a_log_that_ends_before_what_was_compacted_is_not_taken_for_clean(cleaned_to: int, expected: int) -> None:
+    """A disk that was restored from an older copy, or has lost its end: what is there was never compacted, maybe, and
+    never would be."""
+    clock = ManualClock()
+    files = SimulatedFiles(1, clock.now_ms)
+
+    def start() -> LogManager:
+        logs = LogManager(files, clock, InlineBackground(), random.Random(5), ["/a"], lambda topic: LogConfig())
+        logs.open(DirectoryOwner(1, "cluster-a"), lambda: None)
+        return logs
+
+    logs = start()
+    logs.get_or_create("t", 0, is_new=True).append_as_leader(make_batch([b"x"] * 10), 0)
+    logs.close()
+    files.write_atomically(f"/a/{CLEANER_OFFSETS}", encode_offsets({("t", 0): cleaned_to}), sync=True)
+    assert start().get_or_create("t", 0).cleaned_to == expected
