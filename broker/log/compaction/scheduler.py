@@ -64,6 +64,8 @@ class Compaction:
         self._hindered: dict[Log, tuple[int, float]] = {}
         """Logs whose compaction something has hindered: how often in a row, and the time in ms before which others go
         first."""
+        self._uncovered: set[Log] = set()
+        """Logs whose turn it was, but whose checkpoint was not written yet: when it cannot be, others go first."""
         self._looking = False
         self._stopped = False
 
@@ -105,6 +107,7 @@ class Compaction:
         steps.append(partial(self._begin_dirtiest, found))
         self._damaged = {log: count for log, count in self._damaged.items() if not log.closed}
         self._hindered = {log: hindered for log, hindered in self._hindered.items() if not log.closed}
+        self._uncovered = {log for log in self._uncovered if not log.closed}
         self._periodic.for_each(steps, _take)
 
     def _look_at(self, log: Log, found: list[tuple[LogToClean, Log]]) -> None:
@@ -128,12 +131,16 @@ class Compaction:
     def _begin_dirtiest(self, found: list[tuple[LogToClean, Log]]) -> None:
         self._looking = False
         living = [(dirty, log) for dirty, log in found if not log.closed]
-        if living:
-            dirty, log = max(living, key=lambda one: one[0].ratio)
+        for dirty, log in sorted(living, key=lambda one: one[0].ratio, reverse=True):
             if self._covers(log, dirty.first_uncleanable_offset, self.look):
+                self._uncovered.discard(log)
                 self._begin(log, dirty)
                 if len(living) > 1:
                     self._clock.call_soon(self.look)
+                return
+            if log not in self._uncovered:
+                self._uncovered.add(log)
+                return
 
     def _begin(self, log: Log, dirty: LogToClean) -> None:
         settings = self.settings

@@ -1,5 +1,7 @@
 """What is dirty, when it pays, and what becomes one segment: the arithmetic of LogCleanerManager."""
 
+from collections.abc import Callable
+
 import pytest
 
 from odradek.broker.log.batches import Origin
@@ -13,7 +15,11 @@ from odradek.broker.log.compaction.cleanable_offsets import (
 )
 from odradek.broker.log.compaction.messages import LastOfProducer, SegmentInfo
 from odradek.broker.log.compaction.rewrite import group_segments
+from odradek.broker.log.compaction.scheduler import Compaction
+from odradek.broker.log.log import Log
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
+from odradek.testing.background_work import InlineChildren
+from odradek.testing.compacted_log import SETTINGS, CompactedLog
 from odradek.testing.log_environments import close_log, make_batch, make_environment, open_test_log
 
 SEGMENTS = [(0, 100), (10, 100), (20, 100), (30, 50)]
@@ -128,3 +134,35 @@ def test_a_group_spans_no_more_offsets_than_an_index_can_say() -> None:
         len(group_segments([SegmentInfo(0, 1), SegmentInfo(10, 1), SegmentInfo(far, 1)], 100, 100, end_offset=far + 1))
         == 2
     )
+
+
+def test_a_log_whose_checkpoint_cannot_be_written_does_not_hold_up_the_others() -> None:
+    """Of the logs in a full directory the dirtiest was chosen each time, and never begun with."""
+    dirtiest, other = CompactedLog(), CompactedLog()
+    for world in (dirtiest, other):
+        world.put((b"a", b"1"))
+        world.roll()
+    other.compact()
+    other.put((b"a", b"2"))
+    other.roll()
+    asked: list[Log] = []
+
+    def covers(log: Log, offset: int, then: Callable[[], None]) -> bool:
+        asked.append(log)
+        return log is other.log
+
+    compaction = Compaction(
+        other.clock,
+        InlineChildren(other.files, other.clock),
+        SETTINGS,
+        lambda: [dirtiest.log, other.log],
+        lambda log: log.log_end_offset,
+        lambda log: other.rounds.append(log.cleaned_to),
+        covers,
+    )
+    compaction.look()
+    assert asked == [dirtiest.log] and other.rounds == [1], "it may be written soon"
+    compaction.look()
+    assert asked[:3] == [dirtiest.log, dirtiest.log, other.log]
+    other.clock.advance(0)
+    assert other.rounds == [1, 2]
