@@ -188,7 +188,9 @@ def assemble(
 def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServer:
     """Make timers, purgatory and acceptor; `dispatch` is put in when there is somebody to answer."""
     timers = TimingWheel(world.clock)
-    return SocketServer(world.network, world.clock, tasks, timers, Purgatory(timers), config)
+    sockets = SocketServer(world.network, world.clock, tasks, timers, Purgatory(timers), config)
+    sockets.address_of = world.address_of
+    return sockets
 
 
 def make_replication(

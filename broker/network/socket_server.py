@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.metrics.request_metrics import Sampling
@@ -60,6 +60,10 @@ class SocketServer:
         self.sampling = Sampling()
         self.idle_ms_max = settings.connections_max_idle_ms
         self.refusal_delay_ms = settings.connection_failed_authentication_delay_ms
+        self.address_of: Callable[[str], Awaitable[str]] | None = None
+        """Looks up the address of a host; None where hosts are addresses."""
+        self._limits_of_addresses: dict[str, int] = {}
+        """Limits of the hosts that max.connections.per.ip.overrides names, by their addresses."""
         self.entrance: Entrance | None = None
         """Entrance that connections have to pass first, where some listener is not PLAINTEXT."""
         self._entering: dict[Client, tuple[Connection, Timer]] = {}
@@ -124,11 +128,13 @@ class SocketServer:
     def serve(self, dispatch: Dispatch) -> None:
         """Begin to let connections in and to handle their requests."""
         self.dispatch, self._serving = dispatch, True
+        self._look_up_hosts()
         self._pause_or_resume()
 
     def configure(self, settings: ConnectionSettings) -> None:
         """Obey other limits; where there are more connections than they allow, those that were idle longest go."""
         self.settings = settings
+        self._look_up_hosts()
         for _ in range(len(self._connections) - settings.max_connections):
             self._make_place()
         self._pause_or_resume()
@@ -150,12 +156,33 @@ class SocketServer:
 
     # who is let in
 
+    def _look_up_hosts(self) -> None:
+        self._limits_of_addresses = {}
+        if self.address_of is not None and self.settings.max_connections_per_ip_overrides:
+            self._tasks.spawn("hosts with limits", self._follow_hosts, OnDeath.REPORT)
+
+    async def _follow_hosts(self) -> None:
+        """Learn by which addresses the hosts come that have a limit of their own."""
+        settings, found = self.settings, dict[str, int]()
+        assert self.address_of is not None, "hosts are addresses"
+        for host, limit in settings.max_connections_per_ip_overrides.items():
+            try:
+                found[await self.address_of(host)] = limit
+            except OSError as error:
+                logger.error("%s of max.connections.per.ip.overrides is not known: %s", host, error)
+        if settings is self.settings:
+            self._limits_of_addresses = found
+
+    def _limit_of_address(self, host: str) -> int:
+        limit = self._limits_of_addresses.get(host)
+        return self.settings.connections_of_address_max(host) if limit is None else limit
+
     def _accepted(self, listener: str, endpoint: Endpoint) -> None:
         host = endpoint.peer.rpartition(":")[0]
         if self.address_rates is not None and (throttle_ms := self.address_rates.throttle_ms(host)):
             self._close_later(endpoint, throttle_ms)
             return
-        if self._by_address[host] >= self.settings.connections_of_address_max(host):
+        if self._by_address[host] >= self._limit_of_address(host):
             logger.warning("refusing %s: its address has %d connections", endpoint.peer, self._by_address[host])
             endpoint.close()
             return

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,6 +65,32 @@ def test_connections_per_address(play: Any) -> None:
             assert await client.number() == 5
 
     play(scenario, max_connections_per_ip=2, max_connections_per_ip_overrides={"b": 3})
+
+
+def test_connections_of_a_host_that_is_named(play: Any) -> None:
+    """As in Kafka a host may stand for its address: it was compared with that as it is written, and had no effect."""
+    addresses = {"named": "b", "b": "b"}
+
+    async def address_of(host: str) -> str:
+        if host not in addresses:
+            raise OSError("no such host")
+        return addresses[host]
+
+    async def scenario(harness: Any) -> None:
+        harness.server.address_of = address_of
+        harness.server.configure(harness.server.settings)
+        await harness.settle()
+        for host, limit in (("b", 3), ("a", 1)):
+            clients = [await harness.connect(host) for _ in range(limit)]
+            await (await harness.connect(host)).end()
+            assert not any(client.ended for client in clients)
+        harness.server.configure(replace(harness.server.settings, max_connections_per_ip_overrides={"b": 4}))
+        await harness.settle()
+        fourth = await harness.connect("b")
+        await harness.settle()
+        assert not fourth.ended
+
+    play(scenario, max_connections_per_ip=1, max_connections_per_ip_overrides={"unknown": 7, "named": 3})
 
 
 def test_at_the_limit_newcomers_wait_until_a_place_is_free(play: Any) -> None:
