@@ -9,6 +9,7 @@ import errno
 import logging
 from collections.abc import Callable, Mapping, Set
 from functools import partial
+from typing import TypeVar
 
 from odradek.broker.log.checkpoint_format import LOG_START_OFFSETS, RECOVERY_POINTS
 from odradek.broker.log.directories.checkpoints import offsets_of
@@ -30,6 +31,8 @@ from odradek.broker.log.recovery.parallel import ParallelRecovery, TornLog, torn
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.topic_names import PartitionKey
 from odradek.world.children import Children
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +118,7 @@ class Loading:
         run = self._environment.background.run
 
         def load(validated: Set[str]) -> None:
-            run(lambda: directory.load(config_of, validated), loaded)
+            run(lambda: _or_disk_error(directory, lambda: directory.load(config_of, validated)), loaded)
 
         def looked(torn: list[TornLog] | OSError) -> None:
             if isinstance(torn, OSError):
@@ -128,7 +131,7 @@ class Loading:
             else:
                 load(frozenset())
 
-        run(lambda: torn_logs(self._environment, directory, config_of), looked)
+        run(lambda: _or_disk_error(directory, lambda: torn_logs(self._environment, directory, config_of)), looked)
 
     def stop(self) -> None:
         """End the processes that repair logs, if there are any left."""
@@ -207,6 +210,18 @@ class Loading:
             logger.error(said)
             for log in found:
                 self._directories.fail(log.log_directory, OSError(errno.EEXIST, said))
+
+
+def _or_disk_error(directory: LogDirectory, work: Callable[[], T]) -> T:
+    """Do a part of loading. What nobody has foreseen, of files that nobody has foreseen, takes this directory offline:
+    otherwise the broker would wait for it for ever. Raises OSError."""
+    try:
+        return work()
+    except OSError:
+        raise
+    except Exception as error:
+        logger.exception("%s cannot be loaded", directory.path)
+        raise OSError(errno.EIO, f"it cannot be loaded: {error!r}", directory.path) from error
 
 
 class Closing:

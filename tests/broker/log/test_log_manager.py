@@ -3,11 +3,13 @@
 import asyncio
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from odradek.broker.log.checkpoint_format import decode_offsets
 from odradek.broker.log.directories.checkpoints import MADE_DISTANCE_MS
+from odradek.broker.log.directories.log_directory import LogDirectory
 from odradek.broker.log.directories.maintenance import SEGMENTS_AT_ONCE
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_manager import LogManager
@@ -15,6 +17,7 @@ from odradek.broker.settings.log_settings import LogManagerSettings
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.log_environments import make_batch
+from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.world.background import ThreadBackground
 from odradek.world.clock import LoopClock
@@ -346,3 +349,36 @@ def test_flush_ms_bounds_how_long_a_record_is_in_memory_alone_and_syncs_nothing_
     assert log.epoch_file.unsynced
     broker.clock.advance(1500)
     assert not log.epoch_file.unsynced, "an epoch is to be on the disk as well"
+
+
+@pytest.mark.parametrize("where", ["load", "names"])
+def test_a_directory_whose_loading_ends_with_an_exception_that_nobody_has_foreseen_is_offline(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker waited for it for ever: not registered, and not ended either."""
+    broker = Broker().start()
+    broker.write("t", 0)
+    broker.write("t", 1)
+    broker.files.kill()
+    whole = getattr(LogDirectory, where)
+
+    def loaded(directory: LogDirectory, *given: Any) -> Any:
+        if directory.path == "/a":
+            raise ValueError("bytes that nobody has foreseen")
+        return whole(directory, *given)
+
+    monkeypatch.setattr(LogDirectory, where, loaded)
+
+    async def start() -> None:
+        background = ThreadBackground(asyncio.get_running_loop())
+        logs = LogManager(
+            broker.files, broker.clock, background, random.Random(5), broker.directories, lambda topic: broker.config
+        )
+        ready = asyncio.Event()
+        logs.open(US, ready.set)
+        await asyncio.wait_for(ready.wait(), PATIENCE_SECONDS)
+        background.close()
+        assert [str(log) for log in logs.all_logs()] == ["Log(t-1, 0..1)"]
+        assert "nobody has foreseen" in str(logs.directories["/a"].offline)
+
+    asyncio.run(start())
