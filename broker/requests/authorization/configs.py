@@ -40,7 +40,10 @@ def alter(asked: Asked, go_on: GoOn) -> Outcome:
 
     def refusal(resource: Any, error: ErrorCode) -> Any:
         return alter_configs.AlterConfigsResourceResponse(
-            error_code=error, resource_type=resource.resource_type, resource_name=resource.resource_name
+            error_code=error,
+            error_message=denied_text(error),
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
 
     return _for_each(asked, go_on, AclOperation.ALTER_CONFIGS, "responses", refusal)
@@ -51,7 +54,10 @@ def alter_incrementally(asked: Asked, go_on: GoOn) -> Outcome:
 
     def refusal(resource: Any, error: ErrorCode) -> Any:
         return incremental_alter_configs.AlterConfigsResourceResponse(
-            error_code=error, resource_type=resource.resource_type, resource_name=resource.resource_name
+            error_code=error,
+            error_message=denied_text(error),
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
 
     return _for_each(asked, go_on, AclOperation.ALTER_CONFIGS, "responses", refusal)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from odradek.broker.cluster.controller_messages import leader_and_isr_states, stopped_replicas
 from odradek.broker.requests.authorization import item_refusals
+from odradek.broker.requests.authorization.rules import denied_text
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages import (
@@ -39,6 +40,11 @@ FIRST_JOIN_WITH_NULL_PROTOCOL = 7
 def by_code(response: Callable[..., M]) -> Callable[[Any, ErrorCode, int], M]:
     """Answer with the error code alone."""
     return lambda request, error, version: response(error_code=error)
+
+
+def in_words(response: Callable[..., M]) -> Callable[[Any, ErrorCode, int], M]:
+    """Answer with the error code and what Kafka says of it."""
+    return lambda request, error, version: response(error_code=error, error_message=denied_text(error))
 
 
 def of_produce(request: produce.ProduceRequest, error: ErrorCode, version: int = 0) -> produce.ProduceResponse | None:
@@ -131,7 +137,9 @@ def of_create_acls(
 ) -> create_acls.CreateAclsResponse:
     """Return the error for each line."""
     return create_acls.CreateAclsResponse(
-        results=[create_acls.AclCreationResult(error_code=error) for _ in request.creations]
+        results=[
+            create_acls.AclCreationResult(error_code=error, error_message=denied_text(error)) for _ in request.creations
+        ]
     )
 
 
@@ -140,7 +148,10 @@ def of_delete_acls(
 ) -> delete_acls.DeleteAclsResponse:
     """Return the error for each filter."""
     return delete_acls.DeleteAclsResponse(
-        filter_results=[delete_acls.DeleteAclsFilterResult(error_code=error) for _ in request.filters]
+        filter_results=[
+            delete_acls.DeleteAclsFilterResult(error_code=error, error_message=denied_text(error))
+            for _ in request.filters
+        ]
     )
 
 
@@ -173,7 +184,10 @@ def of_elect_leaders(
             elect_leaders.ReplicaElectionResult(
                 topic=topic.topic,
                 partition_result=[
-                    elect_leaders.PartitionResult(partition_id=index, error_code=error) for index in topic.partitions
+                    elect_leaders.PartitionResult(
+                        partition_id=index, error_code=error, error_message=denied_text(error)
+                    )
+                    for index in topic.partitions
                 ],
             )
             for topic in request.topic_partitions or ()
@@ -187,12 +201,13 @@ def of_alter_partition_reassignments(
     """Return the error, and again for each partition."""
     return alter_partition_reassignments.AlterPartitionReassignmentsResponse(
         error_code=error,
+        error_message=denied_text(error),
         responses=[
             alter_partition_reassignments.ReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
                     alter_partition_reassignments.ReassignablePartitionResponse(
-                        partition_index=one.partition_index, error_code=error
+                        partition_index=one.partition_index, error_code=error, error_message=denied_text(error)
                     )
                     for one in topic.partitions
                 ],
@@ -208,6 +223,7 @@ def of_list_partition_reassignments(
     """Return the error, and each partition that is named, with nothing said of it."""
     return list_partition_reassignments.ListPartitionReassignmentsResponse(
         error_code=error,
+        error_message=denied_text(error),
         topics=[
             list_partition_reassignments.OngoingTopicReassignment(
                 name=topic.name,
@@ -225,7 +241,9 @@ def of_describe_client_quotas(
     request: describe_client_quotas.DescribeClientQuotasRequest, error: ErrorCode, version: int = 0
 ) -> describe_client_quotas.DescribeClientQuotasResponse:
     """Return the error, and null for the entries."""
-    return describe_client_quotas.DescribeClientQuotasResponse(error_code=error, entries=None)
+    return describe_client_quotas.DescribeClientQuotasResponse(
+        error_code=error, error_message=denied_text(error), entries=None
+    )
 
 
 def of_alter_client_quotas(
@@ -236,6 +254,7 @@ def of_alter_client_quotas(
         entries=[
             alter_client_quotas.ResponseEntryData(
                 error_code=error,
+                error_message=denied_text(error),
                 entity=[
                     alter_client_quotas.ResponseEntityData(entity_type=one.entity_type, entity_name=one.entity_name)
                     for one in entry.entity
@@ -253,7 +272,10 @@ def of_alter_user_scram_credentials(
     users = dict.fromkeys([*(one.name for one in request.deletions), *(one.name for one in request.upsertions)])
     return alter_user_scram_credentials.AlterUserScramCredentialsResponse(
         results=[
-            alter_user_scram_credentials.AlterUserScramCredentialsResult(user=user, error_code=error) for user in users
+            alter_user_scram_credentials.AlterUserScramCredentialsResult(
+                user=user, error_code=error, error_message=denied_text(error)
+            )
+            for user in users
         ]
     )
 

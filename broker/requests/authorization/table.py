@@ -13,7 +13,7 @@ from odradek.broker.network.boundary import UnsupportedRequestError
 from odradek.broker.network.outcomes import Outcome, RequestContext
 from odradek.broker.requests.authorization import configs, groups, refusals, tokens, topics
 from odradek.broker.requests.authorization import item_refusals as items
-from odradek.broker.requests.authorization.refusals import by_code
+from odradek.broker.requests.authorization.refusals import by_code, in_words
 from odradek.broker.requests.authorization.rules import Asked, Each, Rule, Shown, Special, Whole
 from odradek.broker.security.acls import AclOperation as Do
 from odradek.broker.security.authorizer import AclAuthorizer, Rights, host_of
@@ -154,7 +154,7 @@ TABLE: Final[Mapping[int, tuple[Rule, ...]]] = {
         Whole(Do.READ, GROUP, refusals.of_txn_offset_commit, _group_id),
         Each(Do.READ, TOPIC, items.of_transaction_topic),
     ),
-    29: (Whole(Do.DESCRIBE, CLUSTER, by_code(DescribeAclsResponse)),),
+    29: (Whole(Do.DESCRIBE, CLUSTER, in_words(DescribeAclsResponse)),),
     30: (Whole(Do.ALTER, CLUSTER, refusals.of_create_acls),),
     31: (Whole(Do.ALTER, CLUSTER, refusals.of_delete_acls),),
     32: (  # DescribeConfigs
@@ -212,10 +212,10 @@ TABLE: Final[Mapping[int, tuple[Rule, ...]]] = {
     ),
     48: (Whole(Do.DESCRIBE_CONFIGS, CLUSTER, refusals.of_describe_client_quotas),),
     49: (Whole(Do.ALTER_CONFIGS, CLUSTER, refusals.of_alter_client_quotas),),
-    50: (Whole(Do.DESCRIBE, CLUSTER, by_code(DescribeUserScramCredentialsResponse)),),
+    50: (Whole(Do.DESCRIBE, CLUSTER, in_words(DescribeUserScramCredentialsResponse)),),
     51: (Whole(Do.ALTER, CLUSTER, refusals.of_alter_user_scram_credentials, on_controller=True),),
     56: _of_brokers(by_code(AlterPartitionResponse)),
-    57: (Whole(Do.ALTER, CLUSTER, by_code(UpdateFeaturesResponse)),),
+    57: (Whole(Do.ALTER, CLUSTER, in_words(UpdateFeaturesResponse)),),
     58: (),  # Envelope: nobody
     60: (  # DescribeCluster
         Special("everybody may ask; the operations need DESCRIBE on the Cluster", topics.describe_cluster),

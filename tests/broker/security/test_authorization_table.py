@@ -6,6 +6,7 @@ them true.
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from odradek.broker.network.outcomes import RequestContext, Silent
 from odradek.broker.requests.authorization.table import TABLE, authorized, rows
 from odradek.broker.requests.registry import HANDLERS
 from odradek.broker.security.acls import AclFilter
+from odradek.protocol.fields import Struct
 from odradek.protocol.headers import API_NAMES
 from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -177,6 +179,35 @@ def test_a_refusal_is_in_words_where_kafka_has_words() -> None:
                 said.append(found.error_message)
             words = ("Topic", "Cluster", "Group", "Transactional Id")
             assert said == [f"{what} authorization failed." for what in words]
+
+    run_virtual(main)
+
+
+def without_words(answer: Any) -> list[str]:
+    """Return where in an answer an error stands with an empty message."""
+    if isinstance(answer, list):
+        return [path for one in answer for path in without_words(one)]
+    if not isinstance(answer, Struct):
+        return []
+    inside = [path for line in answer.FIELDS for path in without_words(getattr(answer, line.name))]
+    wordless = getattr(answer, "error_code", 0) and getattr(answer, "error_message", None) == ""
+    return [type(answer).__name__, *inside] if wordless else inside
+
+
+def test_no_refusal_has_an_empty_message() -> None:
+    """Java's tools showed `TopicAuthorizationException:` and nothing behind it: they have words only for a null."""
+
+    async def main(clock: VirtualClock) -> None:
+        cluster = await cluster_with_access_lists(clock)
+        async with cluster:
+            found: dict[str, list[str]] = {}
+            for case in (one for one in CASES if one.make(0).API_KEY in HANDLERS):
+                peer = Peer(cluster.network.host(HOSTS["nothing"]), clock, BROKER, cluster.port, "raw")
+                with suppress(BrokerUnreachable):  # a Produce with acks=0
+                    found[case.label] = without_words(await peer.request(case.make(0), case.version, 60_000))
+            del found["FindCoordinator of groups"]  # Kafka leaves that of each coordinator empty, too
+            assert {label: places for label, places in found.items() if places} == {}
+            assert len(found) > 50
 
     run_virtual(main)
 
