@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -106,10 +107,10 @@ class Child:
         except ProcessLookupError:
             return
 
-    def last_line(self) -> str:
-        """Return the last line of the process's log that says something."""
+    def last_line(self, like: re.Pattern[str] = re.compile(r"\s*\S")) -> str:
+        """Return the last line of the process's log that says something, or begins like this."""
         lines = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return next((line.strip() for line in reversed(lines) if like.match(line)), "")
 
 
 def locked(pid_file: Path) -> TextIO:

@@ -2,6 +2,7 @@
 
 import asyncio
 import enum
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,6 +57,13 @@ def _send(writer: asyncio.StreamWriter, message: bytes) -> None:
     writer.write(struct.pack(">i", len(message)) + message)
 
 
+def _last_words(child: Child) -> str:
+    """Return what its log says last: the exception, where it says with which code Java exits because of that."""
+    said = child.last_line()
+    return child.last_line(_JAVA_EXCEPTION) or said if "Exiting JVM" in said else said
+
+
+_JAVA_EXCEPTION = re.compile(r"(Caused by: )?([a-z]\w*\.)+\w+(Exception|Error)\b")
 NAME = "zookeeper"
 HEAP_MB = 96
 TICK_TIME_MS = 500
@@ -177,7 +185,7 @@ class EmbeddedZooKeeper:
         child = self.child
         if child is None or child.alive:
             return ""
-        return f"ZooKeeper {child.describe_end()}: {child.last_line()} (see {child.log_file})"
+        return f"ZooKeeper {child.describe_end()}: {_last_words(child)} (see {child.log_file})"
 
     def check_alive(self) -> None:
         """Raise NoZooKeeper when it has ended."""

@@ -68,3 +68,24 @@ def test_one_that_stays_silent_is_one_line_that_names_its_log(tmp_path: Path, mo
         await server.stop()
 
     asyncio.run(main())
+
+
+LAST_WORDS = """\
+2026-11-28T23:57:15.798380854Z main ERROR Severe unrecoverable error, exiting
+java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+
+2026-11-28T23:57:15.849115772Z main ERROR Exiting JVM with code 10
+"""
+
+
+def test_one_that_ends_by_an_exception_is_one_line_that_names_it(tmp_path: Path) -> None:
+    """On a full disk it was "Exiting JVM with code 10", and nothing else."""
+
+    async def main() -> None:
+        server = stand_in(tmp_path, serves_at_start=1)
+        server._command = lambda java, jars: [sys.executable, "-c", f"print({LAST_WORDS!r}); raise SystemExit(10)"]  # type: ignore[method-assign]
+        with pytest.raises(NoZooKeeper, match=r"with code 10: java\.io\.IOException: No space left on device \(see "):
+            await server.start()
+
+    asyncio.run(main())
