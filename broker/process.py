@@ -90,8 +90,10 @@ class _Signals:
 
     def _come(self) -> None:
         if self._came:
+            log.critical("told to stop a second time: ending at once, without handing over what is led here")
             os._exit(130)
         self._came = True
+        log.info("told to stop")
         self._ask()
 
     def _ask(self) -> None:

@@ -43,6 +43,21 @@ def test_it_is_shut_down_in_a_controlled_way(
     started_with: list[str], signals: list[signal.Signals], program: Callable[[Path, str], list[str]], tmp_path: Path
 ) -> None:
     """A closed terminal killed it: a broker recovered all of its logs at the next start, a cluster's ran on alone."""
+    code, said = end_of(program, tmp_path, started_with, signals)
+    assert code == 0, said
+
+
+def test_a_broker_that_is_told_twice_ends_at_once_and_says_so(tmp_path: Path) -> None:
+    """Its log ended in the middle of its work, as after a kill -9."""
+    code, said = end_of(a_broker, tmp_path, [], [signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT])
+    assert code == 130
+    assert "told to stop a second time" in said
+
+
+def end_of(
+    program: Callable[[Path, str], list[str]], tmp_path: Path, started_with: list[str], signals: list[signal.Signals]
+) -> tuple[int, str]:
+    """Send signals to a program that waits for ZooKeeper; its exit code and what it has said."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(PATIENCE_SECONDS)
         command = program(tmp_path, f"127.0.0.1:{silent.getsockname()[1]}")
@@ -60,4 +75,4 @@ def test_it_is_shut_down_in_a_controlled_way(
         finally:
             running.kill()
             running.communicate()
-    assert running.returncode == 0, said.decode()
+    return running.returncode, said.decode()
