@@ -19,12 +19,11 @@ def no_controller(case: ClusterCase) -> Told | None:
         because = "no broker tells clients of one, and ZooKeeper, which has its name, does not answer from here either"
         way = WayOut("start ZooKeeper again, or mend the network to it; a controller then stands at once")
     else:
-        because = (
-            "/controller is not there, though brokers are: it goes with its owner's session, the next stands at once"
-            if alive
-            else "no broker is registered"
-        )
+        because = "no broker is registered"
         way = WayOut("see that brokers reach ZooKeeper; the first that does stands for it")
+        if alive:
+            because = "/controller is not there, though brokers are: it goes with its owner's session, another comes"
+            way = WayOut("if it stays so, read in the brokers' logs why: `no election`")
     return Told("has no controller", because, "", (way,))
 
 

@@ -9,7 +9,7 @@ from odradek.diagnosis.examination import Subject, examine, examine_all
 from odradek.diagnosis.facts import DirectoryFacts, PartitionFacts, TopicFacts
 from odradek.diagnosis.situation import Weight
 from odradek.testing.virtual_run import VirtualCluster, run
-from odradek.zk_schema.znodes.controller import CONTROLLER_PATH
+from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH
 from odradek.zk_schema.znodes.topics import NO_LEADER
 from tests.diagnosis.conftest import broker, facts_of, staged
 
@@ -158,6 +158,22 @@ def test_no_controller() -> None:
         facts = await facts_of(cluster)
         found = staged(examine(facts, Subject()), "no-controller")
         assert "no broker is registered" in found.sentence and found.weight is Weight.STOPPED
+
+    run(test)
+
+
+def test_who_is_told_of_no_controller_is_sent_to_the_log_that_says_why_none_is_elected() -> None:
+    """Where `/controller_epoch` could not be read it was to see that brokers reach ZooKeeper, in which they were."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        store = cluster.embedded.zookeeper.connect()
+        await store.start(10_000)
+        await store.set(CONTROLLER_EPOCH_PATH, b"garbage")
+        await store.delete(CONTROLLER_PATH)
+        await asyncio.sleep(1)
+        found = staged(examine(await facts_of(cluster), Subject()), "no-controller")
+        await store.close()
+        assert "read in the brokers' logs why: `no election`" in found.sentence
 
     run(test)
 
