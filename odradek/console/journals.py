@@ -66,7 +66,7 @@ class Journals:
                 return None
             entries = [one for one in answer["entries"] if isinstance(one, Mapping)]
             numbers = [int(one["number"]) for one in entries]
-        except (KafkaError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
+        except (KafkaError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError, OverflowError) as error:
             log.debug("the journal of broker %d cannot be read: %s", node.node_id, error)
             self._skip[node.node_id] = SKIPPED if isinstance(error, TimeoutError) else 0
             self._urls.pop(node, None)

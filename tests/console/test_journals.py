@@ -89,6 +89,7 @@ def test_the_address(host: str, url: str) -> None:
         ({"metrics.port": "1"}, ValueError("no JSON")),
         ({"metrics.port": "1"}, {"entries": 3}),
         ({"metrics.port": "1"}, {"entries": [{"number": "x"}]}),
+        ({"metrics.port": "1"}, {"entries": [{"number": float("inf")}]}),
     ],
 )
 def test_a_journal_that_cannot_be_read_is_left_out(settings: Any, answer: Any) -> None:
