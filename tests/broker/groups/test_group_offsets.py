@@ -1,13 +1,12 @@
 """OffsetCommit, OffsetFetch, OffsetDelete, DeleteGroups through a whole coordinator."""
 
 from dataclasses import replace
-from struct import error as StructError  # noqa: N812
 
 import pytest
 
 from odradek.broker.groups.group import CommitRequest, InTransaction, commit_error, group_error
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, TextTooLong
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
 
@@ -101,7 +100,7 @@ def test_metadata_that_no_record_takes_leaves_the_offsets_as_they_were(make_worl
     """Of a limit far above Kafka's usual one: a commit seemed to be on its way for ever, and no reader was answered."""
     world = make_world(offset_metadata_max_bytes=100_000)
     world.commit({T0: 5})
-    with pytest.raises(StructError):
+    with pytest.raises(TextTooLong):
         world.commit({T0: 6}, metadata="\u20ac" * 20_000)
     _, fetched = world.coordinator.fetch_offsets("g", [T0], require_stable=True)
     assert (fetched[T0].offset, fetched[T0].error) == (5, ErrorCode.NONE)
