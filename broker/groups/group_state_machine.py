@@ -259,7 +259,7 @@ def has_room_for(group: GroupMetadata, member_id: str, group_max_size: int) -> b
 
     While a rebalance gathers members, those that join first stay; after that only members may come back.
     """
-    if group.state is GroupState.EMPTY or len(group.members) < group_max_size:
+    if len(group.members) < group_max_size:
         return True
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:  # the one case in which all have to be counted
@@ -305,8 +305,6 @@ def check_commit(group: GroupMetadata, member_id: str, instance_id: str | None, 
     """
     if group.state is GroupState.EMPTY and generation < 0:
         return ErrorCode.NONE
-    if generation < 0 and member_id == UNKNOWN_MEMBER and instance_id is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
     error = check_generation(group, member_id, instance_id, generation)
     if error is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
