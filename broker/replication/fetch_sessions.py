@@ -6,7 +6,8 @@ at first all of them, then those that a request names and those that have moved 
 takes one off the list when nothing is left to say of it; from then on the session listens to its keys in the purgatory.
 
 The cache is bounded (`max.incremental.fetch.session.cache.slots`): a session that has not been used for
-`MIN_EVICTION_MS` gives way to a new one; when none may be evicted, the fetcher simply goes on without a session.
+`MIN_EVICTION_MS` gives way to a new one, a consumer's to a follower's even before; when none may be evicted, the
+fetcher simply goes on without a session.
 Kafka: FetchSession.scala.
 """
 
@@ -319,7 +320,7 @@ class FetchSessionCache:
     def _create(
         self, wanted: list[CachedPartition], request: FetchRequest, version: int, now_ms: float
     ) -> FetchSession | None:
-        if not self._make_room(now_ms):
+        if not self._make_room(now_ms, for_follower=replica_of(request)[0] >= 0):
             return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
@@ -337,11 +338,14 @@ class FetchSessionCache:
         self._sessions[session_id] = session
         return session
 
-    def _make_room(self, now_ms: float) -> bool:
+    def _make_room(self, now_ms: float, *, for_follower: bool) -> bool:
         if len(self._sessions) < self._slots:
             return True
         oldest = next(iter(self._sessions.values()), None)
-        if oldest is None or now_ms - oldest.last_used_ms < MIN_EVICTION_MS:
+        if oldest is not None and now_ms - oldest.last_used_ms < MIN_EVICTION_MS:
+            consumers = (session for session in self._sessions.values() if session.replica_id < 0)
+            oldest = next(consumers, None) if for_follower else None
+        if oldest is None:
             return False
         self._sessions.pop(oldest.id).end()
         self.evictions += 1

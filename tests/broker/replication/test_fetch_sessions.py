@@ -167,6 +167,17 @@ def test_a_full_cache_evicts_only_what_is_idle(cache: FetchSessionCache) -> None
     assert len(cache) == 3
 
 
+def test_a_follower_takes_the_place_of_a_consumer(cache: FetchSessionCache) -> None:
+    """Where consumers had all places, each fetch of a follower named all its partitions, and looked at all of them."""
+    consumers = [opened_session(cache) for _ in range(3)]
+    as_follower = ReplicaState(replica_id=FOLLOWER, replica_epoch=1)
+    for _ in range(3):
+        assert cache.open(request((A_ID, 0, 0), replica=as_follower), BY_ID, NAMES, 1.0).session is not None
+    lost = [cache.open(request(session=one, epoch=1), BY_ID, NAMES, 2.0).error for one in consumers]
+    assert lost == [ErrorCode.FETCH_SESSION_ID_NOT_FOUND] * 3 and cache.evictions == 3
+    assert cache.open(request((A_ID, 0, 0), replica=as_follower), BY_ID, NAMES, 2.0).session is None
+
+
 def test_a_topic_that_is_created_later_gets_its_name(cache: FetchSessionCache) -> None:
     names = TopicNames({}, {})
     opened = cache.open(request((C_ID, 0, 0)), BY_ID, names, 0.0)
