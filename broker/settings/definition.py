@@ -185,7 +185,7 @@ class Setting:
         if self.allowed.startswith("{"):
             for one in value if isinstance(value, tuple) else (value,):
                 if one not in self.choices():
-                    raise BadValue(self.name, text, f"String must be one of: {', '.join(self.choices())}")
+                    raise BadValue(self.name, str(one), f"String must be one of: {', '.join(self.choices())}")
             return
         assert isinstance(value, int | float), (self.name, value)
         if not any(_within(part, value) for part in self.allowed.split("|")):
