@@ -147,8 +147,10 @@ def decode_partition_metadata(data: bytes) -> bytes:
     fields = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
     try:
         topic_id = base64.urlsafe_b64decode(fields["topic_id"].strip() + "==")
-    except (KeyError, ValueError) as error:  # binascii.Error is one; so is a character that is none of base64's
-        raise CorruptFile(f"partition.metadata without a topic id: {error}") from None
+    except KeyError:
+        raise CorruptFile("partition.metadata without a topic id") from None
+    except ValueError as error:  # binascii.Error is one; so is a character that is none of base64's
+        raise CorruptFile(f"partition.metadata with a topic id that cannot be read: {error}") from None
     if fields.get("version", "").strip() != "0" or len(topic_id) != 16:
         raise CorruptFile(f"partition.metadata {fields}")
     return topic_id
