@@ -1,5 +1,9 @@
 """`odradek broker FILE.properties [--override key=value]…`: one broker, until a signal ends it."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,4 +23,23 @@ def broker(
     arguments = [file]
     for one in override or []:
         arguments += ["--override", one]
-    raise typer.Exit(main(arguments) or 0)
+    with _pid_file(Path(file).absolute()):
+        raise typer.Exit(main(arguments) or 0)
+
+
+@contextmanager
+def _pid_file(file: Path) -> Iterator[None]:
+    """Show the pid while the broker runs, if `up` has made its file: then it is one of that cluster, and `stop` ends
+    it with the others."""
+    from odradek.local.processes import locked, read_pid
+
+    pid_file = file.parent.parent / "run" / f"{file.stem}.pid"
+    if file.parent.name != "config" or not pid_file.parent.is_dir() or read_pid(pid_file) is not None:
+        yield
+        return
+    with locked(pid_file) as open_file:
+        print(os.getpid(), file=open_file, flush=True)
+        try:
+            yield
+        finally:
+            pid_file.unlink(missing_ok=True)

@@ -28,12 +28,16 @@ def stop(
 
 
 def _stop_all(run_directory: Path) -> int:
-    """Stop a whole cluster: `up` shuts its children down; when it is gone, brokers are stopped before ZooKeeper."""
-    from odradek.local.processes import read_pid
+    """Stop a whole cluster: brokers that were started by hand, before `up` ends their ZooKeeper, then `up`, which shuts
+    its children down; when it is gone, brokers before ZooKeeper."""
+    from odradek.local.processes import parent_of, read_pid
 
-    if read_pid(run_directory / "up.pid") is not None:
-        return _stop_one(run_directory / "up.pid", "odradek up")
-    alive = [path for path in sorted(run_directory.glob("*.pid")) if read_pid(path) is not None]
+    up = read_pid(run_directory / "up.pid")
+    found = {path: pid for path in sorted(run_directory.glob("*.pid")) if (pid := read_pid(path)) is not None}
+    if up is not None:
+        by_hand = [path for path, pid in found.items() if path.stem.startswith("broker-") and parent_of(pid) != up]
+        return _stop_together(by_hand) or _stop_one(run_directory / "up.pid", "odradek up")
+    alive = list(found)
     if not alive:
         print(f"odradek stop: nothing runs in {run_directory.parent}", file=sys.stderr)
         return 1

@@ -142,6 +142,15 @@ def read_pid(pid_file: Path) -> int | None:
     return None
 
 
+def parent_of(pid: int) -> int | None:
+    """Return the pid of the process that has started one; None when that is gone, or ELSEWHERE."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    return int(status.rpartition(")")[2].split()[1])
+
+
 def described(pid: int) -> str:
     """Tell a person which process `read_pid` has found."""
     return "in another container, or of another user or machine" if pid == ELSEWHERE else f"pid {pid}"

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import odradek.broker.__main__ as broker_process
 from odradek.cli import stop
 from odradek.cli.main import run
 from odradek.cli.up import run_detached
@@ -41,6 +42,20 @@ def sleeper(directory: Path, name: str) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(command, pass_fds=[pid_file.fileno()])
         pid_file.write(f"{child.pid}\n")
     return child
+
+
+PARENT = """
+import signal, subprocess, sys
+from pathlib import Path
+from odradek.local.processes import locked
+with locked(Path(sys.argv[1])) as file:
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], pass_fds=[file.fileno()])
+    print(child.pid, file=file, flush=True)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(child.poll() is not None))
+print("ready", flush=True)
+signal.pause()
+"""
+"""A process that starts another one with a pid file; exit code 1 when that ends before it is itself told to."""
 
 
 def reap(children: list[subprocess.Popen[bytes]]) -> None:
@@ -144,6 +159,52 @@ def test_stop_ends_everything_when_up_is_gone(tmp_path: Path) -> None:
     assert run(["stop", "--data", str(tmp_path)]) == 0
     reaping.join()
     assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_stop_ends_also_a_broker_that_was_started_by_hand(tmp_path: Path) -> None:
+    """It was no child of `up`, and ran on without its ZooKeeper."""
+    children = [sleeper(tmp_path, name) for name in ("up", "broker-1")]
+    reaping = threading.Thread(target=reap, args=(children,))
+    reaping.start()
+    assert run(["stop", "--data", str(tmp_path)]) == 0
+    reaping.join()
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_stop_leaves_a_child_of_up_to_its_parent(tmp_path: Path) -> None:
+    """Told twice, a broker ends in the middle of its work."""
+    (tmp_path / "run").mkdir()
+    broker = tmp_path / "run" / "broker-0.pid"
+    with locked(tmp_path / "run" / "up.pid") as pid_file:
+        command = [sys.executable, "-c", PARENT, str(broker)]
+        up = subprocess.Popen(command, pass_fds=[pid_file.fileno()], stdout=subprocess.PIPE, text=True)
+        pid_file.write(f"{up.pid}\n")
+    assert up.stdout is not None and up.stdout.readline() == "ready\n"
+    child = processes.read_pid(broker)
+    assert child is not None and processes.parent_of(child) == up.pid
+    reaping = threading.Thread(target=up.wait, args=(PATIENCE_SECONDS,))
+    reaping.start()
+    try:
+        assert run(["stop", "--data", str(tmp_path)]) == 0
+        reaping.join()
+        assert up.returncode == 0, "its child had been stopped before"
+    finally:
+        os.kill(child, signal.SIGKILL)
+        up.kill()
+        up.stdout.close()
+
+
+def test_a_broker_that_is_started_by_hand_shows_its_pid_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    pid_file = tmp_path / "run" / "broker-1.pid"
+    monkeypatch.setattr(broker_process, "main", lambda arguments: seen.append(processes.read_pid(pid_file)))
+    for known in (False, True):
+        if known:
+            pid_file.parent.mkdir()
+        assert run(["broker", str(tmp_path / "config" / "broker-1.properties")]) == 0
+    assert seen == [None, os.getpid()] and not pid_file.exists()
 
 
 def test_stop_of_one_broker_leaves_the_others(tmp_path: Path) -> None:
