@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from decimal import Decimal
 from enum import Enum
+from math import isfinite, isnan
 from typing import Any, Final
 
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -209,7 +210,9 @@ def _within(part: str, value: float) -> bool:
 
 
 def java_double(value: float) -> str:
-    """Format a number as Java's Double.toString does: 0.5, 1.0E7, 1.7976931348623157E308."""
+    """Format a number as Java's Double.toString does: 0.5, 1.0E7, 1.7976931348623157E308, Infinity, NaN."""
+    if not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()

@@ -76,6 +76,16 @@ def test_a_broker_is_described_in_the_order_in_which_its_sources_count() -> None
     play(story)
 
 
+@pytest.mark.parametrize("text", ["Infinity", "-Infinity", "NaN"])
+def test_numbers_without_digits_are_written_as_java_does(text: str) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.broker.config = cluster.broker.config.with_dynamic({"sasl.login.refresh.window.factor": text}, {})
+        entry = await cluster.entry(BROKER, "1", "sasl.login.refresh.window.factor")
+        assert (entry.value, entry.config_source) == (text, 3)
+
+    play(story)
+
+
 def test_what_a_reassignment_or_nobody_knows_is_shown_so_that_it_can_be_taken_away() -> None:
     async def story(cluster: Cluster) -> None:
         names = ("leader.replication.throttled.rate", "my.own", "listener.name.plaintext.max.connections")
