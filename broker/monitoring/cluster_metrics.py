@@ -12,6 +12,7 @@ from odradek.broker.monitoring.metric import Kind, Metric, Samples, attribute, g
 from odradek.broker.monitoring.observed import Observed
 from odradek.controller.active_controller import ControllerCounters
 from odradek.controller.cluster_state import ClusterState, ReplicaPhase
+from odradek.world.durations import Durations
 
 Reader = Callable[[Observed], Samples]
 
@@ -65,11 +66,9 @@ def _event_timer(name: str) -> Metric:
     events = [event for event, (_, state) in EVENT_STATES.items() if state == name]
 
     def read(broker: Observed) -> Samples:
-        for event in events:
-            durations = _counters(broker).events.get(event)
-            if durations is not None:
-                return one((durations, durations.count))
-        return ()
+        handled = _counters(broker).events
+        together = Durations.together(handled[event] for event in events if event in handled)
+        return one((together, together.count)) if together.count else ()
 
     return histogram(
         f"kafka.controller:type=ControllerStats,name={name}RateAndTimeMs",

@@ -1,6 +1,7 @@
 """Distributions of durations: cheap to add to, read by whoever asks."""
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 BUCKETS: Final = 36
@@ -35,14 +36,27 @@ class Durations:
         if self.count:
             self._before.append(self.buckets.copy())
 
+    @classmethod
+    def together(cls, parts: Iterable["Durations"]) -> "Durations":
+        """Put distributions together: all that they count, and the recent durations of each."""
+        whole = cls()
+        for part in parts:
+            whole.count += part.count
+            whole.sum_s += part.sum_s
+            whole.buckets = [one + other for one, other in zip(whole.buckets, part._recent(), strict=True)]
+        return whole
+
+    def _recent(self) -> list[int]:
+        if not self._before:
+            return self.buckets
+        return [now - before for now, before in zip(self.buckets, self._before[0], strict=True)]
+
     def quantile_s(self, quantile: float) -> float:
         """Return the duration in seconds below which that share of the recent ones lies; 0.0 when there are none.
 
         It is interpolated within its bucket.
         """
-        recent = self.buckets
-        if self._before:
-            recent = [now - before for now, before in zip(recent, self._before[0], strict=True)]
+        recent = self._recent()
         wanted = quantile * sum(recent)
         for at, count in enumerate(recent):
             if count and wanted <= count:

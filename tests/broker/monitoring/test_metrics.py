@@ -14,10 +14,12 @@ import pytest
 from odradek.broker.metrics.counters import Traffic
 from odradek.broker.metrics.request_metrics import errors_of
 from odradek.broker.monitoring.broker_metrics import REPLICATION
+from odradek.broker.monitoring.cluster_metrics import CONTROLLER
 from odradek.broker.monitoring.exporter import CONNECTIONS_MAX, PIECES_PER_LOOK, pieces
 from odradek.broker.monitoring.metric import Kind, Style
 from odradek.broker.monitoring.metrics_catalog import CATALOG
 from odradek.broker.monitoring.metrics_page import render
+from odradek.controller.active_controller import ControllerCounters
 from odradek.protocol.headers import RequestHeader, encode_request
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -426,6 +428,26 @@ def test_quantiles_are_of_recent_periods_and_interpolated() -> None:
     durations.add(0.004)
     assert 0.002 <= durations.quantile_s(0.99) <= 0.0041
     assert Durations().quantile_s(0.5) == 0.0
+
+
+def test_a_state_of_the_controller_counts_all_of_its_events() -> None:
+    counters = ControllerCounters()
+    broker: Any = SimpleNamespace(services=SimpleNamespace(controller=SimpleNamespace(counters=counters)))
+    (metric,) = (one for one in CONTROLLER if "TopicChangeRateAndTimeMs" in one.source)
+
+    def told(name: str, **labels: str) -> float:
+        text = "".join(metric.lines(broker, Style.JMX_EXPORTER))
+        return Scrape(text).value(f"kafka_controller_controllerstats_topicchangerateandtimems{name}", **labels)
+
+    for _ in range(5):
+        counters.handled("AssignmentChanged", 1.0)
+    assert told("_count") == 5
+    counters.handled("TopicsChanged", 0.001)
+    assert told("_count") == 6
+    assert told("", quantile="0.5") > 500
+    for _ in range(6):
+        counters.events["AssignmentChanged"].begin_period()
+    assert told("_count") == 6 and told("", quantile="0.99") < 3
 
 
 def test_errors_are_found_at_any_depth() -> None:
