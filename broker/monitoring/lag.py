@@ -5,7 +5,8 @@ Collected at the group's coordinator, because it alone knows what a group has co
 group has just one: no broker reads a foreign log, no series comes twice, and no exporter beside the cluster is needed.
 Ends of partitions that another broker leads are asked of their leaders, one ListOffsets each, every LOOK_MS, and only
 while `metrics.port` is set. Offsets under /consumers, of the consumer of Kafka 0.8, have no coordinator: the controller
-reads them, every ZOOKEEPER_LOOKS looks. A group that commits to both places (`dual.commit.enabled`) is told by both.
+reads them, every ZOOKEEPER_LOOKS looks. A group that commits to both places (`dual.commit.enabled`) is told by both
+brokers; where these are one, by what it has committed to the coordinator.
 
 Seconds: when the record that a group reads next was the end of the partition. Ends are remembered with their times, and
 interpolated between two looks. A group that is behind all that is remembered is behind at least that long.
@@ -167,10 +168,12 @@ class ConsumerLag:
 
     def committed(self) -> Iterator[tuple[Labels, int]]:
         """Offsets, by group, topic and partition."""
+        in_zookeeper_alone = dict(self._in_zookeeper.offsets)
         for group in self._groups():
             for (topic, index), committed in list(group.offsets.items()):
+                in_zookeeper_alone.pop((group.metadata.group_id, topic, index), None)
                 yield (group.metadata.group_id, topic, str(index)), committed.offset
-        for (group_id, topic, index), offset in list(self._in_zookeeper.offsets.items()):
+        for (group_id, topic, index), offset in in_zookeeper_alone.items():
             yield (group_id, topic, str(index)), offset
 
     def records(self) -> Samples:
@@ -206,9 +209,11 @@ class ConsumerLag:
 
     def members(self) -> Samples:
         """Members, by group."""
+        in_zookeeper_alone = dict(self._in_zookeeper.members)
         for group in self._groups():
-            yield (group.metadata.group_id,), len(group.metadata.members)
-        for group_id, members in self._in_zookeeper.members.items():
+            group_id = group.metadata.group_id
+            yield (group_id,), len(group.metadata.members) + in_zookeeper_alone.pop(group_id, 0)
+        for group_id, members in in_zookeeper_alone.items():
             yield (group_id,), members
 
 

@@ -143,6 +143,28 @@ def test_the_controller_tells_how_far_a_group_is_behind_whose_offsets_are_in_zoo
     assert controller.value("kafka_consumergroup_members", consumergroup="old") == 1
 
 
+def test_a_group_that_commits_to_both_places_is_told_once_by_a_broker_that_knows_both() -> None:
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 1, {"metrics.port": str(METRICS_PORT)}) as cluster:
+            await create_topic(cluster, [0])
+            admin = Admin(
+                network=cluster.network.host("admin"),
+                clock=cluster.clock,
+                random=random.Random(1),
+                bootstrap_servers="broker-0:9092",
+            )
+            async with admin:
+                await admin.alter_group_offsets("old", {TopicPartition(TOPIC, 0): OffsetAndMetadata(5)})
+            await group_of_kafka_0_8(cluster)
+            told = await scrape(cluster, cluster.brokers[0])
+            assert told.value("kafka_consumergroup_current_offset", consumergroup="old") == 5
+            assert told.value("kafka_consumergroup_members", consumergroup="old") == 1
+            (row,) = json.loads((await get(cluster, cluster.brokers[0], "/lag?group=old"))[1])["partitions"]
+            assert row[:3] == [TOPIC, 0, 5]
+
+    run_virtual(main)
+
+
 def _groups(scrape: Scrape) -> set[str]:
     return {sample.labels["consumergroup"] for sample in scrape.samples.get("kafka_consumergroup_lag", ())}
 
