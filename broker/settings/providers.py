@@ -40,6 +40,8 @@ def resolve(settings: Mapping[str, str]) -> dict[str, str]:
             raise BadValue(name, None, f"{match[0]}: {error.strerror}") from None
         except BadProperties as error:
             raise BadValue(name, None, f"{match[0]}: line {error.line}: {error.reason}") from None
+        except UnicodeDecodeError:  # whose text shows a part of the value
+            raise BadValue(name, None, f"{match[0]}: the file is no text in UTF-8") from None
         if found is None:
             raise BadValue(name, None, f"{match[0]}: there is no such value")
         return found

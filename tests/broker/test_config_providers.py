@@ -49,3 +49,10 @@ def test_values_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_values_that_are_not_there(setting: str, text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read(**{setting: text})
+
+
+@pytest.mark.parametrize("reference", ["${{file:{0}/secret:password}}", "${{dir:{0}:secret}}"])
+def test_a_file_that_is_no_text_is_named_without_what_is_in_it(tmp_path: Path, reference: str) -> None:
+    (tmp_path / "secret").write_bytes("password=h\xe4sslich\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"properties:1: ssl\.keystore\.password: .*the file is no text in UTF-8$"):
+        read(ssl_keystore_password=reference.format(tmp_path))
