@@ -342,6 +342,8 @@ def decode_offset_of_a_partition(data: bytes) -> int:
         (decode_broker, b'{"version":5,"endpoints":["SSL://h:--5"]}', "/brokers/ids/1"),
         (decode_broker, b'{"version":5,"endpoints":["SSL://h:65536"]}', "/brokers/ids/1"),
         (decode_broker, b'{"version":5,"endpoints":["SSL://h:1"],"rack":"\\ud800"}', "/brokers/ids/1"),
+        (decode_broker, b'{"version":5,"endpoints":["SSL://h:1"],"rack":"\xed\xa0\x80"}', "/brokers/ids/1"),
+        (decode_broker, '{"version":5,"endpoints":["SSL://h:1"],"rack":"\\ud800"}'.encode("utf-16"), "/brokers/ids/1"),
         (
             decode_broker,
             b'{"version":5,"endpoints":["A://h:1"],"listener_security_protocol_map":{"A":"B"}}',

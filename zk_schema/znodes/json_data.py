@@ -36,8 +36,9 @@ class Fields:
         self._path = path
         self._data = data
         try:
-            self._values = json.loads(data)
-            if b"\\u" in data:
+            text = data.decode(json.detect_encoding(data))  # json.loads itself lets halves of surrogate pairs pass
+            self._values = json.loads(text)
+            if "\\u" in text:
                 dump(self._values)  # half a surrogate pair is text to JSON, and to nobody who encodes it
         except (ValueError, RecursionError) as error:
             raise self.bad("not JSON") from error
