@@ -21,6 +21,7 @@ from odradek.client.zookeeper.subscriptions import Blacklist, TopicFilter, White
 from odradek.world.clock import LoopClock
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.kazoo_store.values import BadAddress
 from odradek.zk_schema.store import ConnectionLost, StoreError, ZooKeeperLoginRefused
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
 
@@ -148,13 +149,16 @@ class ConsumerConnector:
         clock = LoopClock(loop)
         # Once for its errors alone, at the door: keys and certificates that cannot be read, a login without a password.
         secured(TcpNetwork(loop), clock, settings)
-        store = KazooStore(
-            settings.zookeeper_connect,
-            clock,
-            session_timeout_ms=settings.zookeeper_session_timeout_ms,
-            make_chroot=False,
-            link=settings.link(),
-        )
+        try:
+            store = KazooStore(
+                settings.zookeeper_connect,
+                clock,
+                session_timeout_ms=settings.zookeeper_session_timeout_ms,
+                make_chroot=False,
+                link=settings.link(),
+            )
+        except BadAddress as error:
+            raise ConfigError(str(error), setting="zookeeper.connect") from None
         core = ConnectorCore(settings, store, clock, random.Random(), socket.gethostname(), self._network)
         try:
             await store.start(settings.connection_timeout_ms)

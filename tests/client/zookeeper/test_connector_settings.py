@@ -67,6 +67,11 @@ def test_what_is_wrong_is_named(given: dict[str, Any], said: str) -> None:
     assert said in str(raised.value)
 
 
+def test_an_address_that_cannot_be_zookeepers_is_a_wrong_setting() -> None:
+    with pytest.raises(ConfigError, match="is not host:port"):
+        ConsumerConnector.create({**NEEDED, "zookeeper.connect": "z::"})
+
+
 def test_the_group_is_needed() -> None:
     with pytest.raises(ConfigError, match=r"group\.id is missing"):
         settings_of({"zookeeper.connect": "z"}, {})
