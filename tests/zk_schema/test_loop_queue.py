@@ -112,7 +112,19 @@ def test_connect_strings() -> None:
     assert split_connect("a, [::1]:2181/k") == ("a, [::1]:2181", "/k")
 
 
-@pytest.mark.parametrize("address", ["nonsense::", "a:b", "", "a:1,,b:2", "a b:1", "a:123456", "a:65536", "a:1,b:0"])
+@pytest.mark.parametrize("address", ["a:1/b//c", "a:1//b", "a:1/b/../c", "a:1/.", "a:1/b\x00"])
+def test_a_chroot_that_is_no_path_is_refused(address: str) -> None:
+    with pytest.raises(BadAddress, match="is not the path of a znode"):
+        split_connect(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("nonsense::", "a:b", "", "a:1,,b:2", "a b:1", "a:123456", "a:65536", "a:1,b:0"),
+        *("a:1,b..c:2", f"{'a' * 64}:1", "[1.2.3.4]:1", "[12:34]:1"),
+    ],
+)
 def test_an_address_that_cannot_be_one_is_refused_in_a_line(address: str) -> None:
     with pytest.raises(BadAddress, match="is not host:port"):
         split_connect(address)

@@ -1,5 +1,6 @@
 """Translation of kazoo's values into the store's: errors, stats, events, results of a multi. And the watches set."""
 
+import ipaddress
 import re
 import socket
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from odradek.zk_schema.store import (
     StoreError,
     Unsupported,
     WatchKind,
+    is_znode_name,
     parent,
 )
 
@@ -74,9 +76,24 @@ def split_connect(connect: str) -> tuple[str, str]:
     hosts, slash, chroot = connect.partition("/")
     for host in hosts.split(","):
         match = HOST.fullmatch(host.strip())
-        if match is None or (match[2] and not 0 < int(match[2][1:]) < 65_536):
+        if match is None or (match[2] and not 0 < int(match[2][1:]) < 65_536) or not _is_host(match[1]):
             raise BadAddress(f"ZooKeeper at {connect!r}: {host!r} is not host:port (host:port,host:port/chroot)")
-    return hosts, (slash + chroot).rstrip("/")
+    path = (slash + chroot).rstrip("/")
+    if not all(map(is_znode_name, path.split("/")[1:])):
+        raise BadAddress(f"ZooKeeper at {connect!r}: {path!r} is not the path of a znode")
+    return hosts, path
+
+
+def _is_host(name: str) -> bool:
+    """Tell whether a resolver can be asked for it: kazoo's thread would die of the error for one that it cannot."""
+    try:
+        if name.startswith("["):
+            ipaddress.IPv6Address(name[1:-1])
+        else:
+            name.encode("idna")
+    except ValueError:
+        return False
+    return True
 
 
 def names_without_address(hosts: str) -> list[str]:
