@@ -51,6 +51,14 @@ def instances(given: Any, kind: type[Kind]) -> list[Kind]:
     return kept
 
 
+def regular_expression(given: str | re.Pattern[str]) -> re.Pattern[str]:
+    """Return it compiled. Raises re.error, also for one that is too large, where re.compile raises something else."""
+    try:
+        return re.compile(given)
+    except (OverflowError, RecursionError) as error:
+        raise re.error(str(error)) from error
+
+
 def mapping(given: Any, what: str) -> Mapping[Any, Any]:
     """Return a mapping as it is. Raises TypeError."""
     if not isinstance(given, Mapping):

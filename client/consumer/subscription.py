@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from odradek.client import arguments
 from odradek.client.errors import ConfigError
 from odradek.client.metadata import ClusterView
 from odradek.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
@@ -78,7 +79,7 @@ def to_topics(topics: Collection[str]) -> Subscription:
 def to_pattern(pattern: str | re.Pattern[str]) -> Subscription:
     """Subscribe to all topics whose whole name matches, future ones included. Raises ConfigError for a bad pattern."""
     try:
-        return Subscription(Kind.PATTERN, pattern=re.compile(pattern))
+        return Subscription(Kind.PATTERN, pattern=arguments.regular_expression(pattern))
     except re.error as error:
         raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from error
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from odradek.client import arguments
 from odradek.client.config import ISOLATION_LEVELS, CommonConfig, addresses, load, setting
 from odradek.client.errors import ConfigError
 from odradek.client.records import TopicPartition
@@ -231,7 +232,7 @@ def _pattern(text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        re.compile(text)
+        arguments.regular_expression(text)
     except re.error as error:
         raise ConfigError(f"subscribePattern {text!r} is not a regular expression: {error}") from None
     return text

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from odradek.client import arguments
 from odradek.client.errors import ConfigError
 from odradek.protocol.topic_names import INTERNAL_TOPICS
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
@@ -23,7 +24,7 @@ class TopicFilter:
         """Return the pattern as it is registered. Raises ConfigError when it is no regular expression."""
         text = self.expression.strip().replace(",", "|").replace(" ", "").strip("\"'")
         try:
-            re.compile(text)
+            arguments.regular_expression(text)
         except re.error as error:
             raise ConfigError(f"{self.expression!r} is not a regular expression: {error}") from error
         return text
@@ -68,7 +69,7 @@ def topics_of(registration: ConsumerRegistration, existing: Iterable[str], *, ex
         return dict(registration.subscription)
     assert registration.pattern in (WHITE_LIST, BLACK_LIST), registration.pattern
     expression, threads = next(iter(registration.subscription.items()))
-    pattern = re.compile(expression)
+    pattern = arguments.regular_expression(expression)
     wanted = registration.pattern == WHITE_LIST
     return {
         topic: threads

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.client.consumer.subscription import to_pattern
 from odradek.client.errors import ConfigError
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.assignment import (
@@ -23,6 +24,7 @@ from odradek.client.zookeeper.subscriptions import (
     consumer_of,
     thread_number,
     threads_by_topic,
+    topics_of,
 )
 from odradek.protocol.topic_names import java_hash
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
@@ -138,9 +140,14 @@ def test_filters_are_cleaned_as_in_kafka(given_text: str, cleaned: str) -> None:
     assert Whitelist(given_text).cleaned == cleaned
 
 
-def test_a_bad_pattern_is_refused() -> None:
+@pytest.mark.parametrize("expression", ["a(", "a{9999999999}", "(" * 5000])
+def test_a_bad_pattern_is_refused(expression: str) -> None:
     with pytest.raises(ConfigError, match="not a regular expression"):
-        _ = Blacklist("a(").cleaned
+        _ = Blacklist(expression).cleaned
+    with pytest.raises(ConfigError, match="not a regular expression"):
+        to_pattern(expression)
+    with pytest.raises(re.error):  # another program's, which a member waits for to go
+        topics_of(ConsumerRegistration({expression: 1}, WHITE_LIST), ["t"], exclude_internal=True)
 
 
 def test_consumer_ids_are_as_kafka_makes_them() -> None:
