@@ -11,13 +11,12 @@ from odradek.zk_schema.znodes.consumers import (
     CONSUMERS_PATH,
     ConsumerRegistration,
     consumer_ids_path,
-    decode_offset,
     decode_owner,
     group_path,
     offsets_path,
     owners_path,
 )
-from odradek.zk_schema.znodes.json_data import number_named
+from odradek.zk_schema.znodes.json_data import number_named, whole_number
 
 T = TypeVar("T")
 
@@ -59,12 +58,12 @@ async def group_in_zookeeper(store: Store, group_id: str) -> GroupInZooKeeper | 
             if (number := number_named(name)) is not None
         }
     for topic in await children_if_any(store, f"{group_path(group_id)}/offsets"):
-
-        def offset(name: str, data: bytes, topic: str = topic) -> int:
-            return decode_offset(group_id, topic, int(name), data)
-
-        offsets = await _below(store, offsets_path(group_id, topic), offset)
-        group.offsets |= {TopicPartition(topic, int(name)): one for name, one in offsets.items()}
+        offsets = await _below(store, offsets_path(group_id, topic), whole_number)
+        group.offsets |= {
+            TopicPartition(topic, number): one
+            for name, one in offsets.items()
+            if (number := number_named(name)) is not None
+        }
     return group
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.group_store import GroupStore
+from odradek.client.zookeeper.groups import group_in_zookeeper
 from odradek.client.zookeeper.offset_storage import DualOffsets, OffsetKeeper, ZooKeeperOffsets
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
@@ -172,6 +173,19 @@ def test_offsets_are_plain_numbers_and_written_once() -> None:
         await keeper.commit(lambda: {T0: 7}, unchanged=True)
         assert zookeeper.data(path) == b"7", "the application has asked for that one"
         assert await keeper.read([T0, T1]) == {T0: 7}
+
+    on_zookeeper(test)
+
+
+def test_names_that_are_no_partitions_are_left_out_of_a_group() -> None:
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        for name in ("3", "1_0", "-5", "\u0663", "x", "99999999999"):
+            await store.create(offset_path("g", "t", 0)[:-1] + name, b"7", parents=True)
+            await store.create(owner_path("g", "t", 0)[:-1] + name, b"g_a-0", parents=True)
+        group = await group_in_zookeeper(store, "g")
+        assert group is not None
+        assert group.offsets == {TopicPartition("t", 3): 7}
+        assert group.owners == {TopicPartition("t", 3): "g_a-0"}
 
     on_zookeeper(test)
 
