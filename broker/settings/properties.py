@@ -75,4 +75,5 @@ def _unescape(text: str, line: int) -> str:
             raise BadProperties(line, "\\u needs four hexadecimal digits")
         return _SIMPLE_ESCAPES.get(escape, escape)
 
-    return _ESCAPE.sub(replace, text)
+    # Java writes what has more than sixteen bits as two escapes, the halves of its UTF-16.
+    return _ESCAPE.sub(replace, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -29,6 +29,7 @@ def pairs(text: str) -> dict[str, str]:
         ("a=b\\", {"a": "b"}),
         ("a\\=b\\:c\\ d=e", {"a=b:c d": "e"}),
         ("a=\\t\\n\\u00e9\\q", {"a": "\t\n\u00e9q"}),
+        ("a=\\ud83e\\uddf5 \\ud83e", {"a": "\U0001f9f5 \ufffd"}),
         ("path=C:\\\\logs", {"path": "C:\\logs"}),
     ],
 )
