@@ -108,7 +108,11 @@ class SimpleConsumerCore(QuestionsClient):
         ]
         most_bytes = min(2**31 - 1, sum(one.max_size for one in wanted))
         request = fetch.FetchRequest(
-            max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=most_bytes, session_epoch=-1, topics=topics
+            max_wait_ms=arguments.whole_number(max_wait_ms, "max_wait_ms", 2**31 - 1),
+            min_bytes=arguments.whole_number(min_bytes, "min_bytes", 2**31 - 1),
+            max_bytes=most_bytes,
+            session_epoch=-1,
+            topics=topics,
         )
         answer = await self._ask(request, fetch.FetchResponse, self._highest_fetch_version)
         _raise_for(answer.error_code, "fetch")
@@ -124,8 +128,9 @@ class SimpleConsumerCore(QuestionsClient):
     async def get_offsets_before(self, topic: str, partition: int, time: int, max_num_offsets: int) -> list[int]:
         """Return offsets from before a time, the largest first. See `SimpleConsumer.get_offsets_before`."""
         where = arguments.topic_partition((topic, partition))
+        at = arguments.whole_number(time, "time", lowest=-(2**63))
         most = arguments.whole_number(max_num_offsets, "max_num_offsets", 2**31 - 1, 1)
-        one = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=time, max_num_offsets=most)
+        one = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=at, max_num_offsets=most)
         request = list_offsets.ListOffsetsRequest(
             replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[one])]
         )

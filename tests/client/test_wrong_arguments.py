@@ -16,6 +16,9 @@ from odradek.client import arguments
 from odradek.client.admin import configs
 from odradek.client.admin.topics import topics_of
 from odradek.client.admin.values import ConfigResource, NewTopic
+from odradek.client.errors import ConfigError
+from odradek.client.original import FetchRequest
+from odradek.client.original.simple_consumer import SimpleConsumerCore
 from odradek.client.producer.batch import Outcome
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -186,3 +189,28 @@ def test_who_changes_a_group_that_has_members_is_told_what_to_do() -> None:
                     await change
 
     run(main, brokers=1, topics={"t": 1})
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "error"),
+    [
+        ("get_offsets_before", ("t", 0, "now", 1), TypeError),
+        ("get_offsets_before", ("t", 0, 2**63, 1), ConfigError),
+        ("fetch", (FetchRequest("t", 0, 0), 0.5), TypeError),
+        ("fetch", (FetchRequest("t", 0, 0), 2**31), ConfigError),
+        ("multifetch", ([FetchRequest("t", 0, 0)], 0, -1), ConfigError),
+    ],
+)
+def test_numbers_that_a_simple_consumer_cannot_send_are_refused(
+    method: str, given: tuple[Any, ...], error: type[Exception]
+) -> None:
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        consumer = await SimpleConsumerCore("broker", 9092, network=network.host("client"), clock=clock).start()
+        try:
+            with pytest.raises(error):
+                await getattr(consumer, method)(*given)
+        finally:
+            await consumer.close()
+
+    run_virtual(main)
