@@ -12,7 +12,7 @@ made for Kafka work. `?names=confluent` uses the names of Confluent's `jmx-monit
 on; it is 127.0.0.1 by default, since there is no authentication.
 
 Counters are plain integers; all other values are computed at each request, in slices of time. Request times are sampled
-(the requests of one wake-up of the loop every 2 ms), request counts are exact. Quantiles cover the last five minutes.
+(the requests of one wake-up of the loop every 10 ms), request counts are exact. Quantiles cover the last five minutes.
 Metrics that Kafka has and this broker lacks are left out rather than set to a constant. Names that begin with `jvm_`
 are the nearest equivalents in Python.
 
