@@ -176,7 +176,11 @@ def test_bad_use_gets_one_line() -> None:
         (lambda: cluster.bootstrap, "the cluster is closed"),
         (lambda: cluster.create_topic("t"), "the cluster is closed"),
         (lambda: Cluster().bootstrap, "not started"),
+        (lambda: Cluster().kill(0), "not started"),
         (lambda: Cluster(brokers=0), "at least one"),
+        (lambda: Cluster(port="9092"), "port='9092': a number"),  # type: ignore[arg-type]
+        (lambda: Cluster(settings=["a=b"]), "values by name"),  # type: ignore[arg-type]
+        (lambda: Cluster(topics={"t": "3"}), "partitions='3': how many, a number"),  # type: ignore[dict-item]
         (lambda: Cluster(port=65_535), "ports are"),
         (lambda: Cluster(log="cluster.log"), "log is for process=True"),
         (lambda: Cluster(brokers="3"), "brokers='3': how many, a number"),  # type: ignore[arg-type]
@@ -212,3 +216,10 @@ def test_one_that_is_forgotten_warns_and_ends() -> None:
     with pytest.warns(ResourceWarning, match="Cluster was dropped"):
         del cluster
         gc.collect()
+
+
+def test_a_misspelt_argument_does_not_end_a_cluster_in_a_process_of_its_own() -> None:
+    with Cluster(brokers=1, process=True) as cluster:
+        with pytest.raises(TypeError, match=r"create_topic.*'partition'"):
+            cluster.create_topic("t", partition=3)  # type: ignore[call-arg]
+        cluster.create_topic("t", partitions=3)

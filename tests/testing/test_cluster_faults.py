@@ -297,6 +297,12 @@ BAD_USES: list[tuple[Callable[[Cluster], object], str]] = [
     (lambda cluster: cluster.partition(0, 0), "0 and itself"),
     (lambda cluster: cluster.create_topic("t", assignment={0: [7]}), "there is no broker 7"),
     (lambda cluster: cluster.kill("1"), "there is no broker '1'"),  # type: ignore[arg-type]
+    (lambda cluster: cluster.create_topic(["t"]), r"topic=\['t'\] is not what it takes: str"),  # type: ignore[arg-type]
+    (lambda cluster: cluster.create_topic("t", assignment=[[0]]), r"not what it takes: Mapping\[int, list\[int\]\]"),  # type: ignore[arg-type]
+    (lambda cluster: cluster.fence(None), "transactional_id=None is not what it takes: str"),  # type: ignore[arg-type]
+    (lambda cluster: cluster.respond("Fetch", 6, times="3"), "times='3' is not what it takes: int"),  # type: ignore[arg-type]
+    (lambda cluster: cluster.delay("Fetch", float("nan")), "ms=nan is not what it takes: float"),
+    (lambda cluster: cluster.wait_for("t", isr="012"), "isr='012' is not what it takes"),  # type: ignore[arg-type]
     (lambda cluster: cluster.kill(7), "there is no broker 7: this cluster has 0 to 2"),
     (lambda cluster: cluster.move_leader("nowhere", 0, to=1), "there is no topic 'nowhere'"),
     (lambda cluster: cluster.partition(0, "everybody"), "'clients' or 'zookeeper'"),
@@ -312,6 +318,12 @@ def test_bad_use_gets_one_line(cluster: Cluster, use: Callable[[Cluster], object
     with pytest.raises(ClusterError, match=said) as raised:
         use(cluster)
     assert "\n" not in str(raised.value)
+
+
+def test_the_default_number_of_partitions_may_be_asked_for(cluster: Cluster) -> None:
+    cluster.create_topic("by-default", partitions=-1)
+    assert cluster.leader("by-default") >= 0
+    cluster.delete_topic("by-default")
 
 
 def test_what_did_not_come_is_said(cluster: Cluster, new_topic: NewTopic) -> None:

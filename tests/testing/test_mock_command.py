@@ -76,7 +76,7 @@ BAD_USE: list[tuple[str, dict[str, Any], str]] = [
     ("create_topic", {"topic": "a", "settings": 5}, "settings=5"),
     ("fence", {"transactional_id": 5}, "transactional_id=5"),
     ("delay", {"api": "Fetch", "ms": float("inf")}, "ms=inf"),
-    ("kill", {"broker": [1]}, "broker=[1]"),
+    ("kill", {"broker": [1]}, "broker=[1] is not what it takes: int"),
 ]
 
 
@@ -92,6 +92,11 @@ def test_bad_use_gets_one_line(api: FaultsApi, cluster: Cluster) -> None:
     for body in (b"[" * 100_000, b"5", b"\xff"):
         with pytest.raises(urllib.error.HTTPError, match="400") as refused:
             urllib.request.urlopen(urllib.request.Request(f"{api.url}/kill", body), timeout=PATIENCE_SECONDS)
+        refused.value.close()
+    for path, data, said in (("kill", b"broker=1", "the body is not JSON"), ("kill", None, "are POSTed")):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{api.url}/{path}", data, timeout=PATIENCE_SECONDS)
+        assert said in json.load(refused.value)["error"]
         refused.value.close()
     less_than_nothing = urllib.request.Request(f"{api.url}/kill", b"", {"Content-Length": "-1"})
     with pytest.raises(urllib.error.HTTPError, match="400") as refused:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
+from odradek.testing.cluster.arguments import check_arguments
 from odradek.testing.cluster.control import AsyncCluster
 from odradek.testing.cluster.options import ClusterError, Options, setting_texts
 from odradek.testing.cluster.runners import Process, Runner, Thread
@@ -112,9 +113,13 @@ class Cluster:
             self.runner.close()
 
     def submit(self, method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Future[Any]:
-        """Run a method of AsyncCluster on the cluster's loop; not for tests. Raises ClusterError, also after a fork."""
+        """Run a method of AsyncCluster on the cluster's loop; not for tests. Raises ClusterError, also after a fork;
+        TypeError for arguments that the method does not have."""
         if os.getpid() != self._process_id:
             raise ClusterError("the cluster lives in another process, which this one was forked from: use `bootstrap`")
+        if self._bootstrap is None and not self._closed:
+            raise ClusterError("the cluster is not started: use `with`")
+        check_arguments(getattr(AsyncCluster, method), arguments, named)
         return self.runner.submit(method, arguments, named)
 
     def __enter__(self) -> Self:

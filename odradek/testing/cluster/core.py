@@ -293,7 +293,7 @@ class ClusterCore:
         )
         answer = await self.ask_controller(CreateTopicsRequest(topics=[asked], timeout_ms=REQUEST_TIMEOUT_MS), 5)
         check(answer.topics[0].error_code, answer.topics[0].error_message)
-        count = len(assigned) or partitions
+        count = answer.topics[0].num_partitions  # -1 asked for the brokers' default
         await self.until(lambda: self._is_led(topic, count), f"all brokers to know {topic}")
 
     async def delete_topic(self, topic: str) -> None:

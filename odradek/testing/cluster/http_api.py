@@ -11,14 +11,13 @@ method raises. It listens on 127.0.0.1 only, and refuses what a web page asks fo
 import base64
 import dataclasses
 import json
-import math
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import NoneType, TracebackType, UnionType
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from types import TracebackType
+from typing import Any, Self
 
 from odradek.protocol.errors import KafkaError
+from odradek.testing.cluster.arguments import check_types
 from odradek.testing.cluster.blocking import Cluster
 from odradek.testing.cluster.options import ClusterError
 from odradek.testing.cluster.protocol_faults import Fault, nearest
@@ -78,10 +77,7 @@ class FaultsApi:
             if type(named["fault"]) is not int or named["fault"] not in self.faults:
                 raise ClusterError(f"no fault {named['fault']!r}")
             named["fault"] = self.faults[named["fault"]]
-        hints = get_type_hints(getattr(Cluster, method))
-        for name, value in named.items():
-            if not fits(value, hints.get(name, Any)):
-                raise ClusterError(f"{method}: {name}={value!r} is not what it takes: {hints[name]}")
+        check_types(method, getattr(Cluster, method), named)
         try:
             result = getattr(self.cluster, method)(**named)
         except TypeError as error:
@@ -90,24 +86,6 @@ class FaultsApi:
             self.faults[result.number] = result
             return {"fault": result.number, "text": result.text}
         return for_json(result)
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Tell whether a value out of JSON is of an argument's type."""
-    kind, inner = get_origin(hint) or hint, get_args(hint)
-    if kind in (Union, UnionType):
-        return any(fits(value, one) for one in inner)
-    if kind is float:
-        return type(value) in (int, float) and math.isfinite(value)
-    if kind in (int, str, bool):
-        return type(value) is kind
-    if kind in (list, Sequence, Collection, Iterable):
-        return isinstance(value, list) and all(fits(one, inner[0]) for one in value)
-    if kind in (dict, Mapping):
-        return isinstance(value, dict) and all(fits(one, inner[1]) for one in value.values())
-    if kind is NoneType:
-        return value is None
-    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
 def for_json(value: Any) -> Any:
@@ -141,7 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
             case "/topics":
                 self._send_json(200, cluster.topics())
             case _:
-                self._send_json(404, {"error": f"GET {self.path}: /timeline, /timeline.svg, /requests or /topics"})
+                said = f"GET {self.path}: /timeline, /timeline.svg, /requests or /topics; methods are POSTed"
+                self._send_json(404, {"error": said})
 
     def do_POST(self) -> None:
         if self.headers.get("Origin"):
@@ -151,7 +130,13 @@ class _Handler(BaseHTTPRequestHandler):
             size = int(self.headers.get("Content-Length") or 0)
             if not 0 <= size <= BODY_BYTES_MAX:
                 raise ClusterError(f"a body of {size} bytes")
-            arguments = json.loads(self.rfile.read(size) or b"{}")
+            body = self.rfile.read(size) or b"{}"
+            try:
+                arguments = json.loads(body)
+            except ValueError as error:
+                raise ClusterError(
+                    f'the body is not JSON ({error}): arguments by name, as in {{"broker": 1}}'
+                ) from error
             if not isinstance(arguments, dict):
                 raise ClusterError("the body is an object of arguments by name")
             result = self.owner.call(self.path.strip("/"), arguments)

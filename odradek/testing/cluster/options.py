@@ -31,8 +31,13 @@ class Options:
     """Where a process of its own writes what brokers log; None: its standard error gets the warnings."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.port, int):
+            raise ClusterError(f"port={self.port!r}: a number, 0 for free ones")
         if not isinstance(self.brokers, int):
             raise ClusterError(f"brokers={self.brokers!r}: how many, a number")
+        for topic, partitions in self.topics.items():
+            if not isinstance(partitions, int):
+                raise ClusterError(f"topics: {topic!r} has partitions={partitions!r}: how many, a number")
         for name in OWN_SETTINGS & self.settings.keys():
             raise ClusterError(f"{name} is the cluster's own to say: `brokers` and `port` tell how many and where")
         if self.brokers < 1:
@@ -42,7 +47,9 @@ class Options:
 
 
 def setting_texts(settings: Mapping[str, Any] | None) -> dict[str, str]:
-    """Settings as they stand in a properties file."""
+    """Settings as they stand in a properties file. Raises ClusterError."""
+    if not isinstance(settings or {}, Mapping):
+        raise ClusterError(f"settings={settings!r}: values by name, as in {{'min.insync.replicas': 2}}")
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()
     }
