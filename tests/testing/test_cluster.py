@@ -223,3 +223,21 @@ def test_a_misspelt_argument_does_not_end_a_cluster_in_a_process_of_its_own() ->
         with pytest.raises(TypeError, match=r"create_topic.*'partition'"):
             cluster.create_topic("t", partition=3)  # type: ignore[call-arg]
         cluster.create_topic("t", partitions=3)
+
+
+def test_bad_use_of_a_cluster_without_living_brokers_gets_one_line() -> None:
+    with Cluster(brokers=1, topics={"orders": 1}) as cluster:
+        cluster.partition(0)
+        cluster.kill(0)
+        cluster.heal(0)
+        with pytest.raises(ClusterError, match="orders-0 has no leader now"):
+            cluster.records("orders")
+        with pytest.raises(ClusterError, match="no broker runs"):
+            cluster.fence("billing")
+
+
+def test_a_fault_of_another_cluster_is_refused() -> None:
+    with Cluster(brokers=1) as cluster, Cluster(brokers=1) as other:
+        cluster.hold("Fetch")
+        with pytest.raises(ClusterError, match="this cluster has no fault 1"):
+            cluster.clear(other.delay("Fetch", 5))

@@ -326,6 +326,19 @@ def test_the_default_number_of_partitions_may_be_asked_for(cluster: Cluster) -> 
     cluster.delete_topic("by-default")
 
 
+def test_a_fault_on_what_is_not_there_says_so_when_it_is_waited_for(cluster: Cluster) -> None:
+    cluster.create_topic("invoices")
+    for place, said in (
+        ({"topic": "invoice"}, r"has not struck: there is no topic 'invoice'; did you mean invoices\?"),
+        ({"topic": "invoices", "partition": 9}, "has not struck: topic 'invoices' has partitions 0 to 0, not 9"),
+    ):
+        fault = cluster.respond("Produce", "NOT_LEADER_OR_FOLLOWER", **place)  # type: ignore[arg-type]
+        with pytest.raises(TimeoutError, match=said):
+            cluster.wait_for(fault=fault, timeout=0.05)
+        cluster.clear(fault)
+    cluster.delete_topic("invoices")
+
+
 def test_what_did_not_come_is_said(cluster: Cluster, new_topic: NewTopic) -> None:
     topic = new_topic(assignment={0: [1, 0]})
     with pytest.raises(TimeoutError, match=f"the leader of {topic}-0 is 1"):

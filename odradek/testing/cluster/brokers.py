@@ -18,11 +18,12 @@ from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdent
 from odradek.protocol.topic_names import CONSUMER_OFFSETS
 from odradek.testing.cluster.core import REQUEST_TIMEOUT_MS, WAIT_S, ClusterCore, check
 from odradek.testing.cluster.options import ClusterError
+from odradek.testing.cluster.protocol_faults import nearest
 from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.socket_network import OUTSIDE
 from odradek.world.clock import sleep
-from odradek.zk_schema.znodes.topics import PartitionState, TopicAssignment, state_path, topic_path
+from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionState, TopicAssignment, state_path, topic_path
 
 ZOOKEEPER = "zookeeper"
 ASK_AGAIN_MS = 20.0
@@ -145,7 +146,9 @@ class BrokerFaults(ClusterCore):
         others = [b] if b is not None else [n for n in range(self.options.brokers) if n != a] + [OUTSIDE, ZOOKEEPER]
         for other in others:
             if ZOOKEEPER in (a, other):
-                self.embedded.zookeeper.heal(self._running(_broker_of(a, other)).store)
+                broker = self.broker(_broker_of(a, other))
+                if broker.running:  # the next life of one that does not has a session of its own
+                    self.embedded.zookeeper.heal(broker.store)
             else:
                 for source in self._hosts(a):
                     for target in self._hosts(other):
@@ -254,6 +257,8 @@ class BrokerFaults(ClusterCore):
 
     async def fence(self, transactional_id: str) -> None:
         """Fence the producer with this transactional.id, as the start of another one does. Raises KafkaError."""
+        if not self.running:
+            raise ClusterError("no broker runs: `restart` starts one")
         self.note("test", f"fences {transactional_id}")
         found: Any = await self._asked_again(
             lambda: self.ask(self.running[0], FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), 3)
@@ -308,7 +313,8 @@ class BrokerFaults(ClusterCore):
     def _assignment(self, topic: str, partition: int) -> tuple[int, ...]:
         zookeeper = self.embedded.zookeeper
         if zookeeper.tree.get(topic_path(topic)) is None:
-            raise ClusterError(f"there is no topic {topic!r}")
+            there = zookeeper.tree.get(TOPICS_PATH)
+            raise ClusterError(f"there is no topic {topic!r}{nearest(topic, there.children if there else ())}")
         partitions = TopicAssignment.decode(topic, zookeeper.data(topic_path(topic))).partitions
         if partition not in partitions:
             raise ClusterError(f"topic {topic!r} has partitions 0 to {len(partitions) - 1}, not {partition}")

@@ -45,7 +45,8 @@ class AnswerFaults(ClusterCore):
         `topic`, `partition`: only requests that name it, and only that part of them. `client`: only those of this
         client.id; without it those of all clients but the brokers, which are `broker-N`; `"*"` is everybody. `after`:
         how many to let through first. `times`: how many to strike, None for all until `clear`. Returns the fault, for
-        `clear` and `wait_for`. Raises ClusterError for an unknown API, error, topic or partition.
+        `clear` and `wait_for`. The topic may be created later; `wait_for` says when it is not there. Raises
+        ClusterError for an unknown API or error.
         """
         code = error_named(error)
         if code is ErrorCode.NONE:

@@ -10,7 +10,7 @@ from odradek.protocol.records import decode_records
 from odradek.testing.cluster.brokers import BrokerFaults
 from odradek.testing.cluster.core import WAIT_S
 from odradek.testing.cluster.options import ClusterError
-from odradek.testing.cluster.protocol_faults import Fault
+from odradek.testing.cluster.protocol_faults import ActiveFault, Fault
 from odradek.testing.cluster.views import Moment, SeenRequest, StoredRecord, Timeline
 
 WAITED_FOR = ("leader", "isr", "start", "records", "lag", "members", "state", "controller", "brokers", "fault")
@@ -66,12 +66,23 @@ class Waits(BrokerFaults):
             conditions += [lambda: self._not_of_cluster(controller, brokers)]
         if fault is not None:
             active = self.faults.get(fault)
-            conditions += [lambda: None if active.struck else f"{active.fault} has not struck"]
+            conditions += [lambda: None if active.struck else self._not_struck(active)]
         if not conditions:
             raise ClusterError(f"wait_for what? {', '.join(WAITED_FOR)}")
         if not await self.conditions.until(lambda: not any(condition() for condition in conditions), timeout):
             now = "; ".join(text for condition in conditions if (text := condition()))
             raise TimeoutError(f"not within {timeout:g} s: {now}")
+
+    def _not_struck(self, active: ActiveFault) -> str:
+        """Return that a fault has not struck, and why it cannot when what it is for is not there."""
+        aim, text = active.aim, f"{active.fault} has not struck"
+        if aim.topic is None:
+            return text
+        try:
+            self._assignment(aim.topic, aim.partition or 0)
+        except ClusterError as missing:
+            return f"{text}: {missing}"
+        return text
 
     def _not_of_partition(
         self,
@@ -100,7 +111,10 @@ class Waits(BrokerFaults):
         return None
 
     def _leads(self, leader: int, topic: str, partition: int) -> bool:
-        held = self.broker(leader).server.services.replicas.partitions.get((topic, partition))
+        broker = self.broker(leader)
+        if not broker.running:  # ZooKeeper may have it as the leader yet
+            return False
+        held = broker.server.services.replicas.partitions.get((topic, partition))
         return held is not None and held.is_leader
 
     def _start(self, topic: str, partition: int) -> int:

@@ -310,7 +310,7 @@ class ProtocolFaults:
         if not isinstance(fault, Fault):
             raise ClusterError(f"{fault!r} is no fault: what respond, delay, drop_answer, … have returned is one")
         found = self._all.get(fault.number)
-        if found is None:
+        if found is None or found.fault != fault:  # each cluster counts its own
             raise ClusterError(f"this cluster has no fault {fault.number} ({fault})")
         return found
 
