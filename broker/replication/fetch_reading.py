@@ -123,9 +123,10 @@ def read_partitions(
     partitions before these, which are added to it.
     """
     read = PartitionsRead() if before is None else before
-    room = _room(read, parameters)
+    room = None
     answers = []
     for wanted in opened.partitions if partitions is None else partitions:
+        room = room or _room(read, parameters)
         answer = _read_one(replicas, wanted, parameters, room)
         answers.append((wanted, answer))
         records: Any = answer.records
@@ -136,18 +137,15 @@ def read_partitions(
         elif records:
             read.total_bytes += len(records)
             read.unconverted = read.unconverted or isinstance(records, Unconverted)
-            room = _room(read, parameters)
+            room = None
         elif parameters.rack and answer.preferred_read_replica != LEADER:
             read.urgent = True
         if parameters.as_follower and not read.urgent:
             read.urgent = _is_news_to_follower(replicas, opened, wanted, answer)
     read.answers += answers
-    if (
-        arrived
-        and parameters.as_follower
-        and replicas.note_follower_fetch(parameters.replica_id, parameters.replica_epoch, answers, opened.session)
-    ):
-        read.urgent = read.failed = True
+    if arrived and parameters.as_follower:
+        refused = replicas.note_follower_fetch(parameters.replica_id, parameters.replica_epoch, answers, opened.session)
+        read.urgent, read.failed = read.urgent or refused, read.failed or refused
     if read.total_bytes < parameters.min_bytes and not read.urgent:
         read.urgent = any(
             answer.records and _has_later_segment(replicas, wanted, parameters) for wanted, answer in answers
@@ -160,7 +158,9 @@ def _room(read: PartitionsRead, parameters: FetchParameters) -> Room:
 
     Up to version 2 what is over the limit is cut after the conversion, so every partition gives a whole batch to it.
     """
-    whole_first_batch = not read.total_bytes or parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
+    if not read.total_bytes:
+        return Room(parameters.max_bytes, True)
+    whole_first_batch = parameters.version <= LAST_VERSION_WITH_HARD_LIMIT
     bounded = read.unconverted and not whole_first_batch
     limit = min(parameters.max_bytes, conversion.CONVERTED_BYTES_MAX) if bounded else parameters.max_bytes
     return Room(max(limit - read.total_bytes, 0), whole_first_batch)

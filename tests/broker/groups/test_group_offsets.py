@@ -156,6 +156,7 @@ def test_who_may_commit_in_a_transaction(world):
     assert commit(member_id=leader.member_id, generation=leader.generation - 1) is ErrorCode.ILLEGAL_GENERATION
     assert commit(member_id="nobody", generation=leader.generation) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(member_id="nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(generation=5) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(instance_id="nobody") is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit() is ErrorCode.NONE, "a producer that names no member commits as before KIP-447"
     waiting = [world.join(member_id=one.member_id) for one in (leader, follower)]
