@@ -56,3 +56,45 @@ def test_a_file_that_is_no_text_is_named_without_what_is_in_it(tmp_path: Path, r
     (tmp_path / "secret").write_bytes("password=h\xe4sslich\n".encode("latin-1"))
     with pytest.raises(ConfigError, match=r"properties:1: ssl\.keystore\.password: .*the file is no text in UTF-8$"):
         read(ssl_keystore_password=reference.format(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("setting", "reference"),
+    [
+        ("file.param.allowed.paths", "${{file:{0}/other/secret:password}}"),
+        ("file.param.allowed.paths", "${{file:{0}/secrets/../other/secret:password}}"),
+        ("file.param.allowed.paths", "${{file:other/secret:password}}"),
+        ("dir.param.allowed.paths", "${{dir:{0}/other:secret}}"),
+        ("dir.param.allowed.paths", "${{dir:{0}/secrets-too:secret}}"),
+    ],
+)
+def test_a_provider_reads_only_where_it_is_allowed_to(tmp_path: Path, setting: str, reference: str) -> None:
+    for name in ("secrets", "secrets-too", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "secret").write_text("password=hush")
+    named = {f"config_providers_{setting}": f"{tmp_path}/secrets"}
+    allowed = "${{file:{0}/secrets/secret:password}}" if "file" in setting else "${{dir:{0}/secrets:secret}}"
+    assert str(read(**named, ssl_keystore_password=allowed.format(tmp_path))).endswith("hush")
+    with pytest.raises(ConfigError, match=rf"config\.providers\.{setting} does not allow the path"):
+        read(**named, ssl_keystore_password=reference.format(tmp_path))
+
+
+def test_a_provider_reads_only_the_variables_it_is_allowed_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEYSTORE_PASSWORD", "hush")
+    setting = "config.providers.env.param.allowlist.pattern"
+    assert read(**{setting: "KEY.*", "ssl_keystore_password": "${env:KEYSTORE_PASSWORD}"}) == "hush"
+    with pytest.raises(ConfigError, match="does not allow the variable"):
+        read(**{setting: "KEY", "ssl_keystore_password": "${env:KEYSTORE_PASSWORD}"})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("file.param.allowed.paths", "secrets", "secrets is not an absolute path"),
+        ("dir.param.allowed.paths", "/,/nowhere/at/all", "/nowhere/at/all does not exist"),
+        ("env.param.allowlist.pattern", "(", "is no regular expression"),
+    ],
+)
+def test_what_a_provider_is_allowed_is_checked(setting: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read(**{f"config_providers_{setting}": value})
