@@ -3,29 +3,37 @@
 import base64
 from collections.abc import Mapping
 from enum import Enum, IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
-class ACLResourceType(IntEnum):
+class OnTheWire(IntEnum):
+    """Numbers of the protocol, of which a newer broker may have more: those are UNKNOWN, as in Java's admin client."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        return cls["UNKNOWN"] if isinstance(value, int) else None
+
+
+class ACLResourceType(OnTheWire):
     """Kinds of things that access control entries are about; ANY in filters alone."""
 
     UNKNOWN, ANY, TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = range(8)
 
 
-class ACLOperation(IntEnum):
+class ACLOperation(OnTheWire):
     """Operations that an entry is about; ANY in filters alone."""
 
     UNKNOWN, ANY, ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(10)
     DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, CREATE_TOKENS, DESCRIBE_TOKENS = range(10, 15)
 
 
-class ACLPermissionType(IntEnum):
+class ACLPermissionType(OnTheWire):
     """Permission or prohibition; ANY in filters alone."""
 
     UNKNOWN, ANY, DENY, ALLOW = range(4)
 
 
-class ACLResourcePatternType(IntEnum):
+class ACLResourcePatternType(OnTheWire):
     """Meanings of a name: literal, or a prefix (KIP-290); ANY and MATCH in filters alone."""
 
     UNKNOWN, ANY, MATCH, LITERAL, PREFIXED = range(5)
@@ -55,9 +63,10 @@ class ACLFilter(ACL):
     __slots__ = ()
 
 
-class ScramMechanism(IntEnum):
+class ScramMechanism(OnTheWire):
     """Kinds of SCRAM credentials."""
 
+    UNKNOWN = 0
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
 

@@ -139,7 +139,7 @@ def list_(
 
 def _told(admin: "KafkaAdminClient") -> dict[str, list[str]]:
     known = admin.describe_user_scram_credentials()
-    return {user: [MECHANISMS[one - 1] for one in sorted(mechanisms)] for user, mechanisms in known.items()}
+    return {user: [MECHANISMS[one - 1] for one in sorted(mechanisms) if one] for user, mechanisms in known.items()}
 
 
 async def _stored(store: "Store") -> dict[str, list[str]]:

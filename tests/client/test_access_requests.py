@@ -23,6 +23,12 @@ from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from odradek.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 from odradek.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -100,5 +106,31 @@ def test_passwords_are_salted_before_they_are_sent(scripted_broker: Any) -> None
         assert mine.salted_password == hashlib.pbkdf2_hmac("sha512", b"secret", b"salt", 8192)
         assert len(yours.salt) == 32 and len(yours.salted_password) == 32
         assert [(one.name, one.mechanism) for one in sent.deletions] == [("him", 1)]
+
+    run_virtual(main)
+
+
+def test_what_only_a_newer_broker_knows_is_unknown(scripted_broker: Any) -> None:
+    """Kafka 4's operation TWO_PHASE_COMMIT, 15, came out of describe_acls as a ValueError, and hid all others."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        newer = AclDescription(principal="User:me", host="*", operation=15, permission_type=99)
+        resource = DescribeAclsResource(resource_type=99, resource_name="n", pattern_type=99, acls=[newer])
+        infos = [CredentialInfo(mechanism=1, iterations=4096), CredentialInfo(mechanism=99, iterations=8192)]
+        described = DescribeUserScramCredentialsResult(user="me", credential_infos=infos)
+        broker.handlers |= {
+            DescribeAclsRequest: lambda _: DescribeAclsResponse(resources=[resource]),
+            DescribeUserScramCredentialsRequest: lambda _: DescribeUserScramCredentialsResponse(results=[described]),
+        }
+        async with Admin(bootstrap_servers="broker:9092", network=network.host("client"), clock=clock) as admin:
+            unknown = ResourcePattern(ACLResourceType.UNKNOWN, "n", ACLResourcePatternType.UNKNOWN)
+            assert await admin.describe_acls(EVERYTHING) == [
+                ACL("User:me", "*", ACLOperation.UNKNOWN, ACLPermissionType.UNKNOWN, unknown)
+            ]
+            assert await admin.describe_user_scram_credentials(["me"]) == {
+                "me": {ScramMechanism.SCRAM_SHA_256: 4096, ScramMechanism.UNKNOWN: 8192}
+            }
 
     run_virtual(main)
