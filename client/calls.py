@@ -267,6 +267,7 @@ async def _ask_each(
     """
     again: Exception | None = None
     refused: KafkaError | None = None
+    asked = set(wanted)
     by_node: dict[int, list[TopicPartition]] = {}
     for tp in wanted:
         node = cluster.view.leader_of(tp) if broker_id is None else broker_id
@@ -280,6 +281,8 @@ async def _ask_each(
         again = unreachable or again
         for tp, (code, value) in read(answer).items() if answer is not None else ():
             error_ = error_code(code)
+            if tp not in asked:
+                continue
             if error_ == ErrorCode.NONE:
                 found[tp] = value
             elif error_ in RETRIABLE and broker_id is None:
@@ -288,7 +291,8 @@ async def _ask_each(
                 refused = refused or KafkaError(error_, str(tp))
     if refused is not None:
         raise refused
-    return again
+    silent = asked.difference(found) if again is None else ()
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{min(silent)}: the answer lacks it") if silent else again
 
 
 async def _ask_node(

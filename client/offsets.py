@@ -71,6 +71,8 @@ async def ask_leader(
     found: Found = {}
     failure: KafkaError | None = None
     for topic_partition, (code, offset) in _offsets(answer).items():
+        if topic_partition not in times:
+            continue
         if code == ErrorCode.NONE:
             found[topic_partition] = offset
         elif failure is None or failure.retriable:

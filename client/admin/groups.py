@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from odradek.client.admin.topics import raise_first
+from odradek.client.admin.topics import raise_first, the_one
 from odradek.client.admin.values import (
     GroupDescription,
     GroupListing,
@@ -101,7 +101,7 @@ async def describe_group(
     )
     raise_first((one.group_id, one.error_code, None) for one in answer.groups)
     coordinator = await cluster.find_coordinator(group_id)
-    return _description(answer.groups[0], coordinator)
+    return _description(the_one(answer.groups, f"group {group_id}"), coordinator)
 
 
 def _description(group: DescribedGroup, coordinator: int) -> GroupDescription:

@@ -1,7 +1,7 @@
 """Topics: create, delete, add partitions, delete records (KIP-107). Coroutines for the client's loop."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from odradek.client import arguments
 from odradek.client.admin.values import CreatedTopic, NewPartitions, NewTopic
@@ -35,6 +35,7 @@ from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteT
 
 Failure = tuple[str, int, str | None]
 """Name, error code and message of one part of an answer."""
+Part = TypeVar("Part")
 
 
 def raise_first(results: Iterable[Failure], done: str = "") -> None:
@@ -49,6 +50,13 @@ def raise_first(results: Iterable[Failure], done: str = "") -> None:
     if done and well:
         plain.append(f"{done}: {', '.join(well)}")
     raise KafkaError(real[0][1], "; ".join(plain))
+
+
+def the_one(parts: Sequence[Part], name: str) -> Part:
+    """Return the one part that an answer about one thing has. Raises KafkaError when a broker answers otherwise."""
+    if len(parts) != 1:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: the answer has {len(parts)} parts in place of one")
+    return parts[0]
 
 
 def topics_of(given: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]]) -> list[NewTopic]:

@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from odradek.client.admin.topics import the_one
 from odradek.client.admin.values import (
     AbortTransactionSpec,
     ProducerState,
@@ -89,7 +90,7 @@ async def describe_transaction(cluster: Cluster, transactional_id: str, deadline
         deadline,
         key_type=TRANSACTION_COORDINATOR,
     )
-    (one,) = answer.transaction_states
+    one = the_one(answer.transaction_states, f"transactional.id {transactional_id}")
     if one.error_code:
         raise KafkaError(error_code(one.error_code), f"transactional.id {transactional_id}")
     return TransactionDescription(

@@ -327,7 +327,8 @@ class Locator:
             self._tell_open(wanted, open_)
         with self._shared.lock:
             positions = self._shared.positions
-            for topic_partition, found in committed.items():
+            for topic_partition in wanted.keys() & committed.keys():
+                found = committed[topic_partition]
                 positions.locate(topic_partition, wanted[topic_partition], found.offset, found.leader_epoch)
             self._shared.notify()
             without = [tp for tp in wanted if tp not in committed and tp not in open_]
