@@ -92,6 +92,18 @@ def text(given: Any, what: str) -> str:
     return given
 
 
+def group_id(given: Any) -> str:
+    """Return the id of a group. Raises TypeError, ConfigError."""
+    return text(given, "the id of a group")
+
+
+def setting(name: Any, value: Any) -> None:
+    """Check a setting that a cluster is to keep; None resets it. Raises TypeError, ConfigError."""
+    text(name, "the name of a setting")
+    if value is not None:
+        text(value, f"the value of {name}")
+
+
 def octets(given: Any, what: str) -> bytes:
     """Return bytes. Raises TypeError."""
     if not isinstance(given, (bytes, bytearray, memoryview)):
@@ -170,9 +182,9 @@ def group_metadata(given: Any) -> ConsumerGroupMetadata:
     """Return who commits in a transaction. Raises TypeError, ConfigError."""
     if not isinstance(given, ConsumerGroupMetadata):
         raise TypeError(f"group_metadata must be consumer.group_metadata(), not {given!r}")
-    group_id, generation_id, member_id, group_instance_id = given
+    named, generation_id, member_id, group_instance_id = given
     return ConsumerGroupMetadata(
-        text(group_id, "the id of a group"),
+        group_id(named),
         whole_number(generation_id, "the generation of a group", HIGHEST_INT32, -1),
         text(member_id, "the id of a member"),
         None if group_instance_id is None else text(group_instance_id, "group.instance.id"),

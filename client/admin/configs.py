@@ -70,16 +70,27 @@ def changes_of(
     """Return changes by resource, also of resources with settings in `configs`. Raises ConfigError, TypeError."""
     found: dict[ConfigResource, Sequence[Change]] = {}
     if isinstance(given, Mapping):
-        return dict(zip(resources(given), given.values(), strict=True))
+        return dict(zip(resources(given), map(_changes, given.values()), strict=True))
     for resource in resources(given):
         if not resource.configs:
             raise ConfigError(f"{resource} has no configs")
         named = resource.configs if isinstance(resource.configs, Mapping) else dict.fromkeys(resource.configs)
+        for name, value in named.items():
+            arguments.setting(name, value)
         found[resource] = [
             (name, Operation.DELETE if value is None else operation, None if operation == Operation.DELETE else value)
             for name, value in named.items()
         ]
     return found
+
+
+def _changes(given: Any) -> list[Change]:
+    kept = arguments.listed(given, "the changes of a resource")
+    for one in kept:
+        if not isinstance(one, tuple) or len(one) != len(("name", "operation", "value")):
+            raise TypeError(f"a change must be (name, Operation, value), not {type(one).__name__}: {one!r}")
+        arguments.setting(one[0], one[2])
+    return kept
 
 
 async def describe_configs(

@@ -65,9 +65,15 @@ def topics_of(given: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]])
     Raises TypeError.
     """
     if isinstance(given, Mapping):
-        return [_with_options(arguments.topic_name(name), options) for name, options in given.items()]
-    listed = arguments.listed(given, "NewTopics")
-    return arguments.instances([_own(one) for one in listed], NewTopic)
+        listed: list[Any] = [_with_options(arguments.topic_name(name), options) for name, options in given.items()]
+    else:
+        listed = [_own(one) for one in arguments.listed(given, "NewTopics")]
+    topics = arguments.instances(listed, NewTopic)
+    for topic in topics:
+        arguments.text(topic.name, "a topic's name")
+        for name, value in arguments.mapping(topic.configs, "the settings of a topic").items():
+            arguments.setting(name, value)
+    return topics
 
 
 def _own(given: Any) -> Any:

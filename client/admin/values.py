@@ -33,11 +33,13 @@ class ConfigResource:
         name: str,
         configs: Mapping[str, str | None] | Iterable[str] | None = None,
     ) -> None:
-        """Take a ResourceType, or its name or number. Raises ConfigError."""
+        """Take a ResourceType, or its name or number. Raises ConfigError, TypeError."""
         try:
             self.type = ResourceType[type.upper()] if isinstance(type, str) else ResourceType(int(type))
         except (KeyError, ValueError):
             raise ConfigError(f"a configuration is of a TOPIC, BROKER or BROKER_LOGGER, not of {type!r}") from None
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a resource must be a string, not {name!r}")
         self.name, self.configs = name, configs
 
     @property

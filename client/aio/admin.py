@@ -72,7 +72,8 @@ class Admin(GroupsAdmin):
         self, feature_updates: Mapping[str, int], validate_only: bool = False, timeout_ms: float | None = None
     ) -> None:
         """Finalize features at these version levels. Raises KafkaError (INVALID_REQUEST) for an unknown one."""
-        wanted = arguments.mapping(feature_updates, "features")
+        given = arguments.mapping(feature_updates, "features")
+        wanted = {arguments.text(name, "a feature"): level for name, level in given.items()}
         await self._run(
             "updating features",
             lambda cluster, deadline: brokers.update_features(cluster, wanted, deadline, validate_only=validate_only),
@@ -335,6 +336,7 @@ class Admin(GroupsAdmin):
         Principals are written `User:alice`. Raises KafkaError (DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, …).
         """
         wanted = arguments.texts(renewers, "principal")
+        owner = None if owner is None else arguments.text(owner, "a principal")
         return await self._run(
             "creating a token", lambda cluster, _: tokens.create(cluster, wanted, owner, max_lifetime_ms)
         )
@@ -364,6 +366,10 @@ class Admin(GroupsAdmin):
         Entities that have other types as well match, too, unless `strict`.
         """
         wanted = dict(arguments.mapping(entity_filter or {}, "entities"))
+        for kind, name in wanted.items():
+            arguments.text(kind, "the type of an entity")
+            if name is not None and not isinstance(name, QuotaMatch):
+                arguments.text(name, "the name of an entity")
         return await self._run("describing quotas", lambda cluster, _: quotas.describe(cluster, wanted, strict=strict))
 
     async def alter_client_quotas(

@@ -67,7 +67,7 @@ class GroupsAdmin(AdminBase):
 
     async def group_lag(self, group_id: str) -> list[PartitionLag]:
         """Return the lag of a group in records, by partition."""
-        what = f"reading the lag of group {group_id}"
+        what = f"reading the lag of group {arguments.group_id(group_id)}"
         return await self._run(what, lambda cluster, _: groups.group_lag(cluster, group_id, self._again(what)))
 
     async def delete_groups(self, group_ids: Iterable[str], group_coordinator_id: int | None = None) -> None:
@@ -84,7 +84,7 @@ class GroupsAdmin(AdminBase):
         """Remove members from a group; each is named by a member_id or, a static one, by its group_instance_id."""
         wanted = arguments.instances(members, MemberToRemove)
         await self._run(
-            f"removing members of group {group_id}",
+            f"removing members of group {arguments.group_id(group_id)}",
             lambda cluster, deadline: groups.remove_members(cluster, group_id, wanted, deadline, group_coordinator_id),
         )
 
@@ -115,7 +115,7 @@ class GroupsAdmin(AdminBase):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         asked = None if partitions is None else arguments.topic_partitions(partitions)
         return await self._run(
-            f"reading the offsets of group {group_id}",
+            f"reading the offsets of group {arguments.group_id(group_id)}",
             lambda cluster, deadline: committed_offsets(cluster, group_id, asked, deadline, require_stable=False),
         )
 
@@ -125,7 +125,7 @@ class GroupsAdmin(AdminBase):
         """Set the committed offsets of a group, which must have no members."""
         wanted = arguments.offsets_to_commit(offsets)
         await self._run(
-            f"setting offsets of group {group_id}",
+            f"setting offsets of group {arguments.group_id(group_id)}",
             lambda cluster, deadline: groups.alter_offsets(cluster, group_id, wanted, deadline, group_coordinator_id),
         )
 
@@ -139,7 +139,7 @@ class GroupsAdmin(AdminBase):
         targets = arguments.by_partition(offset_specs, "offsets")
         for target in targets.values():
             arguments.whole_number(target, "an offset, or an OffsetSpec,", lowest=LOWEST_SPEC)
-        what = f"resetting offsets of group {group_id}"
+        what = f"resetting offsets of group {arguments.group_id(group_id)}"
         return await self._run(
             what,
             lambda cluster, _: groups.reset_offsets(
@@ -153,7 +153,7 @@ class GroupsAdmin(AdminBase):
         """Delete a group's offsets of partitions whose topics no member subscribes to."""
         wanted = arguments.topic_partitions(partitions)
         await self._run(
-            f"deleting offsets of group {group_id}",
+            f"deleting offsets of group {arguments.group_id(group_id)}",
             lambda cluster, deadline: groups.delete_offsets(cluster, group_id, wanted, deadline, group_coordinator_id),
         )
 

@@ -22,6 +22,7 @@ from odradek.client.consumer.subscription import (
     NOTHING,
     ConsumerInterceptors,
     RebalanceListener,
+    listening,
     to_partitions,
     to_pattern,
     to_topics,
@@ -212,15 +213,16 @@ class ConsumerBase(AsyncClient):
         group shares their partitions.
 
         Replaces the previous subscription. Methods of `listener` may be coroutine functions. Raises ConfigError, also
-        after `assign`.
+        after `assign`; TypeError.
         """
         engine = self.engine
         names = frozenset(arguments.topic_name(one) for one in ([topics] if isinstance(topics, str) else topics))
         if bool(names) == (pattern is not None):
             raise ConfigError("subscribe to topics or to a pattern: one of the two")
         wanted = engine.subscription.followed_by(to_topics(names) if pattern is None else to_pattern(pattern))
+        told = listening(listener)
         if self._group is not None:
-            self._group.subscribe(wanted, listener)
+            self._group.subscribe(wanted, told)
         else:
             engine.subscribe(wanted)
 

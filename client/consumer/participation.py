@@ -18,7 +18,13 @@ from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.group_protocol import NO_GENERATION
 from odradek.client.consumer.member_states import Adopt, Prepare, Turn, member_settings
 from odradek.client.consumer.membership import Membership
-from odradek.client.consumer.subscription import NOTHING, ConsumerInterceptors, RebalanceListener, Subscription
+from odradek.client.consumer.subscription import (
+    NOTHING,
+    ConsumerInterceptors,
+    RebalanceListener,
+    Subscription,
+    when_lost,
+)
 from odradek.client.errors import ClientError, CommitFailed
 from odradek.client.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from odradek.client.waiting import NEVER
@@ -120,9 +126,9 @@ class Participation:
         self._on_loop = on_loop
         self._turn = RunningTurn(self._clock)
 
-    def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
+    def subscribe(self, subscription: Subscription, listener: RebalanceListener) -> None:
         """Share these topics from now on, and call this listener."""
-        self.listener = listener or RebalanceListener()
+        self.listener = listener
         self._engine.subscribe(subscription)
         if self._driver is None:
             self._driver = self._engine.spawn_essential("group", self._group.run)
@@ -249,7 +255,7 @@ class Participation:
             if revoked:
                 await self._call_listener(self.listener.on_partitions_revoked, revoked)
             if lost:
-                await self._call_listener(self.listener.on_partitions_lost, lost)
+                await self._call_listener(when_lost(self.listener), lost)
         finally:
             with self._engine.shared.lock:
                 positions = self._engine.shared.positions
@@ -368,7 +374,7 @@ class Participation:
         with self._engine.shared.lock:
             partitions = sorted(self._engine.shared.positions.partitions)
         if partitions:
-            method = self.listener.on_partitions_lost if self.lost else self.listener.on_partitions_revoked
+            method = when_lost(self.listener) if self.lost else self.listener.on_partitions_revoked
             await self._call_listener(method, partitions)
 
     def _begin_to_leave(self, reason: str, timeout_ms: float = LEAVE_TIMEOUT_MS) -> asyncio.Task[None]:

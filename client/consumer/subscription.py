@@ -105,6 +105,23 @@ class RebalanceListener:
         return self.on_partitions_revoked(lost)
 
 
+def listening(given: Any) -> RebalanceListener:
+    """Return what is to be told of rebalances: an object with the methods of RebalanceListener, of which it may lack
+    `on_partitions_lost`. Raises TypeError."""
+    if given is None:
+        return RebalanceListener()
+    named = "on_partitions_revoked", "on_partitions_assigned"
+    if isinstance(given, type) or not all(callable(getattr(given, name, None)) for name in named):
+        raise TypeError(f"a listener must be a RebalanceListener, not {type(given).__name__}: {given!r}")
+    kept: RebalanceListener = given
+    return kept
+
+
+def when_lost(listener: Any) -> Any:
+    """Return the method to call when partitions are lost; other clients' listeners have none for it."""
+    return getattr(listener, "on_partitions_lost", listener.on_partitions_revoked)
+
+
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
 

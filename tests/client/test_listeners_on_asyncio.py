@@ -159,6 +159,35 @@ class Noting(RebalanceListener):
         await self._note("lost")
 
 
+def test_a_listener_of_another_client_hears_of_lost_partitions_as_revoked() -> None:
+    """aiokafka's, which knows nothing of lost ones, ended the poll with an AttributeError."""
+
+    class Others:
+        def __init__(self) -> None:
+            self.heard: list[str] = []
+
+        def __len__(self) -> int:
+            return len(self.heard)  # nothing yet, and yet it is one: it was passed over
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            self.heard.append("assigned")
+
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            self.heard.append("revoked")
+
+    async def main(cluster: Any) -> None:
+        listener: Any = Others()
+        async with Consumer(bootstrap_servers=cluster.bootstrap, group_id="g", max_poll_interval_ms=10_000) as consumer:
+            consumer.subscribe(["t"], listener=listener)
+            await consumer.getmany(5_000)
+            assert listener.heard == ["assigned"]
+            await asyncio.sleep(20)
+            await consumer.getmany(5_000)
+            assert listener.heard == ["assigned", "revoked", "assigned"]
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
 async def a_moment() -> None:
     await asyncio.sleep(0.1)
 

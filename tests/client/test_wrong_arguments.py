@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka import admin as kafka_admin
 
-from odradek import ClientError, ErrorCode, KafkaError, KafkaProducer
+from odradek import ClientError, ErrorCode, KafkaError, KafkaProducer, RebalanceListener
 from odradek.aio import Admin, Consumer
 from odradek.client import arguments
 from odradek.client.admin import configs
@@ -69,6 +69,23 @@ OF_ADMIN: list[tuple[str, tuple[Any, ...]]] = [
     ("abort_transaction", (PLACE,)),
     ("alter_client_quotas", (["user"],)),
     ("describe_client_quotas", (["user"],)),
+    ("describe_client_quotas", ({"user": 5},)),
+    ("update_features", ({5: 1},)),
+    ("create_delegation_token", ((), 5)),
+    ("group_lag", (None,)),  # was an AttributeError, as were those of all groups below
+    ("list_group_offsets", ({5: None},)),
+    ("alter_group_offsets", (5, {PLACE: 0})),
+    ("reset_group_offsets", (["g"], {PLACE: 0})),  # or a ClientTimeout, after a minute of asking for offsets
+    ("delete_group_offsets", (b"g", [PLACE])),
+    ("remove_group_members", (None, [])),
+    ("create_topics", ([NewTopic("n", configs={"retention.ms": 5})],)),  # type: ignore[dict-item]
+    ("create_topics", ([NewTopic(None)],)),  # type: ignore[arg-type]
+    ("create_topics", ({"n": {"configs": {5: "5"}}},)),
+    ("alter_configs", ([ConfigResource("TOPIC", "t", {"retention.ms": 5})],)),  # type: ignore[dict-item]
+    ("alter_configs", ({ConfigResource("TOPIC", "t"): [("retention.ms", "5")]},)),
+    ("alter_configs", ({ConfigResource("TOPIC", "t"): [("retention.ms", configs.Operation.SET, 5)]},)),
+    ("alter_configs", ({ConfigResource("TOPIC", "t"): None},)),
+    ("reset_configs", ([ConfigResource("TOPIC", "t", [5])],)),  # type: ignore[list-item]
 ]
 OF_CONSUMER: list[tuple[str, tuple[Any, ...]]] = [
     ("commit", ([PLACE],)),
@@ -77,6 +94,8 @@ OF_CONSUMER: list[tuple[str, tuple[Any, ...]]] = [
     ("offsets_for_times", ([PLACE],)),
     ("beginning_offsets", (None,)),
     ("assign", ("t",)),
+    ("subscribe", (["t"], None, object())),  # was an AttributeError of the poll that wanted to call it
+    ("subscribe", (["t"], None, RebalanceListener)),
 ]
 
 
@@ -97,6 +116,13 @@ def test_wrong_types_are_refused_at_the_door(scripted_broker: Any, kind: Any, ca
         await client.close()
 
     run_virtual(main)
+
+
+@pytest.mark.parametrize("name", [0, 1, None])
+def test_a_broker_whose_number_is_no_string_is_not_taken_for_all_brokers(name: Any) -> None:
+    """Settings of broker 0 were asked of any broker, as if they were the defaults of all."""
+    with pytest.raises(TypeError, match="the name of a resource must be a string, not"):
+        ConfigResource("BROKER", name)
 
 
 def test_a_consumer_that_is_not_started_says_so() -> None:
