@@ -29,8 +29,12 @@ class LoopThread:
         self._forked = False
         self._waiting: set[_Caller] = set()
         self._thread = threading.Thread(target=_run_forever, args=(self.loop, self._waiting), name=name, daemon=True)
-        self._thread.start()
-        watch(self)
+        try:
+            self._thread.start()
+            watch(self)
+        except BaseException:  # Ctrl-C: nobody will ever stop it
+            self.soon(self.loop.stop)
+            raise
 
     def forked(self) -> None:
         """Forget thread and loop: in the child of a fork there is no thread, and the loop's pipe is the parent's."""
@@ -47,19 +51,17 @@ class LoopThread:
         if self.is_current:
             work.close()
             raise ClientError("a callback may not call a method that waits: it would wait for itself")
-        caller = _Caller()
+        caller = _Caller(self.loop)
         served = caller.serve(work)
         try:
-            waiting = asyncio.run_coroutine_threadsafe(served, self.loop)
-        except RuntimeError:  # the loop was closed just now
-            served.close()
-            work.close()
-            raise ClientClosed("the client is closed") from None
-        waiting.add_done_callback(caller.done)
-        self._waiting.add(caller)
-        if self.loop.is_closed():  # by a thread that may not have seen this one wait
-            caller.done(None)
-        try:
+            try:
+                waiting = asyncio.run_coroutine_threadsafe(served, self.loop)
+            except RuntimeError:  # the loop was closed just now
+                raise concurrent.futures.CancelledError from None
+            waiting.add_done_callback(caller.done)
+            self._waiting.add(caller)
+            if self.loop.is_closed():  # by a thread that may not have seen this one wait
+                caller.done(None)
             caller.work_until_done()
             if not waiting.done():  # nor will it be: the loop is closed
                 raise concurrent.futures.CancelledError
@@ -68,9 +70,8 @@ class LoopThread:
             served.close()  # it has ended, or will never begin
             work.close()
             raise ClientClosed("the client was closed meanwhile") from None
-        except BaseException:
+        except BaseException:  # also Ctrl-C, which may come between any two lines
             caller.leave()
-            waiting.cancel()
             raise
         finally:
             self._waiting.discard(caller)
@@ -152,7 +153,10 @@ def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
 class _Caller:
     """A thread that waits for a coroutine, and meanwhile runs what that gives it."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._task: asyncio.Task[Any] | None = None
+        """What runs the coroutine, once that has begun."""
         self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._interrupt: BaseException | None = None
         self._left = False
@@ -160,6 +164,10 @@ class _Caller:
     async def serve(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` so that `on_callers_thread` finds this caller."""
         _caller.set(self)
+        self._task = asyncio.current_task()
+        if self._left:
+            work.close()
+            raise asyncio.CancelledError
         return await work
 
     def done(self, _: object) -> None:
@@ -167,8 +175,10 @@ class _Caller:
         self._calls.put(None)
 
     def leave(self) -> None:
-        """Wait no longer: an interrupt has struck, and nothing will be run on this thread."""
+        """Wait no longer, and cancel the coroutine: an interrupt has struck, nothing will be run on this thread."""
         self._left = True
+        if self._task is not None:  # else it looks at `_left` when it begins
+            call_soon(self._loop, self._task.cancel)
 
     def work_until_done(self) -> None:
         """Run what comes, until `done`. Raises an interrupt that struck what it ran."""

@@ -111,38 +111,48 @@ class Consumer(ConsumerBase):
         """
         if not self.may_take():
             return {}
-        records = self._buffer.take(limit)
-        if self._buffer.room or not records:
-            self._buffer.room = False
-            self._wake_engine()
-        if records:
-            self._sensors.taken(sum(map(len, records.values())))
-            if self._intercepts:
-                records = self._intercepted(records)
-        return records
-
-    def _intercepted(self, records: Records) -> Records:
+        buffer = self._buffer
+        records = buffer.take(limit)
         try:
-            return self._interceptors.on_consume(records)
-        except BaseException:  # an interrupt: nobody gets these records
-            with suppress(KafkaError):
-                self.seek_back_to(records)
+            if buffer.room or not records:
+                buffer.room = False
+                self._wake_engine()
+            if not records:
+                return records
+            count = sum(map(len, records.values()))
+            buffer.records_taken += count
+            self._sensors.taken(count)
+            return self._interceptors.on_consume(records) if self._intercepts else records
+        except BaseException:
+            self._give_back(records)
             raise
+
+    def _give_back(self, records: Records) -> None:
+        """Read these records again: an interrupt has struck, and nobody gets them."""
+        with suppress(KafkaError):
+            self.seek_back_to(records)
 
     def take_one_now(self) -> ConsumerRecord | None:
         """Return one fetched record without waiting, or None, under the conditions of `take_now`."""
         buffer = self._buffer
         while self._group is None or self._group.may_take():
             record = buffer.next_record()
-            if record is None or buffer.room:
-                buffer.room = False
-                self._wake_engine()
-            if record is None or not self._intercepts:
+            if record is not None and not buffer.room and not self._intercepts:
                 return record
-            where = TopicPartition(record.topic, record.partition)
-            kept = self._intercepted({where: [record]}).get(where)
-            if kept:
-                return kept[0]
+            try:
+                if record is None or buffer.room:
+                    buffer.room = False
+                    self._wake_engine()
+                if record is None or not self._intercepts:
+                    return record
+                where = TopicPartition(record.topic, record.partition)
+                kept = self._interceptors.on_consume({where: [record]}).get(where)
+                if kept:
+                    return kept[0]
+            except BaseException:
+                if record is not None:
+                    self._give_back({TopicPartition(record.topic, record.partition): [record]})
+                raise
         return None
 
     def may_take(self) -> bool:

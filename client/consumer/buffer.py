@@ -117,12 +117,11 @@ class RecordBuffer:
         self._ahead_of: PartitionPosition | None = None
         """Position of their partition, which is in front of them."""
         self.records_taken = 0
+        """Records that were handed out, as far as this knows: who polls adds those of a poll."""
 
     def take(self, limit: int) -> Records:
         """Take at most `limit` records. Raises ClientError for damaged ones and DeserializationError."""
-        taken = self._take_ahead(limit) or self._take(limit)
-        self.records_taken += sum(map(len, taken.values()))
-        return taken
+        return self._take_ahead(limit) or self._take(limit)
 
     def next_record(self) -> ConsumerRecord | None:
         """Return a record, if there is one and the poll is not disturbed; the position moves behind it. Raises as
@@ -154,7 +153,12 @@ class RecordBuffer:
             return {}
         if state.paused:
             self._fetch_again(ahead)
-        taken = ahead.take(limit)
+        before = {ahead.partition: (state, state.place)}
+        try:
+            taken = ahead.take(limit)
+        except BaseException:
+            self._undo(before)
+            raise
         return {ahead.partition: taken} if taken else {}
 
     def _fetch_again(self, ahead: Ahead) -> None:
@@ -168,11 +172,12 @@ class RecordBuffer:
         with self._shared.lock:
             states = self._shared.positions.partitions.items()
             before = {tp: (state, state.place) for tp, state in states}
-        for topic_partition, records in self._take(self._settings.max_poll_records, 1).items():
+        taken = self._take(self._settings.max_poll_records, 1)
+        for topic_partition in taken:  # until `try` nothing is called: Ctrl-C comes in calls
             state, start = before[topic_partition]
             try:
                 with self._shared.lock:
-                    ahead = Ahead(topic_partition, records, start, state.place)
+                    ahead = Ahead(topic_partition, taken[topic_partition], start, state.place)
                     state.hand_out(ahead)  # first: what the position does not know is never dropped
                     self._ahead_of, self._ahead = state, ahead
             except BaseException:

@@ -20,7 +20,6 @@ from odradek.testing import Cluster
 COLUMNS = ("callbacks", "timestamps_ms", "keys", "values", "headers")
 PATIENCE_S = 20
 HERE = ("/producer/", "/contextlib.py")
-"""Files whose lines are interrupted."""
 LOOKS = ("CALL", "RESUME", "JUMP_BACKWARD")
 """Instructions after which CPython looks for signals."""
 PLACES = 4 if os.environ.get("ODRADEK_COMPILED") == "1" else 20
@@ -30,8 +29,9 @@ PLACES = 4 if os.environ.get("ODRADEK_COMPILED") == "1" else 20
 class InterruptAt:
     """Raises KeyboardInterrupt where this thread looks for signals for the n-th time."""
 
-    def __init__(self, number: int) -> None:
-        self.left = number
+    def __init__(self, number: int, here: tuple[str, ...] = HERE) -> None:
+        """`here`: files whose lines are interrupted."""
+        self.left, self._here = number, here
         self._last: dict[FrameType, str] = {}
 
     def __enter__(self) -> "InterruptAt":
@@ -42,7 +42,7 @@ class InterruptAt:
         sys.settrace(None)
 
     def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if not any(one in frame.f_code.co_filename for one in HERE):
+        if not any(one in frame.f_code.co_filename for one in self._here):
             return None
         frame.f_trace = self._step  # from Python 3.13 on, the next line has no effect on a frame without one
         frame.f_trace_opcodes, frame.f_trace_lines = True, False

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from odradek.client import loop_thread
 from odradek.client.errors import ClientClosed
 from odradek.client.loop_thread import LoopThread, on_callers_thread
 from odradek.testing.patience import PATIENCE_SECONDS
@@ -166,6 +167,52 @@ def test_who_was_interrupted_is_not_waited_for_by_what_cleans_up_behind_it() -> 
         with pytest.raises(KeyboardInterrupt):
             thread.run(poll())
         assert ended.wait(PATIENCE_SECONDS)
+    finally:
+        thread.stop()
+
+
+def test_a_thread_that_ctrl_c_has_struck_at_its_beginning_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ran for ever, and nobody had it."""
+
+    def struck(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop_thread, "watch", struck)
+    with pytest.raises(KeyboardInterrupt):
+        LoopThread("struck")
+    for thread in [one for one in threading.enumerate() if one.name == "struck"]:
+        thread.join(PATIENCE_SECONDS)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("struck", ["when it was asked for", "before it was waited for"])
+def test_what_was_begun_when_ctrl_c_struck_is_cancelled(struck: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was left behind, and waited for its caller for ever: where that was a poll, whose listener was never called,
+    all later ones were told that a listener cannot poll."""
+    thread, submit = LoopThread("a loop"), asyncio.run_coroutine_threadsafe
+
+    async def poll() -> None:
+        await on_callers_thread(lambda: None)
+
+    def submit_and_be_struck(*given: Any) -> Any:
+        submit(*given)
+        raise KeyboardInterrupt
+
+    class Struck(set[Any]):
+        def add(self, one: Any) -> None:
+            raise KeyboardInterrupt
+
+    if struck == "when it was asked for":
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", submit_and_be_struck)
+    else:
+        monkeypatch.setattr(thread, "_waiting", Struck())
+    began = poll()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            thread.run(began)
+        monkeypatch.undo()
+        thread.call(lambda: None)
+        assert inspect.getcoroutinestate(began) == inspect.CORO_CLOSED
     finally:
         thread.stop()
 
