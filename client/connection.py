@@ -26,6 +26,8 @@ SOFTWARE_NAME = "odradek"
 SOFTWARE_VERSION = "0.1.0"
 UNSENT_BYTES_LIMIT = 512 * 1024 * 1024
 """More than this not yet taken by the operating system means that the broker has stopped reading."""
+UNANSWERED_LIMIT = 100_000
+"""Most questions on one connection: a program may ask about all its topics or groups in one gather."""
 WAKE_AT_BYTES = 1 << 20
 """Piece in which a large answer is received, while it lacks that much. Each piece costs a wake-up; and a thread that
 has received waits for Python's lock, up to 5 ms, while the application's thread works."""
@@ -47,7 +49,7 @@ class Connection:
         self._clock = clock
         self._endpoint = endpoint
         most = DEFAULT_MAX_RESPONSE_BYTES + records_bytes_max
-        self._protocol = ClientConnection(client_id, max_response_bytes=most)
+        self._protocol = ClientConnection(client_id, max_response_bytes=most, max_in_flight=UNANSWERED_LIMIT)
         self._waiting: deque[tuple[asyncio.Future[Message], Timer]] = deque()
         self._unsent: deque[tuple[memoryview, asyncio.Future[None] | None]] = deque()
         """What the operating system has not taken yet, and who waits until it has."""

@@ -155,3 +155,16 @@ def test_offsets_of_a_topic_that_is_refused_are_refused_at_once(scripted_broker:
                 assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     on_scripted_broker(scripted_broker, work)
+
+
+def test_a_program_asks_as_much_at_once_as_it_has_to_ask() -> None:
+    """What came behind a thousand questions was told that no broker is reachable: 1000 requests are unanswered."""
+
+    async def main(cluster: Any) -> None:
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            found = await asyncio.gather(*(admin.list_topics() for _ in range(1_500)))
+            assert all(topics == ["t"] for topics in found)
+            served = await asyncio.gather(*(admin.get_broker_version_data(0) for _ in range(1_500)))
+            assert all(served)
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
