@@ -112,6 +112,8 @@ class RecordBuffer:
         """Partitions that have chunks, the one to read next first: none waits behind a full one for ever."""
         self.room = False
         """A chunk was done with: another one can be fetched. Whoever wakes the fetcher clears it."""
+        self._taking = False
+        """Somebody reads records now."""
         self._ahead: Ahead | None = None
         """Records that iterating has decoded ahead of those handed out."""
         self._ahead_of: PartitionPosition | None = None
@@ -186,6 +188,15 @@ class RecordBuffer:
         return bool(self._ahead)
 
     def _take(self, limit: int, most_partitions: int | None = None) -> Records:
+        if self._taking:
+            raise ClientError("a consumer is for one thread: another one, or a deserializer, polls while this one does")
+        self._taking = True
+        try:
+            return self._take_by_turns(limit, most_partitions)
+        finally:
+            self._taking = False
+
+    def _take_by_turns(self, limit: int, most_partitions: int | None) -> Records:
         with self._shared.lock:
             self._drop_stale()
             chunks = self._shared.chunks

@@ -1,12 +1,17 @@
-"""Polls that find an automatic commit due."""
+"""Polls that find an automatic commit due, or another poll under way."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from odradek import TopicPartition
+import pytest
+
+from odradek import ClientError, TopicPartition
 from odradek.aio import Consumer, Producer
 from odradek.client.consumer.member_states import State
 from odradek.testing import run
+from odradek.testing.patience import PATIENCE_SECONDS
+from tests.client.fetched_chunks import T0, Bench, batch
 
 PLACE = TopicPartition("t", 0)
 LONG_MS = 3_600_000
@@ -104,3 +109,23 @@ def test_who_commits_without_joining_looks_the_coordinator_up_only_when_it_has_m
             assert await consumer.committed(PLACE) == 20
 
     run(main)
+
+
+def test_who_polls_while_another_does_is_refused_and_in_nobodys_way() -> None:
+    """Two threads that polled at once were told "generator already executing", and the consumer then read nothing."""
+    refused: list[str] = []
+
+    def poll_as_well(topic: str, headers: object, data: bytes | None) -> bytes | None:
+        for poll in (lambda: bench.buffer.take(10), bench.buffer.next_record):
+            with ThreadPoolExecutor(1) as other, pytest.raises(ClientError) as told:
+                other.submit(poll).result(PATIENCE_SECONDS)
+            refused.append(str(told.value))
+        return data
+
+    bench = Bench(poll_as_well)
+    bench.start(T0)
+    bench.arrive(T0, batch(0, b"a", b"b"))
+    assert bench.values() == [b"a", b"b"]
+    assert len(refused) == 4 and all("for one thread" in one for one in refused)
+    bench.arrive(T0, batch(2, b"c"))
+    assert bench.values() == [b"c"]
