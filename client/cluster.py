@@ -290,7 +290,10 @@ class Cluster:
                 task.add_done_callback(lambda one: one.cancelled() or one.exception())
 
     async def _question(self, node_id: int, message: Message, response: type[Response]) -> Response:
-        return await self.request(node_id, message, response, purpose=QUESTIONS_CONNECTION)
+        answer = await self.request(node_id, message, response, purpose=QUESTIONS_CONNECTION)
+        if isinstance(answer, MetadataResponse) and not answer.brokers:  # as Kafka's NetworkClient
+            raise BrokerUnreachable(self._node(node_id).address, "it has just started, and was told of no cluster yet")
+        return answer
 
     async def _first_answer(self, asked: "list[asyncio.Task[Response]]", *, may_give_up: bool) -> None:
         """Wait until one has ended, or, when there is another to ask, for ANOTHER_BROKER_AFTER_MS."""
