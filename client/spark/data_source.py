@@ -12,7 +12,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from odradek.client.spark.options import parse
+from odradek.client.errors import ConfigError
+from odradek.client.spark.options import SourceOptions, parse
 from odradek.client.spark.reading import BatchReader, StreamReader
 from odradek.client.spark.sink_options import parse_sink
 from odradek.client.spark.spark_versions import DataSourceStreamArrowWriter
@@ -47,10 +48,10 @@ class OdradekSource(DataSource):
         return spark_schema(include_headers=parse(self.options).include_headers)
 
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(parse(self.options))
+        return BatchReader(_checked(parse(self.options), schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 (Spark's name)
-        return StreamReader(parse(self.options))
+        return StreamReader(_checked(parse(self.options), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = parse_sink(self.options)
@@ -61,3 +62,11 @@ class OdradekSource(DataSource):
         options = parse_sink(self.options)
         check_schema(schema, options)
         return stream_writer(options, schema)
+
+
+def _checked(options: SourceOptions, asked: StructType) -> SourceOptions:
+    """Return the options. Raises ConfigError when the query has given columns of its own."""
+    fixed, given = spark_schema(include_headers=options.include_headers).simpleString(), asked.simpleString()
+    if given != fixed:
+        raise ConfigError(f"the columns are always {fixed}: leave out schema(), which says {given}, and use select")
+    return options

@@ -161,11 +161,13 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
 
 
 def for_batch(options: SourceOptions) -> tuple[Limit, Limit]:
-    """Start and end of a batch query. Raises ConfigError for a start at the latest or an end at the earliest."""
+    """Start and end of a batch query. Raises ConfigError for a start at the latest, or behind its end, or an end at the
+    earliest."""
     start = options.start or Limit(Bound.EARLIEST)
     end = options.end or Limit(Bound.LATEST)
     _refuse(start, Bound.LATEST, LATEST, "a batch query cannot start at the latest offset: there is nothing behind it")
     _refuse(end, Bound.EARLIEST, EARLIEST, "a batch query cannot end at the earliest offset: nothing is before it")
+    _refuse_backwards(start, end)
     return start, end
 
 
@@ -180,6 +182,18 @@ def _refuse(limit: Limit, kind: Bound, offset: int, why: str) -> None:
     in_json = limit.kind is Bound.OFFSETS and limit.numbers is not None and offset in limit.numbers.values()
     if limit.kind is kind or in_json:
         raise ConfigError(f"{limit.option}: {why}")
+
+
+def _refuse_backwards(start: Limit, end: Limit) -> None:
+    """Raise ConfigError for a start behind its end, where both are offsets or both are times."""
+    if start.kind is not end.kind:
+        return
+    begins = start.numbers or dict.fromkeys(end.numbers or (), start.timestamp_ms)
+    ends = end.numbers or dict.fromkeys(begins, end.timestamp_ms)
+    pairs = [(f" of {one}", begins[one], ends[one]) for one in sorted(begins) if one in ends]
+    for where, begin, finish in pairs or [("", start.timestamp_ms, end.timestamp_ms)]:
+        if 0 <= finish < begin:
+            raise ConfigError(f"{start.option}{where} is {begin}, which is behind {end.option}: {finish}")
 
 
 def client_settings(named: Mapping[str, str]) -> dict[str, str]:

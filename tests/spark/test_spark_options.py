@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from odradek.client.errors import ConfigError
 from odradek.client.records import TopicPartition
+from odradek.client.spark.data_source import OdradekSource, spark_schema
 from odradek.client.spark.offsets import check_complete, from_json, to_json
 from odradek.client.spark.options import Bound, Limit, for_batch, for_stream, parse
 
@@ -108,11 +110,29 @@ def test_bootstrap_servers_is_needed_with_or_without_its_prefix() -> None:
         ({"startingOffsets": '{"a":{"0":-1}}'}, "cannot start at the latest"),
         ({"endingOffsets": "earliest"}, "cannot end at the earliest"),
         ({"endingOffsets": '{"a":{"0":-2}}'}, "cannot end at the earliest"),
+        (
+            {"startingOffsets": '{"a":{"0":20}}', "endingOffsets": '{"a":{"0":10}}'},
+            "startingOffsets of a-0 is 20, which is behind endingOffsets: 10",
+        ),
+        (
+            {"startingTimestamp": "20", "endingTimestamp": "10"},
+            "startingTimestamp is 20, which is behind endingTimestamp: 10",
+        ),
+        (
+            {"startingTimestamp": "20", "endingOffsetsByTimestamp": '{"a":{"0":30,"1":10}}'},
+            "startingTimestamp of a-1 is 20, which is behind endingOffsetsByTimestamp: 10",
+        ),
     ],
 )
 def test_batch_bounds(given: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         for_batch(parse({**SERVER, "subscribe": "a", **given}))
+
+
+@pytest.mark.parametrize("end", ['{"a":{"0":20}}', '{"a":{"0":-1}}', "latest"])
+def test_a_start_that_is_not_behind_its_end(end: str) -> None:
+    given = {"subscribe": "a", "startingOffsets": '{"a":{"0":20}}', "endingOffsets": end}
+    assert for_batch(parse({**SERVER, **given}))[0].numbers == {A0: 20}
 
 
 def test_defaults_of_batch_and_stream() -> None:
@@ -157,3 +177,15 @@ def test_limits_and_groups() -> None:
     assert (options.min_offsets_per_trigger, options.max_records_per_partition, options.poll_timeout_ms) == (5, 7, 9)
     assert (options.group_id_prefix, options.settings.group_id) == ("p", "g")
     assert parse({**SERVER, "subscribe": "a"}).max_trigger_delay_ms == 15 * 60 * 1000
+
+
+@pytest.mark.parametrize("kind", ["reader", "streamReader"])
+def test_columns_of_ones_own_are_refused(kind: str) -> None:
+    """Each task failed instead, with an error of Spark's Python worker."""
+    source = OdradekSource({**SERVER, "subscribe": "a"})
+    assert getattr(source, kind)(spark_schema(include_headers=False))
+    value = StructType([StructField("value", BinaryType())])
+    texts = StructType([StructField(one.name, StringType()) for one in spark_schema(include_headers=False)])
+    for given in (value, texts, spark_schema(include_headers=True)):
+        with pytest.raises(ConfigError, match=r"the columns are always struct<key:binary,.*: leave out schema\(\)"):
+            getattr(source, kind)(given)
