@@ -46,7 +46,7 @@ class Blocking(Generic[Client]):
     def _begin(self, core: Client, client_id: str) -> None:
         self._core = core
         self._thread = LoopThread(f"odradek-{client_id}")
-        self._closed = False
+        self._closed = self._core_is_closed = False
         try:
             self._thread.call(lambda: core.open(self._thread.loop, from_other_threads=True))
         except BaseException:
@@ -64,12 +64,15 @@ class Blocking(Generic[Client]):
     def _finish(self, close: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """End with the core's `close`, unless this is closed or its thread is gone."""
         if self._closed:
+            if self._core_is_closed:  # and Ctrl-C has struck the end of that
+                self._end()
             return
         self._closed = True
         try:
             if self._thread.running:
                 self._run(close())
         finally:
+            self._core_is_closed = True
             self._end()
 
     def __enter__(self) -> Self:
