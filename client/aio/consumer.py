@@ -251,8 +251,10 @@ class Consumer(ConsumerBase):
     def _seek_to(self, timestamp: int | None, partitions: Collection[TopicPartition]) -> None:
         wanted = arguments.topic_partitions(partitions)
         with self._shared.lock:
-            for partition in wanted or list(self._shared.positions.partitions):
+            self._shared.check_open()
+            for partition in wanted:
                 self._assigned(partition)
+            for partition in wanted or list(self._shared.positions.partitions):
                 self._shared.positions.reset(partition, timestamp)
         self._wake_engine()
 

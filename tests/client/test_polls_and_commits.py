@@ -1,4 +1,4 @@
-"""Polls that find an automatic commit due, or another poll under way."""
+"""Polls that find an automatic commit due, or another poll under way; seeks that are refused."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +9,7 @@ import pytest
 from odradek import ClientError, TopicPartition
 from odradek.aio import Consumer, Producer
 from odradek.client.consumer.member_states import State
+from odradek.client.errors import ConfigError
 from odradek.testing import run
 from odradek.testing.patience import PATIENCE_SECONDS
 from tests.client.fetched_chunks import T0, Bench, batch
@@ -129,3 +130,19 @@ def test_who_polls_while_another_does_is_refused_and_in_nobodys_way() -> None:
     assert len(refused) == 4 and all("for one thread" in one for one in refused)
     bench.arrive(T0, batch(2, b"c"))
     assert bench.values() == [b"c"]
+
+
+@pytest.mark.parametrize("name", ["seek_to_beginning", "seek_to_end", "seek_to_committed", "pause"])
+def test_what_is_refused_for_one_partition_is_done_for_none(name: str) -> None:
+    """Those before it were sought all the same."""
+
+    async def main(cluster: Any) -> None:
+        async with Consumer(bootstrap_servers=cluster.bootstrap, group_id="g") as consumer:
+            consumer.assign([PLACE])
+            consumer.seek(PLACE, 5)
+            with pytest.raises(ConfigError, match="t-1 is not assigned to this consumer"):
+                getattr(consumer, name)(PLACE, TopicPartition("t", 1))
+            assert await consumer.position(PLACE) == 5
+            assert consumer.paused() == set()
+
+    run(main, brokers=1, topics={"t": 2})
