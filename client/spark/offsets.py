@@ -17,6 +17,8 @@ Offsets: TypeAlias = dict[TopicPartition, int]
 OffsetsJson: TypeAlias = dict[str, dict[str, int]]
 EARLIEST, LATEST = -2, -1
 """Numbers that stand in JSON instead of an offset."""
+LONG_MAX = (1 << 63) - 1
+"""Largest number that Kafka and Spark can hold."""
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
@@ -48,6 +50,8 @@ def numbers_by_partition(option: str, value: Any, at_least: int) -> Offsets:
                 raise ConfigError(
                     f"{option}: {topic}-{partition} has {number!r}: a whole number of at least {at_least}"
                 )
+            if number > LONG_MAX:
+                raise ConfigError(f"{option}: {topic}-{partition} has {number}: a whole number of at most {LONG_MAX}")
             found[TopicPartition(topic, int(partition))] = number
     return found
 

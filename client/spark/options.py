@@ -16,7 +16,7 @@ from odradek.client import arguments
 from odradek.client.config import ISOLATION_LEVELS, CommonConfig, addresses, load, setting
 from odradek.client.errors import ConfigError
 from odradek.client.records import TopicPartition
-from odradek.client.spark.offsets import EARLIEST, LATEST, Offsets, numbers_by_partition, partitions_by_topic
+from odradek.client.spark.offsets import EARLIEST, LATEST, LONG_MAX, Offsets, numbers_by_partition, partitions_by_topic
 
 CLIENT_PREFIX = "kafka."
 STRATEGIES = ("subscribe", "subscribePattern", "assign")
@@ -43,6 +43,23 @@ REFUSED = {
     "fetchOffset.retryIntervalMs": "kafka.retry.backoff.ms is the pause before offsets are asked for again",
     "kafka.auto.offset.reset": "startingOffsets says where to begin",
     "kafka.enable.auto.commit": "where a query goes on is in its checkpoint; kafka.group.id commits what it has read",
+    "kafka.auto.commit.interval.ms": "kafka.group.id commits what a micro-batch has read when it is finished",
+    **dict.fromkeys(
+        (
+            "kafka.session.timeout.ms",
+            "kafka.heartbeat.interval.ms",
+            "kafka.max.poll.interval.ms",
+            "kafka.partition.assignment.strategy",
+            "kafka.group.instance.id",
+        ),
+        "Spark's tasks are no members of a group, so there is nothing to set",
+    ),
+    **dict.fromkeys(
+        ("kafka.max.poll.records", "kafka.fetch.max.bytes"),
+        "each answer of a broker becomes rows at once; kafka.max.partition.fetch.bytes says how large it may be",
+    ),
+    "kafka.client.rack": "tasks read from leaders",
+    "kafka.interceptor.classes": "a source has no interceptors",
     "kafka.key.deserializer": "key is binary: cast it in the query",
     "kafka.value.deserializer": "value is binary: cast it in the query",
 }
@@ -312,7 +329,7 @@ def _duration_ms(option: str, text: str) -> int:
     return int(int(found[1]) * MILLISECONDS[found[2] or "ms"])
 
 
-def whole_number(option: str, text: str, at_least: int) -> int:
+def whole_number(option: str, text: str, at_least: int, at_most: int = LONG_MAX) -> int:
     """Return a number. Raises ConfigError."""
     try:
         number = int(text)
@@ -320,4 +337,6 @@ def whole_number(option: str, text: str, at_least: int) -> int:
         raise ConfigError(f"{option} must be a whole number, not {text!r}") from None
     if number < at_least:
         raise ConfigError(f"{option} must be at least {at_least}, not {number}")
+    if number > at_most:
+        raise ConfigError(f"{option} must be at most {at_most}, not {number}")
     return number

@@ -12,6 +12,7 @@ from typing import Any
 from odradek.client.config import load
 from odradek.client.errors import ConfigError
 from odradek.client.producer.config import ProducerConfig, check
+from odradek.client.spark.offsets import LONG_MAX
 from odradek.client.spark.options import CLIENT_PREFIX, client_settings, true_or_false, whole_number
 
 NAMES = ("topic", "transactionalId", "epoch", "failOnDataLoss", "bootstrap.servers")
@@ -73,7 +74,7 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
         {**defaults, **client},
         named.get("topic"),
         transactional_id,
-        whole_number("epoch", named["epoch"], at_least=0) if "epoch" in named else None,
+        whole_number("epoch", named["epoch"], at_least=0, at_most=LONG_MAX - 1) if "epoch" in named else None,
         true_or_false(named, "failOnDataLoss", True),
     )
     check(options.config(transactional_id=transactional_id))

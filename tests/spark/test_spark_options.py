@@ -82,6 +82,23 @@ REFUSED = [
     ({"subscribe": "a", "startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest"),
     ({"subscribe": "a", "failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false"),
     ({"subscribe": "a", "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be at least 1"),
+    *(
+        (
+            {"subscribe": "a", option: "9" * 20},
+            f"{option} must be at most 9223372036854775807, not 99999999999999999999",
+        )
+        for option in ("startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger")
+    ),
+    (
+        {"subscribe": "a", "endingOffsetsByTimestamp": '{"a":{"0":9223372036854775808}}'},
+        "a-0 has 9223372036854775808: a whole number of at most 9223372036854775807",
+    ),
+    (
+        {"subscribe": "a", "kafka.session.timeout.ms": "30000"},
+        "kafka.session.timeout.ms is not for this source: Spark's",
+    ),
+    ({"subscribe": "a", "kafka.max.poll.records": "9"}, "kafka.max.partition.fetch.bytes says how large it may be"),
+    ({"subscribe": "a", "kafka.client.rack": "r"}, "tasks read from leaders"),
     ({"subscribe": "a", "kafka.isolation.levl": "x"}, "did you mean isolation.level?"),
     ({"subscribe": "a", "kafka.isolation.level": "dirty"}, "must be one of read_uncommitted, read_committed"),
     ({"subscribe": "a", "kafka.security.protocol": "NONE"}, "security.protocol must be one of PLAINTEXT"),

@@ -179,6 +179,10 @@ OPTIONS: dict[str, tuple[dict[str, str], str]] = {
     "serializer": ({**SERVERS, "kafka.key.serializer": "x"}, "keys are written as they are"),
     "empty id": ({**SERVERS, "transactionalId": " "}, "transactionalId is empty"),
     "epoch alone": ({**SERVERS, "epoch": "3"}, "give that as well"),
+    "epoch too high": (
+        {**SERVERS, "transactionalId": "x", "epoch": "9223372036854775807"},
+        "epoch must be at most 9223372036854775806",
+    ),
     "acks": ({**SERVERS, "transactionalId": "x", "kafka.acks": "1"}, "transactional.id needs acks=all"),
     "setting": ({**SERVERS, "kafka.linger.mss": "1"}, "did you mean linger.ms"),
     "of the source": ({**SERVERS, "subscribe": "t"}, "unknown option subscribe"),
