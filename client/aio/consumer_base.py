@@ -220,7 +220,7 @@ class ConsumerBase(AsyncClient):
         if bool(names) == (pattern is not None):
             raise ConfigError("subscribe to topics or to a pattern: one of the two")
         wanted = engine.subscription.followed_by(to_topics(names) if pattern is None else to_pattern(pattern))
-        told = listening(listener)
+        told = listening(listener, on_loop=not self._from_other_threads)
         if self._group is not None:
             self._group.subscribe(wanted, told)
         else:

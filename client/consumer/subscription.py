@@ -5,6 +5,7 @@ application unsubscribes in between, as in Java's SubscriptionState. With them s
 a consumer calls: its rebalance listener, and its interceptors.
 """
 
+import inspect
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -105,15 +106,18 @@ class RebalanceListener:
         return self.on_partitions_revoked(lost)
 
 
-def listening(given: Any) -> RebalanceListener:
+def listening(given: Any, *, on_loop: bool) -> RebalanceListener:
     """Return what is to be told of rebalances: an object with the methods of RebalanceListener, of which it may lack
-    `on_partitions_lost`. Raises TypeError."""
+    `on_partitions_lost`. `on_loop`: they may be coroutine functions. Raises TypeError."""
     if given is None:
         return RebalanceListener()
     named = "on_partitions_revoked", "on_partitions_assigned"
     if isinstance(given, type) or not all(callable(getattr(given, name, None)) for name in named):
         raise TypeError(f"a listener must be a RebalanceListener, not {type(given).__name__}: {given!r}")
     kept: RebalanceListener = given
+    methods = kept.on_partitions_assigned, kept.on_partitions_revoked, when_lost(kept)
+    if not on_loop and any(map(inspect.iscoroutinefunction, methods)):
+        raise TypeError("methods of a KafkaConsumer's listener cannot be coroutines: odradek.aio.Consumer awaits them")
     return kept
 
 

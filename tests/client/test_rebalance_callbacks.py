@@ -9,6 +9,7 @@ import pytest
 
 from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.consumer.group_protocol import Identity
+from odradek.client.consumer.subscription import RebalanceListener
 from odradek.client.errors import (
     ClientClosed,
     ClientError,
@@ -44,6 +45,20 @@ def test_what_a_callback_raises_is_raised_once_and_the_rebalance_goes_on(broker:
         assert reading.assignment() == {T0}
         reading.poll(0)
         assert listener.heard == [("assigned", [T0])]
+
+
+@pytest.mark.parametrize("name", ["on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost"])
+def test_a_listener_that_nobody_would_await_is_refused(broker: Any, name: str) -> None:
+    """It was called, which did nothing."""
+
+    async def react(self: object, partitions: Collection[TopicPartition]) -> None:
+        pytest.fail("nobody awaits it")
+
+    listener = type("Awaited", (RebalanceListener,), {name: react})()
+    with consumer(broker) as reading:
+        with pytest.raises(TypeError, match="cannot be coroutines"):
+            reading.subscribe(["t"], listener=listener)
+        assert reading.subscription() == set()
 
 
 def test_a_callback_may_close_the_consumer(broker: Any) -> None:
