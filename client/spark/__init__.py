@@ -29,11 +29,11 @@ def register(spark: "SparkSession") -> None:
     """Make `format("odradek")` known to a session. Harmless twice.
 
     Spark's workers are the `python3` of the PATH, unless PYSPARK_PYTHON says otherwise. On the local machine they
-    become the Python that runs now, which can import this package.
+    become the Python that runs now, which can import this package. With Spark Connect they are the server's.
     """
     from odradek.client.spark.data_source import OdradekSource
 
-    context = spark.sparkContext
-    if "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
+    context = getattr(spark, "sparkContext", None)
+    if context is not None and "PYSPARK_PYTHON" not in os.environ and (context.master or "").startswith("local"):
         context.pythonExec = sys.executable
     spark.dataSource.register(OdradekSource)

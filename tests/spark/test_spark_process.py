@@ -2,11 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from pyspark.errors import PySparkAttributeError
+from pyspark.sql import SparkSession
 
 from odradek.client.aio.world import World
+from odradek.client.spark import register
+from odradek.client.spark.data_source import OdradekSource
 from odradek.client.spark.process import Process
 
 
@@ -55,3 +60,20 @@ def test_a_reader_that_is_interrupted_while_it_waits_is_closed_and_says_so(
         next(reading)
     assert closed == [True] and not timers
     loop.close()
+
+
+def test_a_session_of_spark_connect_knows_the_format_too() -> None:
+    """It has no context: registering ended with JVM_ATTRIBUTE_NOT_SUPPORTED."""
+    registered: list[type] = []
+
+    class Connected:
+        dataSource = SimpleNamespace(register=registered.append)  # noqa: N815 (Spark's name)
+
+        @property
+        def sparkContext(self) -> Any:  # noqa: N802 (Spark's name)
+            raise PySparkAttributeError(
+                errorClass="JVM_ATTRIBUTE_NOT_SUPPORTED", messageParameters={"attr_name": "sparkContext"}
+            )
+
+    register(cast(SparkSession, Connected()))
+    assert registered == [OdradekSource]
