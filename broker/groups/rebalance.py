@@ -5,6 +5,7 @@ Stable/Empty --prepare--> PreparingRebalance --everyone joined, or the timeout--
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from odradek.broker.groups.group_effects import (
     UNKNOWN_MEMBER,
@@ -21,6 +22,10 @@ from odradek.broker.groups.group_metadata import VALID_PREVIOUS, GroupMetadata, 
 from odradek.broker.groups.outbox import Outbox
 from odradek.broker.settings.coordinator_settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
+
+ABSENT_MEMBERS_WAIT_MS: Final = 1000
+"""Shortest time for which static members that are all absent are waited for again. Their own timeouts may be 0, and
+their sessions half an hour long: a coordinator that had no pause would do nothing else until those are over."""
 
 
 @dataclass(slots=True)
@@ -152,7 +157,7 @@ class Rebalance:
                 self.remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if group.members and not group.elect_joined_leader():
             # Only static members are left, and none of them has joined: they keep their places for another timeout.
-            self._outbox.add(StartTimer(TimerKind.JOIN, "", group.rebalance_timeout_ms()))
+            self._outbox.add(StartTimer(TimerKind.JOIN, "", max(group.rebalance_timeout_ms(), ABSENT_MEMBERS_WAIT_MS)))
             return
         self._outbox.add(StopTimer(TimerKind.JOIN, ""))
         group.next_generation(now_ms)

@@ -154,6 +154,26 @@ def test_static_member_may_stay_away_until_its_session_ends(world):
     assert world.heartbeat(follower, instance_id="two") is ErrorCode.ILLEGAL_GENERATION
 
 
+@pytest.mark.parametrize("rebalance_ms", [1, 0, -1])
+def test_absent_static_members_are_not_waited_for_without_a_pause(world, monkeypatch, rebalance_ms):
+    """Their coordinator did nothing else until their sessions were over."""
+    leader, _ = static_pair(world)
+    world.only(world.join(instance_id="two", version=5, rebalance_ms=rebalance_ms))
+    timers, call_later = [], world.clock.call_later
+
+    def counted(delay_ms, callback):
+        timers.append(delay_ms)
+        assert len(timers) < 100, timers
+        return call_later(delay_ms, callback)
+
+    monkeypatch.setattr(world.clock, "call_later", counted)
+    assert world.leave(leader.member_id, "one") is ErrorCode.NONE
+    world.clock.advance(9_000)
+    assert world.state() == "PreparingRebalance"
+    world.clock.advance(2_000)
+    assert world.state() == "Empty"
+
+
 def test_removal_by_instance_id_alone(world):
     leader, _ = static_pair(world)
     assert world.leave("", "nobody") is ErrorCode.UNKNOWN_MEMBER_ID
