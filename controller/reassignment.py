@@ -266,7 +266,7 @@ async def _stop(active: ActiveController, partition: TopicPartition, brokers: Se
     if not brokers:
         return
     replicas = [Replica(partition, broker) for broker in brokers]
-    await replica_machine.take_offline(active, replicas)
+    await replica_machine.take_offline(active, replicas, why="ReassignPartition")
     for phase in (ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_SUCCESSFUL, ReplicaPhase.NON_EXISTENT):
         await replica_machine.move(active, replicas, phase)
 

@@ -128,9 +128,9 @@ def _enter(state: ClusterState, replica: Replica, target: ReplicaPhase) -> None:
 
 
 async def take_offline(
-    active: ActiveController, replicas: Iterable[Replica], elected: Collection[TopicPartition] = ()
+    active: ActiveController, replicas: Iterable[Replica], elected: Collection[TopicPartition] = (), why: str = ""
 ) -> None:
-    """Tell replicas to stop, take them out of the ISRs, and tell the others.
+    """Tell replicas to stop, take them out of the ISRs, and tell the others; `why`, where their broker does not go.
 
     The ISR of a topic that is to be deleted stays as it is: nobody needs it any more. Where an election has just been
     held, in one of the partitions `elected`, it has taken the replicas out already, and the brokers were told.
@@ -155,20 +155,20 @@ async def take_offline(
         for some in slices(partitions, SLICE):
             for partition in some:
                 batch.stop_replica([broker], partition, delete=False)
-            await _shrink(active, broker, some, batch)
+            await _shrink(active, broker, some, batch, why or f"OfflineReplica {broker}")
             if batch.is_full:
                 await active.send(batch)
     await active.send(batch)
 
 
 async def _shrink(
-    active: ActiveController, broker: int, partitions: Sequence[TopicPartition], batch: RequestBatch
+    active: ActiveController, broker: int, partitions: Sequence[TopicPartition], batch: RequestBatch, why: str
 ) -> None:
     """Take one broker out of ISRs; one that is not in an ISR any more is offline without a write.
 
     The first attempt trusts `ClusterState` for what is written on condition of a version (see `present_states`).
     """
-    state, why = active.state, f"OfflineReplica {broker}"
+    state = active.state
     remaining, from_zookeeper = list(partitions), False
     while remaining:
         found = await active.present_states(remaining, from_zookeeper=from_zookeeper)

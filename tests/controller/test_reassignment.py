@@ -50,6 +50,19 @@ def test_a_move_adds_first_and_removes_when_caught_up(play: Play) -> None:
     play(scenario)
 
 
+def test_a_replica_that_a_move_removes_is_not_said_to_be_offline(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        await cluster.active.alter_reassignments({T0: [2]})
+        await cluster.settle()
+        assert cluster.state("t").isr == (2,)
+        rules = [entry["rule"] for entry in cluster.active.journal.entries() if entry["kind"] == "partition"]
+        assert rules == ["NewPartition", "ReassignPartition", "ReassignPartition"], "both brokers are there"
+
+    play(scenario)
+
+
 def test_a_move_is_resumed_by_the_next_controller_and_can_be_cancelled(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, 3, controllers=[0])
