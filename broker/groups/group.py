@@ -179,7 +179,8 @@ class CoordinatedGroup:
         group_id = self.metadata.group_id
         tombstones = [made.get(at) or offset_tombstone(group_id, at) for at in removed]
         if self.metadata.state is GroupState.EMPTY and self.offsets.is_empty():
-            self._bury(tombstones)
+            doubtful = self.offsets.remove(self.offsets.partitions())
+            self._bury([*tombstones, *(offset_tombstone(group_id, at) for at in doubtful)])
         else:
             self._write(tombstones)
 

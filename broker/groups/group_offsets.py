@@ -70,6 +70,9 @@ class OffsetTable:
         self._open_transactions: dict[int, TransactionOffsets] = {}
         """Commits appended since the producer's last marker, by producer id."""
         self._closed_transactions: list[_Closed] = []
+        self._doubtful: set[PartitionKey] = set()
+        """Partitions of commits that were answered with an error, and may be in the log all the same: replication took
+        too long. They count for nothing here, but the next coordinator reads them."""
         self._next_sequence = 0
 
     def __len__(self) -> int:
@@ -97,16 +100,20 @@ class OffsetTable:
             visible = self._visible.get(partition)
             if visible is None or visible.sequence < sequence:
                 self._visible[partition] = _Appended(committed, sequence)
-        self.fail(sequence, offsets)
+        self._unstage(sequence, offsets)
 
     def fail(self, sequence: int, partitions: Iterable[PartitionKey]) -> None:
-        """End an append; without `acknowledge`, nothing of it becomes visible."""
-        for partition in partitions:
-            under_way = self._staged.get(partition)
-            if under_way is not None:
-                under_way.discard(sequence)
-                if not under_way:
-                    del self._staged[partition]
+        """End an append that has failed: nothing of it becomes visible."""
+        self._doubtful.update(self._unstage(sequence, partitions))
+
+    def _unstage(self, sequence: int, partitions: Iterable[PartitionKey]) -> list[PartitionKey]:
+        """End an append; return the partitions that were not removed meanwhile."""
+        ended = [partition for partition in partitions if sequence in self._staged.get(partition, ())]
+        for partition in ended:
+            self._staged[partition].discard(sequence)
+            if not self._staged[partition]:
+                del self._staged[partition]
+        return ended
 
     # loading and transactions
 
@@ -152,6 +159,8 @@ class OffsetTable:
         for transaction in self._transactions():
             for partition, appended in list(transaction.items()):
                 transaction[partition] = [one for one in appended if one.sequence != sequence]
+                if len(transaction[partition]) < len(appended):
+                    self._doubtful.add(partition)
                 if not transaction[partition]:
                     del transaction[partition]
         self._open_transactions = {
@@ -225,8 +234,8 @@ class OffsetTable:
         return all(partition not in transaction for transaction in self._transactions())
 
     def partitions(self) -> Collection[PartitionKey]:
-        """Return the partitions of which an offset is visible or on its way."""
-        return dict.fromkeys(chain(self._visible, self._staged, *self._transactions()))
+        """Return the partitions that may have records in the log."""
+        return dict.fromkeys(chain(self._visible, self._staged, self._doubtful, *self._transactions()))
 
     def is_empty(self) -> bool:
         """Tell whether nothing is, or may become, visible."""
@@ -235,8 +244,8 @@ class OffsetTable:
     # removal
 
     def remove(self, partitions: Iterable[PartitionKey]) -> list[PartitionKey]:
-        """Forget these, in open transactions too; those that have records in the log, visible or not, are returned, for
-        their tombstones.
+        """Forget these, in open transactions too; those that may have records in the log, visible or not, are returned,
+        for their tombstones.
 
         What only a transaction has needs one as well, and the tombstone takes it out of the transaction for who reads
         the log: once the transaction was committed, the next coordinator would have the offset again. (Kafka's has;
@@ -245,8 +254,10 @@ class OffsetTable:
         removed = []
         for partition in partitions:
             parts = [transaction.pop(partition, None) for transaction in self._transactions()]
-            if any([*parts, self._staged.pop(partition, None), self._visible.pop(partition, None)]):
+            outside = self._staged.pop(partition, None), self._visible.pop(partition, None)
+            if any([*parts, *outside, partition in self._doubtful]):
                 removed.append(partition)
+            self._doubtful.discard(partition)
         return removed
 
 

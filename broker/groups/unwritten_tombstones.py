@@ -92,4 +92,4 @@ class UnwrittenTombstones:
         """Tell whether a commit is on its way of which nobody knows what will become."""
         named = read_key(key)
         group = None if named is None else self._groups.get(named.group_id)
-        return group is not None and isinstance(named, OffsetKey) and named.partition in group.offsets.partitions()
+        return group is not None and isinstance(named, OffsetKey) and not group.offsets.is_stable(named.partition)

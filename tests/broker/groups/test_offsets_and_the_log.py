@@ -5,7 +5,7 @@ deletions, expiry and changes of the coordinator, over a log that acknowledges l
 appended is acknowledged, three say the same: the coordinator, one that loads the log, and one that loads it compacted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from odradek.broker.groups.group import InTransaction
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.groups.group_offsets import FetchedOffset
-from odradek.broker.groups.group_records import batch_of
+from odradek.broker.groups.group_records import OffsetKey, batch_of, read_key
 from odradek.protocol.control_records import ControlType, EndTxnMarker, control_type, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.record_batch import read_header, set_base_offset
@@ -69,6 +69,12 @@ def compacted(log: list[bytes], *, tombstones: bool) -> list[bytes]:
     return left
 
 
+def decoded_partitions(batch: bytes) -> list[PartitionKey]:
+    """Of which a batch has commits."""
+    named = [read_key(key) for key in decode_records(batch).keys if key]
+    return [one.partition for one in named if isinstance(one, OffsetKey)]
+
+
 @dataclass
 class Run:
     """One seed."""
@@ -81,6 +87,9 @@ class Run:
     told: list[str] = field(default_factory=list)
     """What was done, for who looks for the cause."""
 
+    doubtful: set[PartitionKey] = field(default_factory=set)
+    """Partitions of commits whose senders were told that they may not be written, and whose successor shows them."""
+
     def __post_init__(self) -> None:
         self.world.log.held = True
         self.partition = self.world.coordinator.partition_for("g")
@@ -90,6 +99,7 @@ class Run:
             (self.commit, 4),
             (self.commit_in_transaction, 8),
             (self.refuse, 4),
+            (self.time_out, 2),
             (self.marker, 4),
             (self.delete, 1),
             (self.expire, 1),
@@ -122,6 +132,13 @@ class Run:
         self.random.choice([self.commit, self.commit_in_transaction])()
         self.world.log.error = ErrorCode.NONE
 
+    def time_out(self) -> None:
+        """A commit is written, and refused since that takes the replicas too long."""
+        self.random.choice([self.commit, self.commit_in_transaction])()
+        done, self.world.log.waiting[-1] = self.world.log.waiting[-1], lambda error: None
+        done(ErrorCode.REQUEST_TIMED_OUT)
+        self.doubtful.update(decoded_partitions(self.world.log.batches[self.partition][-1]))
+
     def marker(self) -> None:
         """A marker, which may not be replicated in time: then another one comes, before or after it is known."""
         producer_id, committed = self.random.choice(PRODUCERS), self.random.random() < 0.7
@@ -151,6 +168,7 @@ class Run:
         else:
             self.world.coordinator.on_partitions_deleted(partitions)
             self.world.clock.advance()
+        self.doubtful.difference_update(PARTITIONS if how == 0 else partitions)
         self.told[-1] += f" {['group', partitions, f'topics {partitions}'][how]}"
 
     def expire(self) -> None:
@@ -168,6 +186,7 @@ class Run:
         self.world.coordinator = self.world.broker()
         self.world.coordinator.on_elected(self.partition, self.epoch)
         self.world.clock.advance()
+        self.doubtful.clear()
 
     def acknowledge_some(self) -> None:
         """All in sync have the log up to some batch; who waits hears of it in any order."""
@@ -183,7 +202,7 @@ class Run:
         if self.world.log.waiting:
             return
         self.compared += 1
-        shown = self.fetched(self.world.coordinator)
+        shown = self.fetched(self.world.coordinator, self.doubtful)
         batches = self.world.log.batches.get(self.partition, [])
         for name, left in [
             ("the whole log", batches),
@@ -194,15 +213,16 @@ class Run:
             successor = self.world.broker()
             successor.on_elected(self.partition, 0)
             self.world.clock.advance()
-            loaded = self.fetched(successor)
+            loaded = self.fetched(successor, self.doubtful)
             successor.stop()
             self.world.log.batches[self.partition] = batches
             assert shown == loaded, "\n".join([f"{name} says otherwise after", *self.told])
 
     @staticmethod
-    def fetched(coordinator: GroupCoordinator) -> Fetched:
+    def fetched(coordinator: GroupCoordinator, doubtful: Collection[PartitionKey]) -> Fetched:
         """What a reader is told, and one who takes nothing that a transaction may change."""
-        return [coordinator.fetch_offsets("g", PARTITIONS, require_stable=stable)[1] for stable in (False, True)]
+        asked = [at for at in PARTITIONS if at not in doubtful]
+        return [coordinator.fetch_offsets("g", asked, require_stable=stable)[1] for stable in (False, True)]
 
 
 def test_the_coordinator_and_the_log_say_the_same(make_world):
@@ -239,3 +259,32 @@ def test_what_is_deleted_is_not_back_when_its_transaction_ends_after_a_move(make
     assert world.offsets() == left
     run.move()
     assert world.offsets() == left
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+@pytest.mark.parametrize("how", ["group", "offsets", "topic", "expiry"])
+def test_what_was_written_too_late_is_not_back_when_it_was_deleted(make_world, how, in_transaction):
+    """A commit that was refused while it is in the log was forgotten, so deletions wrote no tombstone of it: the next
+    coordinator showed it, and a topic that had been created anew was read from there."""
+    run = Run(make_world(offsets_retention_minutes=RETENTION_MINUTES), Random(0))
+    world = run.world
+    request = world.commit_attempt({PARTITIONS[0]: 5})
+    if in_transaction:
+        request = replace(request, transaction=InTransaction(7, 0))
+    world.coordinator.commit("g", request, lambda errors: None)
+    world.log.acknowledge(ErrorCode.REQUEST_TIMED_OUT)
+    world.log.held = False
+    if how == "group":
+        assert world.coordinator.delete("g") is ErrorCode.NONE
+    elif how == "offsets":
+        assert world.coordinator.delete_offsets("g", [PARTITIONS[0]])[0] is ErrorCode.NONE
+    elif how == "topic":
+        world.coordinator.on_partitions_deleted([PARTITIONS[0]])
+        world.clock.advance()
+    else:
+        world.clock.advance((RETENTION_MINUTES + 11) * MINUTE)
+        assert not world.coordinator.groups
+    if in_transaction:
+        run.end(7, committed=True)
+    run.move()
+    assert world.offsets() == {}
