@@ -17,6 +17,7 @@ from odradek.broker.groups.group_records import (
     NOT_MADE,
     Record,
     batch_of,
+    batches_of_tombstones,
     group_key,
     group_value,
     offset_record,
@@ -31,8 +32,6 @@ from odradek.world.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 
-TOMBSTONES_PER_BATCH = 1000
-"""Most tombstones in one batch, which is then below any reasonable max.message.bytes."""
 APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -201,8 +200,7 @@ class CoordinatedGroup:
 
         Kafka: GroupMetadataManager.cleanupGroupMetadata.
         """
-        for at in range(0, len(tombstones), TOMBSTONES_PER_BATCH):
-            some = tombstones[at : at + TOMBSTONES_PER_BATCH]
+        for some in batches_of_tombstones(tombstones):
             error = self._storage.append_alone(self.partition, self._batch(some))
             self._log_unwritten("tombstones were", error)
             if error is ErrorCode.KAFKA_STORAGE_ERROR:

@@ -41,6 +41,9 @@ OFFSET_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
 
+TOMBSTONE_BATCH_BYTES: Final = 64 * 1024
+"""Most bytes of keys in one batch of tombstones, which is then below any reasonable max.message.bytes."""
+
 Record: TypeAlias = tuple[bytes, bytes | None]
 """Key and value; a record without a value is a tombstone."""
 
@@ -131,6 +134,20 @@ def offset_tombstones(group_id: str, partitions: Iterable[PartitionKey]) -> Step
         tombstones[at] = offset_tombstone(group_id, at)
         yield
     return tombstones
+
+
+def batches_of_tombstones(tombstones: Iterable[Record]) -> Iterator[list[Record]]:
+    """Part tombstones, in their order, into batches whose keys have up to TOMBSTONE_BATCH_BYTES, or one key."""
+    some: list[Record] = []
+    size = 0
+    for key, value in tombstones:
+        size += len(key)
+        if some and size > TOMBSTONE_BATCH_BYTES:
+            yield some
+            some, size = [], len(key)
+        some.append((key, value))
+    if some:
+        yield some
 
 
 def group_key(group_id: str) -> bytes:

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from odradek.broker.groups.group import TOMBSTONES_PER_BATCH, CoordinatedGroup
-from odradek.broker.groups.group_records import OffsetKey, Record, read_key
+from odradek.broker.groups.group import CoordinatedGroup
+from odradek.broker.groups.group_records import OffsetKey, Record, batches_of_tombstones, read_key
 from odradek.protocol.errors import ErrorCode
 from odradek.world.clock import Clock, Timer
 
@@ -66,12 +66,11 @@ class UnwrittenTombstones:
         for partition, waiting in list(self._waiting.items()):
             for key in [key for key in waiting if self._is_newer(key)]:
                 del waiting[key]
-            due = [key for key in waiting if not self._is_under_way(key)]
-            for at in range(0, len(due), TOMBSTONES_PER_BATCH):
-                some = due[at : at + TOMBSTONES_PER_BATCH]
-                if self._write(partition, [(key, None) for key in some]) is not ErrorCode.NONE:
+            due: list[Record] = [(key, None) for key in waiting if not self._is_under_way(key)]
+            for some in batches_of_tombstones(due):
+                if self._write(partition, some) is not ErrorCode.NONE:
                     break
-                for key in some:
+                for key, _ in some:
                     del waiting[key]
             if not waiting:
                 del self._waiting[partition]

@@ -29,12 +29,16 @@ Done = Callable[[ErrorCode], None]
 
 
 class MemoryLog:
-    """TopicStorage: partitions as lists of batches. `held` keeps acknowledgements back, `error` refuses appends."""
+    """TopicStorage: partitions as lists of batches. `held` keeps acknowledgements back, `error` refuses appends.
+
+    Batches of more than `max_message_bytes` are refused, by default of more than Kafka's default.
+    """
 
     def __init__(self) -> None:
         self.batches: dict[int, list[bytes]] = {}
         self.end_offsets: dict[int, int] = {}
         self.error = ErrorCode.NONE
+        self.max_message_bytes = 1_048_588
         self.read_error: Exception | None = None
         self.held = False
         self.waiting: list[Done] = []
@@ -42,8 +46,9 @@ class MemoryLog:
 
     def append(self, partition: int, records: bytearray, timeout_ms: int, done: Done) -> None:
         self.timeouts_ms.add(timeout_ms)
-        if self.error is not ErrorCode.NONE:
-            done(self.error)
+        error = self._refusal(records)
+        if error is not ErrorCode.NONE:
+            done(error)
             return
         self._add(partition, records)
         if self.held:
@@ -52,10 +57,14 @@ class MemoryLog:
             done(ErrorCode.NONE)
 
     def append_alone(self, partition: int, records: bytearray) -> ErrorCode:
-        if self.error not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS):
-            return self.error
+        error = self._refusal(records)
+        if error not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS):
+            return error
         self._add(partition, records)
         return ErrorCode.NONE
+
+    def _refusal(self, records: bytearray) -> ErrorCode:
+        return ErrorCode.MESSAGE_TOO_LARGE if len(records) > self.max_message_bytes else self.error
 
     def _add(self, partition: int, records: bytearray) -> None:
         end = self.end_offsets.get(partition, 0)

@@ -84,3 +84,16 @@ def test_no_more_than_a_number_waits(world: Any) -> None:
     assert world.coordinator.delete("g") is ErrorCode.NONE
     world.log.error = ErrorCode.NONE
     assert len(in_the_next_coordinator(world)["g"]) == 1
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_tombstones_of_long_names_are_written_in_more_batches(world: Any, error: ErrorCode) -> None:
+    """A thousand of them were one batch, however long their group's name: it was more than max.message.bytes, and all
+    of them were given up."""
+    group = "g" * 2_000
+    for index in range(0, 1000, 100):
+        world.commit({("t", partition): 5 for partition in range(index, index + 100)}, group=group)
+    world.log.error = error
+    assert world.coordinator.delete(group) is ErrorCode.NONE
+    world.log.error = ErrorCode.NONE
+    assert in_the_next_coordinator(world) == {}
