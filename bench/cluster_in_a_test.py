@@ -75,9 +75,9 @@ print("ready", flush=True)
 input()
 """
 BATCH = 1000
-"""So many requests are sent at a time."""
+"""Requests that are sent at a time."""
 TURN = 50_000
-"""So many one broker gets before the other."""
+"""Requests that one broker gets before it is the other's turn."""
 
 
 class Started(NamedTuple):

@@ -148,7 +148,7 @@ async def fill(zookeeper: MemoryZooKeeper, admin: MemoryStore, partitions: int, 
 
 
 async def settled(controller: Controller) -> None:
-    """Until a controller has done all there is to do, and everything is answered."""
+    """Wait until a controller has done all there is to do, and everything is answered."""
     while not (controller.is_active and controller.idle and not any(controller.requests_queued().values())):
         await asyncio.sleep(0.005)
 

@@ -26,7 +26,7 @@ from log_alone import MB, Pair
 HERE = Path(__file__).resolve().parent
 GB = 1000 * MB
 LEAST_RECOVERY_SCALE = 0.3
-"""Less than that measures how long it takes to begin processes."""
+"""Smallest scale of a recovery: with less, what is measured is how long it takes to begin processes."""
 PROCESSES = min(os.cpu_count() or 1, 8)
 OPEN_GOAL_SECONDS, MEMORY_GOAL_MB, BESIDE_GOAL = 3.0, 200, 0.7
 
@@ -69,7 +69,7 @@ def of_pairs(name: str, pairs: list[Pair], unit: str, scale: float, at_least: fl
 class Options:
     rounds: int
     scale: float
-    """Of the number of bytes."""
+    """Factor of the number of bytes."""
     directory: Path
 
     def bytes_of(self, size_bytes: float) -> int:

@@ -140,7 +140,7 @@ def _send_log(log: Log, batch_bytes: int, target: int) -> None:
 
 
 def _forget(paths: list[str]) -> None:
-    """Out of the page cache."""
+    """Drop files from the page cache."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)

@@ -201,7 +201,7 @@ class Bench:
         ]
 
     def wait(self, what: str, of_each: Callable[[int, int], bool]) -> None:
-        """Until all partitions are there and this holds of each leader and size of the ISR.
+        """Wait until all partitions are there and this holds of each leader and size of the ISR.
 
         Asks for one topic until it holds there, and only then for all: to tell about 10,000 partitions takes a broker
         100 ms, which are to be measured as little as can be. Raises TimeoutError.

@@ -83,7 +83,7 @@ def connectors(seed: int) -> str:
 
 
 CHAOTIC = (Kind("chaos", chaos), Kind("connectors", connectors))
-"""Of real processes: a seed does not repeat itself, so the night alone plays those that are kept."""
+"""Kinds that play with real processes: a seed does not repeat itself, so the night alone plays those that are kept."""
 KINDS = (
     Kind("simulation", simulation),
     Kind("crashes", crashes),

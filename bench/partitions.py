@@ -35,17 +35,17 @@ class Cost(NamedTuple):
     """Cost of one start. Seconds from the start of the process."""
 
     open_seconds: float
-    """Until all logs are open."""
+    """Time until all logs are open."""
     open_processor_seconds: float
-    """The same, of the processor: what a busy machine does not change."""
+    """Processor time until all logs are open, which a busy machine does not change."""
     start_seconds: float
-    """Until the broker is registered and serves; after a kill ZooKeeper has to forget the dead one before."""
+    """Time until the broker is registered and serves; after a kill ZooKeeper has to forget the dead one before."""
     resident_bytes: int
-    """When all partitions have a leader again."""
+    """Memory as soon as all partitions have a leader again."""
     log_descriptors: int
-    """Of files in the log directory, its lock included."""
+    """Descriptors of files in the log directory, its lock included."""
     written_descriptors: int
-    """The same, after a record to each partition."""
+    """Descriptors of files in the log directory after a record to each partition."""
 
 
 def _until(log: Path, seen: int, pattern: re.Pattern[str], began: float) -> float:

@@ -63,7 +63,7 @@ class Broker(NamedTuple):
     """A broker that is measured."""
 
     directory: Path | None
-    """Where `odradek up` keeps it; None when nobody asks what processor time it takes."""
+    """Directory that `odradek up` keeps it in; None when nobody asks what processor time it takes."""
     port: int
 
 

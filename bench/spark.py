@@ -111,7 +111,7 @@ def read_once(spark: Any, name: str, bootstrap: str, records: int) -> float:
 
 
 def write_once(spark: Any, name: str, bootstrap: str, records: int) -> float:
-    """Into a topic of its own, so that nothing but the time is left of it."""
+    """Write into a topic of its own, so that nothing but the time is left of it."""
     topic = f"written-{time.monotonic_ns()}"
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])

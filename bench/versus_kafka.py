@@ -35,7 +35,7 @@ START_SCRIPT_FLAGS = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
 )  # fmt: skip
-"""Of bin/kafka-run-class.sh and kafka-server-start.sh."""
+"""Options of bin/kafka-run-class.sh and kafka-server-start.sh."""
 START_SECONDS = 90.0
 JAVA_CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
 

@@ -36,7 +36,7 @@ QUOTA_BYTES = 5_000_000
 THROTTLED, FREE = "throttled", "free"
 FREE_TOPIC = "free"
 FORGOTTEN_SOON = {"retention.bytes": "200000000", "segment.bytes": "50000000", "file.delete.delay.ms": "1000"}
-"""Who is not throttled writes half a gigabyte a second: kept, that fills a disk."""
+"""Settings of a topic that keeps little: who is not throttled writes half a gigabyte a second, which fills a disk."""
 VALUE_BYTES = 1000
 FILLING_SECONDS = 12.0
 """A quota's rate is that of eleven windows of a second."""

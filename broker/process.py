@@ -35,7 +35,7 @@ from odradek.zk_schema.store import Store, StoreError
 log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_SECONDS = 5e-5
-"""Another Python thread (kazoo's) may hold the interpreter no longer than this while the loop wants it."""
+"""Longest time for which another Python thread (kazoo's) may hold the interpreter while the loop wants it."""
 LINK_SETTINGS = ("zookeeper.ssl.client.enable", "zookeeper.set.acl", "zookeeper.sasl.jaas.config")
 """Settings of which any one means that ZooKeeper is reached with TLS, with a login, or with access lists."""
 

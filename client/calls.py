@@ -38,7 +38,7 @@ ASK_AGAIN = frozenset(
 COORDINATOR_CONNECTION = "coordinator"
 """Groups have a connection of their own, as in Kafka's clients: a fetch that waits does not hold up a heartbeat."""
 FETCH_CONNECTION = "fetch"
-"""So have fetches: a broker answers one request of a connection after the other, and questions would wait."""
+"""Fetches have a connection of their own: a broker answers one request after the other, and questions would wait."""
 GRACE_MS = 100.0
 """Time that an operation has beyond its own, to say itself what it was waiting for."""
 
@@ -147,7 +147,7 @@ async def ask_controller(
 
 
 class Member(Protocol):
-    """Who knows the coordinator of its group, for it has joined there."""
+    """Member of a group, which knows the coordinator, for it has joined there."""
 
     async def coordinator(self) -> int:
         """Return the node id of the coordinator, looked up if need be. Raises KafkaError, BrokerUnreachable."""

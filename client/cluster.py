@@ -54,7 +54,7 @@ class Cluster:
         self.needs = MetadataNeeds(config.metadata_max_age_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.allow_auto_create = False
         self.refreshed: Callable[[BaseException | None], object] = lambda error: None
-        """Told of the end of every refresh, whoever began it, and of what it failed with."""
+        """Callback for the end of every refresh, whoever began it, with what it failed with."""
         self.lacking: Callable[[], bool] = lambda: False
         """Tells whether the view lacks something beside whole topics and known partitions' leaders."""
         self._network = secured(network, clock, config)

@@ -67,7 +67,7 @@ class BrokerUnreachable(ClientError, OSError):
         self.address = address
         self.reason = reason
         self.login_refused = login_refused
-        """It did not accept the login: trying again will not help."""
+        """True if the broker did not accept the login: trying again will not help."""
         if login_refused:
             self.code = ErrorCode.SASL_AUTHENTICATION_FAILED
 

@@ -184,7 +184,7 @@ class ControllerStore:
         """Read partitions' states; None where there is no readable znode."""
         states: dict[TopicPartition, LeaderAndIsr | None] = dict.fromkeys(partitions)
         decoded: dict[bytes, PartitionState] = {}
-        """By content: thousands of partitions have the same, and then share it."""
+        """States by content: thousands of partitions have the same, and then share it."""
 
         async def read(some: Sequence[TopicPartition]) -> None:
             found = await self._get_each([state_path(*partition) for partition in some])

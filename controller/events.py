@@ -75,7 +75,7 @@ class LogDirectoriesReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeadersToBalance(Event):
-    """It is time to look for leaders to balance (`auto.leader.rebalance.enable`)."""
+    """The time has come to look for leaders to balance (`auto.leader.rebalance.enable`)."""
 
 
 @dataclass(frozen=True, slots=True)

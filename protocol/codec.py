@@ -25,7 +25,7 @@ Encoder: TypeAlias = Callable[[Any, list[Part]], None]
 """Appends the pieces of a message to a list: bytes, and what stands in `records` fields as it is."""
 
 StepwiseEncoder: TypeAlias = Callable[[Any, list[Part]], Iterator[None]]
-"""Does the same with a pause after each struct of an array."""
+"""Encoder that pauses after each struct of an array."""
 
 Decoder: TypeAlias = Callable[[Buffer, int], tuple[M, int]]
 """Reads a message at a position: the message and the position behind it."""

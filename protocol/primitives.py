@@ -27,7 +27,7 @@ SMALL_VARINTS = 512
 LENGTH_LIMIT = 0x7FFF_FFFF
 """Lengths and counts are int32 in Kafka, however they are written."""
 TEXT_BYTES_MAX = 0x7FFF
-"""As long may a text be in any layout (Kafka's generated classes): one that came with a flexible request goes out with
+"""Longest text in any layout, in bytes (Kafka's generated classes): one that came with a flexible request goes out with
 answers of versions whose lengths are int16, to others too."""
 CUT = "…".encode()
 """End of a text that was longer."""

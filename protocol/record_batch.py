@@ -190,7 +190,7 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 def batches(buffer: Buffer, at: int = 0, *, allow_partial_tail: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each batch from `at` on; like `entries`, for buffers that hold magic 2 only."""
+    """Iterate over (position, header) of the batches from `at` on; like `entries`, for buffers of magic 2 only."""
     for entry in entries(buffer, at, allow_partial_tail=allow_partial_tail):
         yield entry.position, read_header(buffer, entry.position)
 

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 RETRY_MS: Final = 5_000
 TOMBSTONES_MAX: Final = 10_000
-"""So many wait in all; further ones are given up."""
+"""Most tombstones that wait in all; further ones are given up."""
 
 
 class UnwrittenTombstones:

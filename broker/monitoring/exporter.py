@@ -39,7 +39,7 @@ CONNECTIONS_MAX: Final = 16
 """A further one takes the place of the oldest that has asked nothing yet, or is slow to take its answer; or is closed:
 probes must come through."""
 PATIENCE_MS: Final = 30_000.0
-"""Whoever sends no request, or has not taken the whole answer, in so long gives the place up."""
+"""Time in which a connection has to send a request, and to take the whole answer; then it gives its place up."""
 PIECES_PER_LOOK: Final = 32
 """Samples after which the clock is looked at."""
 PARTITIONS_PER_LOOK: Final = 100
@@ -167,7 +167,7 @@ class _Exchange:
     ) -> None:
         self._endpoint, self._clock, self._asked, self._closed = endpoint, clock, asked, closed
         self.waits_for_peer = True
-        """For a request, or for room to send the answer."""
+        """True while this waits for a request, or for room to send the answer."""
         self._received = bytearray()
         self._unsent = memoryview(b"")
         self._head_only = False

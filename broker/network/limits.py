@@ -3,7 +3,7 @@
 RECEIVE_BUFFER_BYTES = 1 << 16
 """Size of the buffer that all connections share, and of a connection's own one at first."""
 READ_AHEAD_BYTES = RECEIVE_BUFFER_BYTES
-"""While a connection's requests may not be handled, so much is read ahead before reading stops."""
+"""Bytes read ahead before reading stops, while a connection's requests may not be handled."""
 UNSENT_BYTES_MAX = 1 << 20
 """A connection with more unsent answers than this has none of its requests handled until it has read some."""
 UNANSWERED_REQUESTS_MAX = 256

@@ -265,7 +265,7 @@ class DirectoryMoves:
         self._waiting: dict[PartitionKey, LogCopy] = {}
         self._running: dict[PartitionKey, LogCopy] = {}
         self._without_room: dict[PartitionKey, LogCopy] = {}
-        """Those whose disk is full: they wait for a while before they wait with the others."""
+        """Moves to a disk that is full: they wait for a while before they wait with the others."""
 
     # ---- what is wanted
 

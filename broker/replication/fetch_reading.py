@@ -104,7 +104,7 @@ class Room(NamedTuple):
 
     max_bytes: int
     whole_first_batch: bool
-    """It gives a whole batch, if it has any, though that is larger."""
+    """True if it gives a whole batch, when it has any, though that is larger."""
 
 
 def read_partitions(

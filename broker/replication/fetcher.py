@@ -80,7 +80,7 @@ class PartitionFetchState:
         """Offset before which transactions may lack their markers: our log ended there when copying began, or went on
         after a long pause."""
         self.copied_ms = float("inf")
-        """When we last copied, or truncated."""
+        """Time of the monotonic clock at which we last copied, or truncated."""
         self.lag = 0
         """Records that our log lacked up to the leader's high watermark at its last answer."""
         self.stopped = False

@@ -63,7 +63,7 @@ class Partition:
         self.leader_epoch_start_offset, self.offline = -1, False
         self.replicas: tuple[int, ...] = ()
         self.committed_isr = self.leaving = broker_set(())
-        """Those `leaving` are in the committed ISR and no replicas any more: a reassignment has come to its end."""
+        """Members that are `leaving` are no replicas any more: a reassignment has come to its end."""
         self.pending_isr: PendingIsr | None = None
         self.followers: dict[int, FollowerProgress] = {}
         self.counters = counters or TopicCounters()

@@ -62,7 +62,7 @@ class Listener(Protocol):
 
 
 listeners: Final["WeakSet[Listener]"] = WeakSet()
-"""Told after each change of a level. Weak: a broker that is killed inside a process says good-bye to nobody."""
+"""Listeners to each change of a level. Weak: a broker that is killed inside a process says good-bye to nobody."""
 
 
 def levels() -> dict[str, str]:

@@ -61,7 +61,7 @@ class SlowRecords(NamedTuple):
 
     topic: str
     data: PartitionProduceData
-    """Its records are a copy: they outlive the call that handles the request."""
+    """Entry of the request with a copy of its records, which outlive the call that handles the request."""
     answers: list[PartitionProduceResponse]
     position: int
     log: Log | None

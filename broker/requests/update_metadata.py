@@ -21,7 +21,7 @@ REQUEST = UpdateMetadataRequest
 VERSIONS = (0, 8)
 
 LARGE_BYTES = 1 << 16
-"""From this size on a request is decoded in slices: some thousand partitions, or three milliseconds."""
+"""Size from which on a request is decoded in slices: some thousand partitions, or three milliseconds."""
 
 Decoded: TypeAlias = tuple[UpdateMetadataRequest, int]
 ToDecode: TypeAlias = Steps[Decoded]

@@ -29,7 +29,7 @@ from odradek.world.clock import Clock
 from odradek.world.network import Network
 
 MECHANISM_PREFIX: Final = re.compile(r"[a-z0-9-]+\.(?=sasl\.|connections\.)")
-"""Before the name of a setting that is meant for one mechanism of a listener alone."""
+"""Prefix of the name of a setting that is meant for one mechanism of a listener alone."""
 JAAS: Final = "sasl.jaas.config"
 CLIENTS_ONLY: Final = frozenset(
     {

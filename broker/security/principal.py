@@ -24,4 +24,4 @@ class KafkaPrincipal(NamedTuple):
 
 
 ANONYMOUS: Final = KafkaPrincipal(USER_TYPE, "ANONYMOUS")
-"""Whoever has not said who they are: every client of a PLAINTEXT listener."""
+"""Principal of clients that have not said who they are: all those of a PLAINTEXT listener."""

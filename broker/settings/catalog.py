@@ -64,7 +64,7 @@ OTHER_FEATURES: Final = re.compile(
 """Settings of KRaft, remote storage, share groups and of other programs' plug-ins: known, and of no meaning here."""
 
 LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.(?:[a-z0-9-]+\.(?=sasl\.|connections\.max\.reauth\.))?")
-"""Before the name of a setting that is meant for one listener alone, or for one SASL mechanism of it."""
+"""Prefix of the name of a setting that is meant for one listener alone, or for one SASL mechanism of it."""
 
 SYNONYM_GROUPS: Final[tuple[tuple[str, ...], ...]] = (
     ("log.roll.ms", "log.roll.hours"),

@@ -69,7 +69,7 @@ class Producer(AsyncClient):
         self._intake: RecordIntake | None = None
         self._closing = False
         self._ended = asyncio.Event()
-        """It is closed, and nothing will be delivered any more."""
+        """Set when the producer is closed, and nothing will be delivered any more."""
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
 

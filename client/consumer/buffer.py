@@ -23,7 +23,7 @@ class Shared:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.arrived = asyncio.Event()
-        """There may be something for the application: records, a position, a turn in a rebalance, an error."""
+        """Set when there may be something for the application: records, a position, a turn in a rebalance, an error."""
         self.positions = Positions()
         self.chunks: dict[TopicPartition, deque[Chunk]] = {}
         """Chunks by partition, in the order in which they are to be read."""

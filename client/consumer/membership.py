@@ -68,9 +68,9 @@ class Membership:
     _heartbeat_at_ms: float = 0.0
     _retry_at_ms: float = 0.0
     _busy: bool = False
-    """A step is being carried out."""
+    """True while a step is being carried out."""
     _void: bool = False
-    """Its outcome does not count any more."""
+    """True if the outcome of the step that is being carried out does not count any more."""
     _rejoin: bool = False
     _leader: bool = False
     _decides: bool = False

@@ -195,7 +195,7 @@ class ProducerBatch:
         self.topic_partition = topic_partition
         self.created_ms = created_ms
         self.order = order
-        """Its place among all batches: the number of the batch, and of its first record in that (after a split)."""
+        """Place among all batches: the number of the batch, and of its first record in that (after a split)."""
         self.size_bytes = BATCH_OVERHEAD_BYTES
         self.timestamps_ms: list[int] = []
         self.keys: list[bytes | None] = []
@@ -208,7 +208,7 @@ class ProducerBatch:
         """True if it takes no more records and does not linger: it was sent, or is a part of one that was."""
         self.attempts = 0
         self.ready_at_ms = 0.0
-        """Not to be sent again before this time: the backoff after a failed attempt."""
+        """Time before which it is not sent again: the backoff after a failed attempt."""
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = -1

@@ -61,7 +61,7 @@ class RecordIntake:
         self._lock = context.lock
         self._context = context
         self._partitioner: Any = partitioner
-        """Without its type: compiled, a number of numpy's would be refused, and a boolean taken."""
+        """Partitioner, typed as Any: compiled, a number of numpy's would be refused, and a boolean taken."""
         self._serialize_key, self._serialize_value = serializers
         self._plain_key = config.key_serializer is None
         self._plain_value = config.value_serializer is None

@@ -38,7 +38,7 @@ from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 Response = TypeVar("Response", bound=Message)
 FIRST_PAUSE_MS = 20.0
-"""Before a request is repeated for the first time: the markers of the transaction before take about as long."""
+"""Pause before a request is repeated for the first time: the markers of the transaction before take about as long."""
 
 
 class Pointless(Exception):  # noqa: N818 - named after what has happened

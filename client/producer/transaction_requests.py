@@ -31,7 +31,7 @@ MEMBER_SINCE = 3
 """TxnOffsetCommit of an older one does not check the generation: offsets of a lost partition would count (KIP-447)."""
 
 Producer = tuple[int, int]
-"""Its id and epoch."""
+"""Id and epoch of a producer."""
 
 
 class Verdict(Enum):

@@ -23,8 +23,8 @@ Integers = NDArray[numpy.int64]
 PADDING = bytes(16)
 """Behind the last record, so that a number that is cut off is found by its position and not by an IndexError."""
 DECOMPRESSED_AT_ONCE = 1 << 28
-"""Where the next batches wait for their turn, in bytes: Arrow's places are of 32 bits, and one batch may be half of
-this."""
+"""Bytes of decompressed records above which the next batches wait for their turn: Arrow's places are of 32 bits, and
+one batch may be half of this."""
 MICROSECONDS = 1000
 MILLISECONDS_MAX = (2**63 - 1) // MICROSECONDS
 HEADER_TYPE = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])

@@ -92,7 +92,7 @@ class Decision:
     number: int = -1
     tasks: int = 0
     open: Mapping[int, ProducerIdentity] | None = None
-    """Whose transactions are, or were, to be committed, by task; None where they did not fit."""
+    """Producers whose transactions are, or were, to be committed, by task; None where they did not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,11 @@ class TaskResult(NamedTuple):
     task: int
     records: int = 0
     producer: ProducerIdentity | None = None
-    """Its open transaction; None when it has written nothing."""
+    """Producer of the task's open transaction; None when the task has written nothing."""
     topic: str = ""
     """Some topic that it has written to: committed offsets need one."""
     instead: ProducerIdentity | None = None
-    """Whose lost transaction of the same decided epoch this one replaces."""
+    """Producer of the lost transaction of the same decided epoch that this one replaces."""
     began_ms: int = 0
     """Since 1970: when the transaction was begun."""
     same: bool | None = None

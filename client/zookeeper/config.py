@@ -55,7 +55,7 @@ class ConnectorSettings(SecurityConfig):
     fetch_max_bytes: int = setting(52_428_800, at_least=1)
     fetch_wait_max_ms: int = setting(100, at_least=0)
     num_consumer_fetchers: int = setting(1, at_least=1, at_most=1)
-    """There is one fetcher for each broker: one loop has no use for more."""
+    """Fetchers for each broker: one loop has no use for more than one."""
     queued_max_message_chunks: int = setting(2, at_least=1)
     auto_commit_enable: bool = setting(True)
     auto_commit_interval_ms: int = setting(60_000, at_least=1)

@@ -136,7 +136,7 @@ class Consumption:
         self.positions.partitions = {}
 
     def given_up(self) -> None:
-        """After `stop`, when what was consumed is committed: the partitions are no longer this member's."""
+        """Forget partitions that are no longer this member's: after `stop`, when what was consumed is committed."""
         for name, one in self._leaving.items():
             self._before[name] = (self._stored.get(name), one.progress)
         self._leaving = {}

@@ -197,7 +197,7 @@ class MessageStream:
             self._changed()
 
     def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
-        """Without the lock: the loop need not wait for decoders, which are the application's."""
+        """Return a record with its key and value decoded; without the lock, as the loop need not wait for decoders."""
         topic, headers = record.topic, record.headers
         try:
             key = record.key if self._key is None else self._key(topic, headers, record.key)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 LOOKED_AT = 500
-"""So many rows decide how wide the columns are."""
+"""Rows at the beginning that decide how wide the columns are."""
 WIDTH_MAX = 60
 TEXT_MAX = 120
 """Characters of a key or value that are shown to people."""

@@ -51,12 +51,12 @@ Properties = Annotated[
     list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="a client setting by Kafka's name")
 ]
 NO_NEW_TOPIC = {"allow.auto.create.topics": "false"}
-"""Of commands that read: a name that was misspelled must not become a topic."""
+"""Settings of commands that read: a name that was misspelled must not become a topic."""
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 command_config: dict[str, str] = {}
 """Settings from the file of `--command-config`."""
 origins: dict[str, str] = {}
-"""Where each setting of a client was given, by its name: to say it where one is wrong."""
+"""Place where each setting of a client was given, by its name: told where one is wrong."""
 
 
 def new_app(help_text: str) -> typer.Typer:

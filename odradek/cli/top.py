@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 INTERVAL_MAX_S = 86_400.0
 NAMED = 5
-"""So many partitions in trouble are named."""
+"""Most partitions in trouble that are named."""
 
 
 def top(

@@ -33,7 +33,7 @@ class Happening:
     source: str
     """journal, observed, page"""
     broker: int | None = None
-    """Whose journal it is from."""
+    """Broker whose journal it is from."""
     many: str = ""
     """Title with room for a number, where several may be one entry."""
     count: int = 1

@@ -32,7 +32,7 @@ class Totals(NamedTuple):
 
     flights: int = 0
     cancelled: int = 0
-    """Without a delay: they never left."""
+    """Flights that never left, and so have no delay."""
     delayed: int = 0
     delay_minutes: int = 0
 

@@ -10,7 +10,7 @@ from odradek.diagnosis.transactions import transaction_of
 row = GROUP.row
 
 REBALANCES_MANY = 4
-"""So many within REBALANCES_WITHIN_MS are too many."""
+"""Rebalances within REBALANCES_WITHIN_MS that are too many."""
 REBALANCES_WITHIN_MS = 300_000
 SHOWN = 3
 DROPPED_OUT = ("member expired", "member did not rejoin", "member left")

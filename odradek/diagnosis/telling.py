@@ -10,7 +10,7 @@ from odradek.diagnosis.situation import Finding, Weight
 from odradek.journal.sentences import braces, event_in_words, tell
 
 OTHERS_MAX = 8
-"""So many subjects that share a finding are named."""
+"""Most subjects that are named of those that share a finding."""
 MARKS = {Weight.LOST: "lost", Weight.STOPPED: "stopped", Weight.DEGRADED: "degraded", Weight.UNEVEN: "uneven"}
 
 

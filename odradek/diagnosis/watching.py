@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 ANSWER_S = 3.0
 GROUPS_MAX = 50
-"""So many groups are looked at, in order of name."""
+"""Most groups that are looked at, in order of name."""
 BYTES = re.compile(r"^kafka_server_brokertopicmetrics_bytes(in|out)_total\{.*\} (\S+)$", re.MULTILINE)
 """One line for each topic."""
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})

@@ -12,7 +12,7 @@ from typing import IO, Any, TextIO
 
 KILL_AFTER_SECONDS = 10.0
 ELSEWHERE = -1
-"""In place of a pid: the process lives, but cannot be signalled from here."""
+"""Number in place of a pid: the process lives, but cannot be signalled from here."""
 
 
 class Child:

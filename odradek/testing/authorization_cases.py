@@ -81,7 +81,7 @@ class Case:
     make: Callable[[int], Message]
     """Makes the request of a principal, by its number."""
     only: Callable[[Sequence[Line]], bool] = field(default=lambda lines: True)
-    """Which principals ask it: those who would really change something do not."""
+    """Condition on the rights of a principal that asks it: those who would really change something do not."""
 
 
 CASES: Final[tuple[Case, ...]] = (

@@ -33,7 +33,7 @@ NAMES: Final[dict[ResourceType, tuple[str, ...]]] = {
     ResourceType.CLUSTER: ("kafka-cluster",),
     ResourceType.TRANSACTIONAL_ID: ("tx",),
 }
-"""On which a principal of one right has it."""
+"""Names of resources, by type, on which a principal of one right has it."""
 
 
 def _principals() -> Iterator[tuple[str, list[Line]]]:

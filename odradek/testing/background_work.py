@@ -108,7 +108,7 @@ class SlowBackground:
 
 
 class InlineChildren:
-    """Does the work one line per turn of the clock."""
+    """Children whose work is done here, one line per turn of the clock."""
 
     def __init__(self, files: Files, clock: Clock) -> None:
         self._files = files

@@ -88,7 +88,7 @@ class BrokerProcess:
 
 
 class OdradekBroker(BrokerProcess):
-    """Ours."""
+    """Process of an Odradek broker."""
 
     def __init__(self, properties: Path, address: str, log: Path) -> None:
         super().__init__("odradek", [sys.executable, "-m", "odradek.broker", str(properties)], address, log)

@@ -70,12 +70,12 @@ class EmbeddedBroker:
         self.broker_id = broker_id
         self.host = f"broker-{broker_id}"
         self.clock = cluster.clock.beside()
-        """Its machine's: `wall_offset_ms` may be changed."""
+        """Clock of its machine: `wall_offset_ms` may be changed."""
         self.address = cluster.network.reserve(self.host, cluster.first_port and cluster.first_port + broker_id)
         """Host and port on which it listens."""
         self.disk: Disk = cluster.make_disk(self)
         self.disk_latency_ms = (0.0, 0.0)
-        """Of what its broker does in the background: least and most."""
+        """Least and most time of what its broker does in the background."""
         self.processor_ms: Callable[[], float] = self.clock.monotonic_ms
         """How long it has worked: no time at all, unless a test says otherwise."""
         self.lives = 0
@@ -86,7 +86,7 @@ class EmbeddedBroker:
         self._process: VirtualProcess | None = None
         self._server: BrokerServer | None = None
         self._stopping: BrokerServer | None = None
-        """In a controlled shutdown it replicates on."""
+        """Server in a controlled shutdown, which replicates on."""
         self._store: MemoryStore | None = None
 
     @property

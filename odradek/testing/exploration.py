@@ -47,7 +47,7 @@ class Planned:
 
     kind: str
     at_s: float
-    """When it begins."""
+    """Time at which it begins."""
     for_s: float
     """How long it lasts, where that means something."""
     broker: int

@@ -23,7 +23,7 @@ PACE_SECONDS = 0.02
 ASK_AGAIN_SECONDS = 0.2
 T = TypeVar("T")
 QUIET = {"log_level": 2}
-"""Of librdkafka: a broker that is killed on purpose is no news."""
+"""Settings of a librdkafka that says little: a broker that is killed on purpose is no news."""
 ASKED_AGAIN = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._PARTIAL,
@@ -43,7 +43,7 @@ ASKED_AGAIN = {
 
 
 class Cluster(Protocol):
-    """However it was started."""
+    """Cluster under load, however it was started."""
 
     @property
     def bootstrap(self) -> str: ...

@@ -67,7 +67,7 @@ class MemoryStore(MemoryCalls):
         self.silences = 0
         """Times that it was cut off: tells an old silence from a new one."""
         self._silent_since_ms: float | None = None
-        """When the server was last heard of, while nothing passes: from then on the session's time counts."""
+        """Time at which the server was last heard of, while nothing passes: from then on the session's time counts."""
 
     @property
     def session_id(self) -> int:
@@ -259,12 +259,12 @@ class MemoryStore(MemoryCalls):
     # The connection.
 
     def stand_still(self) -> None:
-        """Its process is suspended: from now on the server is not heard."""
+        """Suspend its process: from now on the server is not heard."""
         self.suspended = True
         self._fall_silent()
 
     def go_on(self) -> None:
-        """Its process goes on. While the server is away the time that it stood still counts as silence."""
+        """Let its process go on. While the server is away the time that it stood still counts as silence."""
         self.suspended = False
         if self.reachable:
             self._silent_since_ms = None

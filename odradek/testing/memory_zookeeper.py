@@ -25,7 +25,7 @@ class MemoryZooKeeper:
     def __init__(self, clock: Clock, *, session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS, members: int = 1) -> None:
         self.clock = clock
         self.tree = Tree()
-        """As the leader of the ensemble has it."""
+        """Tree as the leader of the ensemble has it."""
         self.members = [Member(self.tree, clock, self._tell) for _ in range(members)]
         self.choose_member: Callable[[Sequence[Member]], Member] = lambda fit: fit[0]
         """Called when a client connects, with the servers that it may go to."""

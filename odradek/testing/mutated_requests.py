@@ -133,7 +133,7 @@ class Stage:
             return None
 
     async def check_it_serves(self, key: int) -> None:
-        """After requests of that API: whoever forges the controller's may have replaced all topics by others."""
+        """Check that it serves after requests of API `key`; a forged one of the controller may replace all topics."""
         answer = await self.ask(MetadataRequest(topics=None), 9)
         if key != UpdateMetadataRequest.API_KEY:
             assert any(topic.name == "compacted" for topic in answer.topics) or not answer.topics, answer  # type: ignore[attr-defined]

@@ -44,7 +44,7 @@ PROGRAMS: Mapping[str, tuple[str, Callable[[], bool]]] = {
     "sasl-gssapi": ("the package libsasl2-modules-gssapi-mit", kerberos.is_in_sasl),
     "docker": ("a Docker engine that answers, with Compose v2", _docker_answers),
 }
-"""By name: how one gets it, and whether it is here."""
+"""What tests need beside Python, by name: how one gets it, and a function that tells whether it is here."""
 
 
 RUNTIMES: Mapping[str, Sequence[str]] = {"kcat": ("kcat",), "kafkajs": ("node", "npm"), "java": ("java", "mvn")}

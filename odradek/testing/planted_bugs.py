@@ -20,7 +20,7 @@ PACKAGES = ("broker", "controller", "client", "protocol", "zk_schema", "odradek"
 FIRST_SEED = 700_000
 FLAGS = ("quick", "rolling", "expiring", "connectors")
 QUICK_SEEDS = 6
-"""As many find each of the quick ones."""
+"""Seeds that find each of the quick ones."""
 
 
 class BugNotPlanted(ValueError):  # noqa: N818 - what became of it
@@ -152,7 +152,7 @@ HEADING = ("mistake", "faults", "seeds", "seconds"), ("---", "---", "---:", "---
 NOT_FOUND = "none of "
 ROW = re.compile(r"^\| (.*) \| (.*) \| (.*) \| (.*) \|$")
 Told = Mapping[str, tuple[str, str]]
-"""By the name of a mistake: its seeds and seconds, as they stand there."""
+"""Seeds and seconds as they stand in the table, by the name of the mistake."""
 
 
 def read_table(text: str) -> dict[str, tuple[str, str]]:

@@ -23,7 +23,7 @@ class FileNode:
         self.modified_ms = modified_ms
         self._durable = b""
         self._kept_bytes = 0
-        """Less was never left of the file since the last sync."""
+        """Bytes at the beginning that no truncation has touched since the last sync."""
 
     def truncate(self, size: int) -> None:
         """Cut, or fill with zeros."""
@@ -114,7 +114,7 @@ class DirectoryNode:
         self._pending.clear()
 
     def walk(self) -> Iterator["Node"]:
-        """Itself and all that is in it; what it has is asked for after it was given out."""
+        """Iterate over itself and all that is in it; what it has is asked for after it was given out."""
         yield self
         for node in list(self.entries.values()):
             if isinstance(node, DirectoryNode):
@@ -123,7 +123,7 @@ class DirectoryNode:
                 yield node
 
     def directories(self) -> Iterator["DirectoryNode"]:
-        """Itself and all directories in it."""
+        """Iterate over itself and all directories in it."""
         yield self
         for node in self.entries.values():
             if type(node) is DirectoryNode:

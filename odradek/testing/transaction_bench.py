@@ -132,13 +132,13 @@ class Bench:
         self.brokers = [scripted_broker(self.network, name, {"t": 2}) for name in ("broker", "other")]
         self.coordinator = 0
         self.refused: dict[type, list[ErrorCode]] = {}
-        """Answered instead of anything being done."""
+        """Errors, by kind of request, that are answered instead of anything being done."""
         self.lost: dict[type, int] = {}
-        """So many requests are carried out and not answered."""
+        """Number of requests, by kind, that are still to be carried out and not answered."""
         self.silent: set[type] = set()
-        """Neither carried out nor answered."""
+        """Kinds of requests that are neither carried out nor answered."""
         self.mischief: Callable[[type], bool] | None = None
-        """Asked before each request: it may order trouble; True leaves the request unheard."""
+        """Callback before each request, which may order trouble; True leaves the request unheard."""
         for node_id, broker in enumerate(self.brokers):
             broker.highest |= highest
             broker.handlers |= {MetadataRequest: lambda _: self.metadata(), FindCoordinatorRequest: self.find}

@@ -38,7 +38,7 @@ class Transaction:
     """Values that it was given, read_committed, before it ended."""
     outcome: Outcome = Outcome.UNKNOWN
     ended: float = 0.0
-    """When its end was acknowledged."""
+    """Time at which its end was acknowledged."""
 
 
 class Read(NamedTuple):

@@ -111,7 +111,7 @@ class UpCluster:
         self._end(broker, signal.SIGTERM)
 
     def _end(self, broker: int, number: signal.Signals) -> None:
-        """Whoever started it: one that `up` has to reap has closed everything before that, as this sees."""
+        """End a broker, whoever started it. One that `up` has to reap is seen to have closed everything before that."""
         process = os.pidfd_open(self.pid(broker))
         try:
             signal.pidfd_send_signal(process, number)

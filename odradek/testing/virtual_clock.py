@@ -94,8 +94,8 @@ class VirtualLoop(ProcessLoop):
         self.timers_cancelled = 0
         """Timers that were cancelled; each stays among the others until it is due, or there are many of its kind."""
         self._timers: list[tuple[float, int, _Timer]] = []
-        """By their time; of two for the same time the one that was set first comes first: otherwise it would depend on
-        how many others there are, and a run with one timer more would be another run."""
+        """Timers by their time; of two for the same time the one that was set first comes first: it would depend on how
+        many others there are, otherwise, and a run with one timer more would be another run."""
         self._timers_set = 0
         self._clock_resolution = 1e-9
 

@@ -214,7 +214,7 @@ class VirtualNetwork(Cuts):
         self.random = random.Random(seed)
         self.latency_ms = latency_ms
         self.latency_ms_from: dict[str, tuple[float, float]] = {}
-        """Another latency of what comes from these hosts."""
+        """Latency of what comes from these hosts, where it is not `latency_ms`."""
         self.listeners: dict[tuple[str, int], VirtualListener] = {}
         self._endpoints: dict[VirtualEndpoint, tuple[str, str]] = {}
         self._pipes: dict[Pipe, None] = {}
@@ -222,7 +222,7 @@ class VirtualNetwork(Cuts):
         self._suspended: set[str] = set()
         self._ports = itertools.count(FIRST_EPHEMERAL_PORT)
         self.tap: Callable[[Pipe], Callable[[bytes], object] | None] = lambda way: None
-        """Asked for each new connection: who is to be shown what is sent that way by the one who has made it."""
+        """Choice, for each new connection, of who is shown what is sent that way by the one who has made it."""
         self.sent: Counter[tuple[str, str]] = Counter()
         """How often one host has sent another something."""
 

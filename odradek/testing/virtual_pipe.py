@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from odradek.testing.virtual_network import VirtualNetwork
 
 PIPE_BYTES = 256 * 1024
-"""So much may be sent before the other side has received any of it (a socket's two buffers)."""
+"""Most bytes that may be sent before the other side has received any of them (a socket's two buffers)."""
 
 
 class Pipe:

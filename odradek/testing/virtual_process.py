@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 WAYS_OUT_MAX = 20
-"""So often the coroutine of a dead process may try to wait for something before it ends."""
+"""Most times that the coroutine of a dead process may try to wait for something before it ends."""
 
 
 class ProcessKilled(RuntimeError):  # noqa: N818 - what became of the work that was awaited
@@ -38,7 +38,7 @@ class VirtualProcess:
         self.held: list[asyncio.Handle] = []
         """What it is going to do first when it is resumed; filled by the loop."""
         self.tasks: dict[asyncio.Task[Any], None] = {}
-        """Those of it that have not ended, in the order of their making; the loop keeps this up to date."""
+        """Tasks of the process that have not ended, in the order of their making; the loop keeps this up to date."""
         self._context = copy_context()
         self._context.run(PROCESS.set, self)
         self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -102,7 +102,7 @@ class VirtualProcess:
 
 
 PROCESS: ContextVar[VirtualProcess | None] = ContextVar("process", default=None)
-"""Whose code is running; None: that of the test and of what stands between the processes."""
+"""Process whose code is running; None: that of the test and of what stands between the processes."""
 
 
 def belongs_to_dead(context: Any) -> bool:

@@ -60,7 +60,7 @@ DOUBLES = {
     "memory_store.py": "zk_schema/kazoo_store/session.py",
     "memory_calls.py": "zk_schema/kazoo_store/store.py",
 }
-"""By a double's file name, the part of a real broker in whose place it stands."""
+"""Parts of a real broker in whose place doubles stand, by the double's file name."""
 GOALS = {"produce": 18, "fetch": 14, "death": 16, "send": 11, "poll": 10}
 """The most hops that each may have."""
 
@@ -77,7 +77,7 @@ class Stop:
     def __init__(self, file: str) -> None:
         self.file = file
         self.functions: dict[str, None] = {}
-        """In the order in which they were first reached."""
+        """Names of functions, in the order in which they were first reached."""
         self.lines: set[int] = set()
 
     @property
@@ -87,7 +87,7 @@ class Stop:
 
 
 Way = dict[str, Stop]
-"""By file, in the order in which they were first reached."""
+"""Stops by file, in the order in which they were first reached."""
 
 
 class Trace:

@@ -7,7 +7,7 @@ from typing import Final
 BUCKETS: Final = 36
 """The last one but one ends above nine hours."""
 PERIODS: Final = 5
-"""So many periods before the present one count as recent."""
+"""Periods before the present one that count as recent."""
 
 
 class Durations:

@@ -68,7 +68,7 @@ async def send_all(endpoint: Endpoint, data: bytes) -> None:
 
 
 async def receive(endpoint: Endpoint, size: int, at_once: int = 1 << 16) -> bytes:
-    """So many bytes, or those before the end."""
+    """Receive so many bytes, or those before the end."""
     received, come, buffer = bytearray(), asyncio.Event(), memoryview(bytearray(at_once))
     endpoint.on_readable(come.set)
     try:

@@ -51,7 +51,7 @@ def test_a_group_that_is_well() -> None:
 
 @pytest.mark.parametrize("has_session", [True, False])
 def test_two_read_one_partition(has_session: bool) -> None:
-    """Whose session has ended may not have heard of it."""
+    """One whose session has ended may not have heard of it."""
     group = Group()
     group.members[1].owned, group.members[1].has_session = {T0: "a-0"}, has_session
     assert ("is read by a and b" in group.look()) is has_session

@@ -14,7 +14,7 @@ from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 TOPIC = "busy"
 PRODUCERS = 40
-"""So many that a follower's round trip never sees the log stand still."""
+"""Producers enough that a follower's round trip never sees the log stand still."""
 
 
 class Client:

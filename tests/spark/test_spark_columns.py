@@ -127,7 +127,7 @@ def test_a_length_below_zero_is_refused(record: int) -> None:
 
 
 def test_a_length_that_leads_back_to_itself_is_refused_at_once() -> None:
-    """As many places were noted as the batch says to have records, two thousand million perhaps."""
+    """A batch may say that it has two thousand million records: no place is noted for each in advance."""
     header = read_header(encode_batch(0, [0], [None], [b""]))._replace(record_count=300_000, last_offset_delta=299_999)
     batch = assemble_batch(header, b"\x85\x80\x00" + bytes(10))  # -3, in three bytes
     arrow_rows(bytes(encode_batch(0, [0], [None], [b""])))

@@ -23,7 +23,7 @@ def produce(cluster: Cluster, topic: str, value: bytes, **settings: Any) -> int:
 
 
 def values(cluster: Cluster, topic: str, count: int, **settings: Any) -> list[bytes]:
-    """So many records from the beginning."""
+    """Read so many records from the beginning."""
     read: list[bytes] = []
     with KafkaConsumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", **settings) as reader:
         while len(read) < count:

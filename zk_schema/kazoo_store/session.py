@@ -85,7 +85,7 @@ class KazooSession:
         self._session_id = 0
         self._condemned = 0
         self._condemned_ms = math.inf
-        """When that was, until it is said that nothing came of it."""
+        """Time at which a session was condemned, until it is said that nothing came of it."""
         self._password = b""
         """Password of the session that was announced last."""
         self._connected = False

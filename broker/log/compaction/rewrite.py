@@ -24,7 +24,7 @@ from odradek.world.files import Files
 WRITE_BUFFER_BYTES = 256 * 1024
 
 Moved = Callable[[int], None]
-"""Told of the bytes read or written as they add up; it may wait, or raise when nobody wants the result any more."""
+"""Listener to the bytes read or written as they add up; may wait, or raise when nobody wants the result any more."""
 
 
 class CleanedSegment(Segment):

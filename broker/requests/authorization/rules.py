@@ -104,9 +104,9 @@ class Whole:
     refusal: Refusal
     name: Callable[[Any], str] = lambda request: CLUSTER_NAME
     unless: AclOperation | None = None
-    """Another operation on the cluster that is enough."""
+    """Operation on the cluster that is enough without `operation`."""
     on_controller: bool = False
-    """Another broker than the controller answers NOT_CONTROLLER, whoever asks."""
+    """True if a broker that is not the controller answers NOT_CONTROLLER, whoever asks."""
 
     @property
     def text(self) -> str:

@@ -17,7 +17,7 @@ NOT_COMPARED = {
     *("total_bytes", "usable_bytes", "partition_size", "finalized_features_epoch"),
 }
 TEXTS = {"error_message", "documentation", "batch_index_error_message"}
-"""For people: compared by whether there is one."""
+"""Fields for people: compared by whether there is one."""
 DRAWN = {"topic_id", "session_id"}
 """Drawn at random: compared by whether there is one."""
 UUID_CHARACTERS = 36

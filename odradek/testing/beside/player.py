@@ -26,9 +26,9 @@ from odradek.testing.beside.steps import Step, Story
 MAY_WAIT = {"JoinGroup", "SyncGroup"}
 """Answers that wait for other members: the story goes on when none comes."""
 NOTHING_COMES_SECONDS = 0.08
-"""After so long an answer that may wait is taken to wait."""
+"""Time after which an answer that may wait is taken to wait."""
 ANSWER_SECONDS = 5.0
-"""After so long an answer is missing."""
+"""Time after which an answer is missing."""
 NO_ANSWER = "no answer"
 OLD_MESSAGE = 2
 """Values by which comparison.plain compares a message of the old formats."""
@@ -118,7 +118,7 @@ class Side:
         self.play = play
         self.facts: dict[tuple[str, str], Any] = {}
         self._answers: dict[int, tuple[Any, int]] = {}
-        """By step, with the version."""
+        """Answers by step, with the version."""
         self._address = address
         self._actors: dict[str, Actor] = {}
         self._names: dict[Any, str] = {}
@@ -185,7 +185,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """Both answers to one step where they differ: the path of the field, and its values."""
+    """Answers to one step where they differ: the path of the field, and its values."""
 
     story: str
     step: int

@@ -24,7 +24,7 @@ SETTINGS = {
     "log.retention.check.interval.ms": "600000",
     "group.min.session.timeout.ms": "1000",
 }
-"""Of both brokers; nothing is deleted by a chore that comes sooner to one than to the other."""
+"""Settings of both brokers; nothing is deleted by a chore that comes sooner to one than to the other."""
 SUBJECTS: dict[str, tuple[Story, ...]] = {
     "groups": group_stories.STORIES,
     "transactions": transaction_stories.STORIES,

@@ -59,11 +59,11 @@ class FolderDisk(OsFiles):
 
 
 HOST = "test"
-"""Whose connections are those of this file."""
+"""Host whose connections are those of this file."""
 REQUEST_TIMEOUT_MS = 30_000
 WAIT_S = PATIENCE_SECONDS
 MOMENTS_MAX = 10_000
-"""So many are remembered, the last ones."""
+"""Moments that are remembered, the last ones."""
 
 
 class ClusterCore:

@@ -12,7 +12,7 @@ class ClusterOfTests(Cluster):
     """The cluster behind the pytest fixture `kafka`: a Cluster that also names topics after the test."""
 
     began_ms = 0.0
-    """When the present test began, as `timeline` counts."""
+    """Time at which the present test began, as `timeline` counts."""
     _test = ""
     _before: frozenset[str] = frozenset()
 

@@ -18,17 +18,17 @@ class Options:
 
     brokers: int = 3
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of all brokers, by Kafka's names."""
+    """Settings of all brokers, by Kafka's names."""
     topics: Mapping[str, int] = field(default_factory=dict)
     """Partitions by topic, made at the start."""
     data: Path | None = None
-    """Where the logs are written; None keeps them in memory."""
+    """Directory that the logs are written to; None keeps them in memory."""
     port: int = 0
-    """Of broker 0, the others have those after it; 0: free ones."""
+    """Port of broker 0, the others have those after it; 0: free ones."""
     trace: bool = True
     """Note who asks what: `requests`, and the requests of `timeline`."""
     log: Path | None = None
-    """Where a process of its own writes what brokers log; None: its standard error gets the warnings."""
+    """File that a process of its own writes what brokers log to; None: its standard error gets the warnings."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.port, int):
@@ -78,4 +78,4 @@ QUICK_SETTINGS = {
     "log.cleaner.backoff.ms": "500",
     "controlled.shutdown.retry.backoff.ms": "100",
 }
-"""Where time is real, none is wasted: what Kafka does after minutes is done after a second."""
+"""Settings that waste no real time: what Kafka does after minutes is done after a second."""

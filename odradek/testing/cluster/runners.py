@@ -21,7 +21,7 @@ from odradek.testing.process_loop import OwnedFuture, SocketLoop
 from odradek.world.process_log import log_to_stderr
 
 END_S = 60.0
-"""So long a busy machine may take to close the logs of many partitions."""
+"""Time that a busy machine may take to close the logs of many partitions."""
 Arguments = tuple[Any, ...]
 
 
@@ -104,7 +104,7 @@ class Process:
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         self.pipe: Connection | None = None
-        """To the child, while there is one."""
+        """Pipe to the child, while there is one."""
         self._reader: threading.Thread | None = None
         self._waiting: dict[int, Future[Any]] = {}
         self._lock = threading.Lock()

@@ -12,7 +12,7 @@ from odradek.testing.cluster.views import SeenRequest
 from odradek.world.clock import Clock
 
 REQUESTS_MAX = 10_000
-"""So many are remembered, the last ones."""
+"""Requests that are remembered, the last ones."""
 API_AND_VERSION = Struct(">hh")
 
 

@@ -27,7 +27,7 @@ class StoredRecord:
     marker: str | None = None
     """"COMMIT" or "ABORT", for the record that a coordinator writes at a transaction's end; consumers never see it."""
     replicated: bool = True
-    """It is below the high watermark: all in-sync replicas have it, and consumers may."""
+    """True below the high watermark: all in-sync replicas have it, and consumers may."""
 
     @property
     def is_tombstone(self) -> bool:

@@ -74,7 +74,7 @@ class History:
         self.highest_start = 0
         """Epochs of what was hidden once may be forgotten, also when a crash brings it back."""
         self.certain_start = 0
-        """Of a checkpoint that was written."""
+        """Log start of a checkpoint that was written."""
         self.high_watermark = 0
         self.epochs: set[int] = set()
         self.certain_end = 0
@@ -85,9 +85,9 @@ class History:
         """What deleted partitions of this name held: until the deletion is on the disk they may come back."""
         self.former_end = 0
         self.target = 0
-        """Where the operation under way wants the log to go on."""
+        """Offset at which the operation under way wants the log to go on."""
         self.acknowledged_end = 0
-        """After the last operation that came to its end."""
+        """Log end after the last operation that came to its end."""
 
     def wrote(self, contents: list[bytes | bytearray]) -> None:
         """Note batches that were written, or are about to be."""

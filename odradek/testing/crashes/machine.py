@@ -42,7 +42,7 @@ class Machine:
         """Log directories that went offline since the start."""
         self.histories: dict[PartitionKey, History] = {}
         self.last_logs: dict[PartitionKey, Log] = {}
-        """As they were known last; a log of a directory that failed is not among the manager's."""
+        """Logs as they were known last; a log of a directory that failed is not among the manager's."""
         self.transcript: list[str] = []
         self.configs = {topic: self._config(topic) for topic in POLICIES}
         self.slots = self.random.choice((8, 20, 1000))

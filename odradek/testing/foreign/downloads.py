@@ -11,15 +11,15 @@ from pathlib import Path
 
 FETCH_SECONDS = 120
 PAUSES_SECONDS = (5, 20)
-"""Before the second and the third attempt: a registry may be slow, or away for a moment."""
+"""Pauses before the second and the third attempt: a registry may be slow, or away for a moment."""
 COPY_JARS = ("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars")
 """Beside a pom.xml: puts what it names into `jars`."""
 
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
-"""For programs of some seconds: compiling well would cost them more than it gains."""
+"""Flags for programs of some seconds: compiling well would cost them more than it gains."""
 MAVEN_FLAGS = {"MAVEN_OPTS": " ".join(JVM_FLAGS)}
-"""In its environment: a fetch costs 3.5 s of processor and not 6."""
+"""Environment of Maven, with which a fetch costs 3.5 s of processor and not 6."""
 
 
 class DownloadFailed(Exception):  # noqa: N818 (a sentence for a person)

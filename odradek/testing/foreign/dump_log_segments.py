@@ -19,9 +19,9 @@ COMPLAINTS = (
     "corrupt",
     "Corrupt",
 )
-"""It ends with 0 whatever it finds, so that the text must be looked at."""
+"""Words of a finding: the tool ends with 0 whatever it finds, so that the text must be looked at."""
 GAPS = "Non-consecutive offsets"
-"""Of offsets that compaction has left out, which is no fault."""
+"""Heading of offsets that compaction has left out, which is no fault."""
 
 
 def files_of(*directories: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:

@@ -15,7 +15,7 @@ from odradek.testing.foreign.downloads import COPY_JARS, fetch
 from odradek.testing.patience import PATIENCE_SECONDS
 
 VERSION = "0.0.21"
-"""Of com.marcnuri.helm-java, which has Helm 3.21."""
+"""Version of com.marcnuri.helm-java, which has Helm 3.21."""
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>odradek</groupId><artifactId>helm</artifactId><version>1</version>
 <dependencies>

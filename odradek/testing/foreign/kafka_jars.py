@@ -46,7 +46,7 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 CALLS_ITSELF_TOO_EARLY = ("could not be established", "was unsuccessful", "java.io.IOException: Connection to")
 """A broker that is its own controller always says so: its listener opens a moment after its election."""
 KNOWS_NOBODY_YET = "larger than available brokers: 0"
-"""It serves before its controller has told it who is there, and refuses to make a topic; clients ask again."""
+"""Refusal of a broker whose controller has not told it yet who is there; clients ask again."""
 RETENTION_MEETS_COMPACTION = ("in scheduled task 'kafka-log-retention'", "cannot be resumed since it is not paused")
 """Kafka's own race of two chores that run every few hundred milliseconds here; the next turn does the work."""
 ARCHIVING_SECONDS = 4 * PATIENCE_SECONDS

@@ -51,7 +51,7 @@ class KafkasCorpus:
     committed: list[bytes | None] = field(default_factory=list)
     """Values that a read_committed consumer of the transactions' topic must get, in their order."""
     committed_later: list[bytes | None] = field(default_factory=list)
-    """Those behind the open transaction."""
+    """Values behind the open transaction, which are readable when that has ended."""
     _open: Producer | None = None
 
     def create(self) -> None:

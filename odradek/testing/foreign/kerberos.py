@@ -21,7 +21,7 @@ REALM: Final = "ODRADEK.TEST"
 SERVICE: Final = "kafka"
 SYSTEM_PYTHON: Final = Path("/usr/lib/python3/dist-packages")
 SYSTEM_PROGRAMS: Final = "/usr/sbin:/sbin"
-"""Where Debian has those of the administrator."""
+"""Directories in which Debian has the administrator's programs."""
 MODULES: Final = ("gssapi", "decorator.py")
 BINARY: Final = f"gssapi/raw/misc.cpython-{sys.version_info.major}{sys.version_info.minor}-*.so"
 PROGRAMS: Final = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")

@@ -20,8 +20,8 @@ from odradek.testing.foreign.stage import Stage
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 
 WITH_NUMBERS = {"enable.idempotence": True}
-"""Without them librdkafka sends a batch that was refused, by a leader that has not heard of it yet, behind the next
-one, however few requests may be in flight."""
+"""Settings of a producer whose batches are numbered. Otherwise librdkafka sends a batch that was refused, by a leader
+that has not heard of it yet, behind the next one, however few requests may be in flight."""
 
 
 def check_topics(cluster: MixedCluster, topic: str) -> None:

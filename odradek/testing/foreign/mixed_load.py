@@ -26,11 +26,11 @@ BATCHES_FOR_NOBODY = 8
 class MixedLoad:
     cluster: MixedCluster
     sent: dict[str, list[Record]] = field(default_factory=dict)
-    """To topics `by-N`."""
+    """Records sent to topics `by-N`."""
     committed: dict[str, int] = field(default_factory=dict)
-    """By group, for the first topic."""
+    """Offsets for the first topic, by group."""
     producers: dict[str, SequencedProducer] = field(default_factory=dict)
-    """Of topics `sequenced-N`."""
+    """Producers of topics `sequenced-N`."""
 
     def __post_init__(self) -> None:
         self.sent = {topic: [] for topic in self.cluster.topics if topic.startswith("by")}

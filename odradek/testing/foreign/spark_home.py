@@ -14,7 +14,7 @@ SPARK_JVM_FLAGS = {
     "SPARK_SUBMIT_OPTS": " ".join((*JVM_FLAGS, *UNVERIFIED, "-Dspark.python.authenticate.socketTimeout=150s")),
     "SPARK_AUTH_SOCKET_TIMEOUT": "150",
 }
-"""In the environment of what starts Spark, for the same reason; and as much time as PATIENCE_SECONDS for its Python and
+"""Environment of what starts Spark, for the same reason; and as much time as PATIENCE_SECONDS for its Python and
 its Java to find each other, where Spark would give up after 15 s."""
 
 QUERY_SECONDS = int(3 * PATIENCE_SECONDS)

@@ -35,11 +35,11 @@ SETTINGS = {
     "num.io.threads": "2",
     "background.threads": "2",
 }
-"""Of both alike: small, and quick to notice things."""
+"""Settings of both programs: small, and quick to notice things."""
 
 
 class Stage:
-    """Both programs get the very same file."""
+    """Stage for a cluster of either program, which gets the very same settings file."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ ADMIN_TIMEOUT_MS, PATIENT_MS, AGAIN_MS = 5_000, 10_000, 100
 THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 MOST_PARTITIONS = 5
 LEAST_REPLICAS = 2
-"""As min.insync.replicas: with fewer nothing is acknowledged, and one lost disk would be too many."""
+"""Fewest replicas, as min.insync.replicas says: with fewer nothing is acknowledged, and one lost disk is too many."""
 OF_TOPIC, OF_BROKERS = 2, 4
 SET, DELETE = 0, 1
 SIDES = ("leader", "follower")
@@ -69,9 +69,9 @@ class Administrator:
         self.cluster, self.history, self.random, self.topic = cluster, history, source, topic
         self.directories = directories
         self.replicas = min(3, len(cluster.brokers))
-        """So many has each partition of a new topic."""
+        """Replicas of each partition of a new topic."""
         self.partitions = 0
-        """Of the topic, as far as they are known to have been made."""
+        """Partitions of the topic, as far as they are known to have been made."""
         self.may_grow = True
         """The topic may get more partitions."""
         self.topics: list[str] = []

@@ -23,9 +23,9 @@ SLOW_WRITE_MS = (4_600.0, 5_200.0)
 SLOW_ANSWER_MS = (250.0, 400.0)
 SLOW_ELECTION_MS = (20.0, 20.0)
 UNTIL_READ_S = (0.03, 0.1)
-"""After so long, with such answers of ZooKeeper, a candidate may have read the epoch and not written yet."""
+"""Time after which, with such answers, a candidate may have read the epoch and not written yet."""
 UNTIL_SEEN_S = (0.05, 0.1)
-"""After so long one that is connected again has seen whose the znode of the controller is."""
+"""Time after which one that is connected again has seen whose the znode of the controller is."""
 UNEVEN_MS = (0.1, 400.0)
 
 

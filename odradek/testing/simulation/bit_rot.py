@@ -35,9 +35,9 @@ UNCHECKED = (".txnindex", ".txnindex.deleted")
 NOT_COVERED = (*range(8), *range(12, 16))
 """Bytes of a batch that its checksum does not cover: its offset, and its leader epoch."""
 LOG_IN = 0.4
-"""So often it is the log itself that rots."""
+"""Probability that it is the log itself that rots."""
 INDEX_IN = 0.3
-"""So often, otherwise, an index of offsets."""
+"""Probability, otherwise, that it is an index of offsets."""
 INDEX_NUMBER, LOW_BYTE = 4, 3
 """Bytes of an offset or a position, and that of them which, another one, leaves them rising mostly."""
 
@@ -57,7 +57,7 @@ class BitRot:
         self._others, self._read_again, self._history = others, read_again, others.history
         self._random, self._note = others.random, others.history.note
         self._sound: dict[tuple[str, int], bool] = {}
-        """Of each partition beside whose batches, or in them, something has rotted: whether it is not in them."""
+        """Partitions of which something has rotted: True if it lies beside their batches, False if in them."""
         self.kinds: dict[str, Callable[[], Awaitable[None]]] = {"bit_rot": self.bit_rot}
 
     async def bit_rot(self) -> None:

@@ -40,7 +40,7 @@ class SimulatedProducer:
     ) -> None:
         self.name, self.topic = name, topic
         self.partitions = 1
-        """It sends to partitions below this."""
+        """Number of the partition from which on it does not send."""
         self.sent = 0
         self.open = 0
         """Sent and not told about yet."""
@@ -147,9 +147,9 @@ class SimulatedConsumer(RebalanceListener):
         if group is not None:
             self._consumer.subscribe([topic], listener=self)
         self.on_fenced: Callable[[], bool] = lambda: False
-        """Asked when it is told that another process has taken its place; whether it ends without a complaint."""
+        """Question, when another process has taken its place, whether it ends without a complaint."""
         self.wanders = False
-        """It goes on, at each poll, from any offset that is known to be there."""
+        """True if it goes on, at each poll, from any offset that is known to be there."""
         self._polls = 0
         self.polling = asyncio.ensure_future(self._work())
 

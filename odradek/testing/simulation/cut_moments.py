@@ -15,7 +15,7 @@ from odradek.testing.simulation.loose_topic import TOPIC as LOOSE
 from odradek.testing.simulation.repeated_requests import RepeatedRequests
 
 SLOW_ANSWER_MS = (250.0, 400.0)
-"""So that the watchers see what is between a cut and the records that follow it."""
+"""Latency with which the watchers see what is between a cut and the records that follow it."""
 SHORT_LIVED = {"segment.bytes": "1000", "retention.ms": "500"}
 RETENTION_S = 2.5
 """Within so long a broker has looked for what is to be deleted."""

@@ -52,7 +52,7 @@ class Decisions:
         self._taken: dict[Where, int] = {}
         """The offset up to which a partition of `__transaction_state` has been read."""
         self._states: dict[int, list[TxnState]] = {}
-        """Of each producer id those that were the newest replicated one at some time since the last look."""
+        """States of each producer id that were the newest replicated one at some time since the last look."""
         self._decided: set[tuple[ProducerIdentity, TransactionStatus]] = set()
         """Every decision that has been replicated."""
         self._ends: dict[tuple[Partition, int], int] = {}

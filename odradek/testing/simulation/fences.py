@@ -23,7 +23,7 @@ class Fences:
         self._partitions: dict[tuple[int, Where], tuple[Partition, Epochs]] = {}
         """Each replica as it was last seen, with its leader epoch and partition epoch."""
         self._led_since_ms: dict[tuple[Where, int], float] = {}
-        """When ZooKeeper took a partition's leader epoch."""
+        """Time at which ZooKeeper took a partition's leader epoch."""
         self._ends: dict[tuple[int, Where], tuple[Partition, int, int]] = {}
         """Each follower's replica as it was last seen, with its leader epoch and the end of its log."""
 

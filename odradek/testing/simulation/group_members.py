@@ -80,7 +80,7 @@ class DepartedMembers:
     ) -> None:
         self._cluster, self._members, self._history = cluster, members, history
         self._since: dict[Where, float] = {}
-        """When each was first found to belong to no client."""
+        """Time at which each was first found to belong to no client."""
 
     def look(self) -> None:
         """Look at all groups of brokers that run."""

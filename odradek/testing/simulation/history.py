@@ -16,7 +16,7 @@ from odradek.world.clock import Clock
 
 TRANSCRIPT_LINES = 4000
 LATE_MS = 10_000.0
-"""So long a reader may hold, or be sent, what a disk had that has been replaced."""
+"""Time for which a reader may hold, or be sent, what a disk had that has been replaced."""
 
 
 class Violation(AssertionError):  # noqa: N818 - what a run shows
@@ -34,14 +34,14 @@ class History:
         """What is known to be at an offset, by whoever saw it first."""
         self.acknowledged: dict[TopicPartition, dict[int, bytes]] = {}
         self.placed: dict[bytes, tuple[TopicPartition, int]] = {}
-        """Where each value lies: under idempotence in one place only."""
+        """Partition and offset of each value: under idempotence there is only one."""
         self._committed: dict[TopicPartition, int] = {}
-        """Of the group: the highest that was acknowledged."""
+        """Highest offsets whose commit by the group was acknowledged."""
         self.failed: dict[bytes, str] = {}
         self.rotten: set[int] = set()
         """Brokers with bits on their disks that have turned over: what they hold is no evidence."""
         self._mended_ms = -math.inf
-        """When the last of those disks was replaced."""
+        """Time at which the last of those disks was replaced."""
         self.expires = False
         """Old records of the topic are deleted."""
         self.log_start_of: Callable[[TopicPartition], int] = lambda partition: 0

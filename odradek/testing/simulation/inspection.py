@@ -213,7 +213,7 @@ class NewestRecords:
         """Offset after the last batch."""
         self._newest: dict[bytes, tuple[int, bytes | None]] = {}
         self._open: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
-        """Of each producer's open transaction."""
+        """Records of each producer's open transaction."""
 
     def take(self, data: bytes) -> None:
         """Take in whole batches; those before `end` are passed over."""
@@ -244,7 +244,7 @@ class NewestRecords:
 
 Where = tuple[str, int]
 UNKNOWN = -2
-"""Where a producer's sequence is not known: what it wrote before has been deleted."""
+"""Sequence of a producer that is not known: what it wrote before has been deleted."""
 LARGEST_SEQUENCE = 2**31 - 1
 
 
@@ -268,7 +268,7 @@ class CommittedBatches:
     def __init__(self, history: History) -> None:
         self._history = history
         self._checksums: dict[Where, dict[int, int]] = {}
-        """By the offsets at which the batches begin."""
+        """Checksums of batches by the offsets at which they begin."""
         self._ends: dict[Where, int] = {}
         self._written: dict[Where, dict[int, Written]] = {}
 

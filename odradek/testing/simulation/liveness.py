@@ -15,7 +15,7 @@ from odradek.testing.simulation.history import History
 from odradek.testing.virtual_network import VirtualNetwork
 
 SLACK_MS = 4_000.0
-"""For a leader to look at its followers, which it does twice in the time that they may lag, and for a busy one."""
+"""Time for a leader to look at its followers, which it does twice in the time that they may lag, and for a busy one."""
 
 Led = tuple[int, str, int]
 
@@ -30,7 +30,7 @@ class _Leader:
         self.partition_epoch = leader.partition_epoch
         self.ends: deque[tuple[float, int]] = deque()
         self.caught_up_ms: dict[FollowerProgress | None, float] = {}
-        """When a member of the ISR was seen last to have all, or to come in: for that the high watermark is enough.
+        """Time at which a member of the ISR was last seen to have all, or to come in: for that the high watermark does.
         Whoever leads again, in the same epoch after its session expired, knows of no progress of before."""
 
     def lacks_since_ms(self, progress: FollowerProgress | None, has: int, now_ms: float) -> float:
@@ -145,11 +145,11 @@ def is_known(append: AwaitedAppend) -> bool:
 
 WINDOW_MS = 2_000.0
 MOST_PER_SECOND = 250
-"""So often a host may send something to another one."""
+"""Most times that a host may send something to another one."""
 MOST_FOR_A_CHANGE = 4
-"""So much more for each change in ZooKeeper: its controller's LeaderAndIsr and UpdateMetadata, and the answers."""
+"""Further times for each change in ZooKeeper: its controller's LeaderAndIsr and UpdateMetadata, and the answers."""
 MOST_CHANGES_PER_SECOND = 200
-"""So many changes count; twice what moves of all replicas at once have been seen to need."""
+"""Most changes that count; twice what moves of all replicas at once have been seen to need."""
 
 
 class Work:

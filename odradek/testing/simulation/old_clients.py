@@ -71,7 +71,7 @@ class OldProducer(OldClient):
     def __init__(self, cluster: EmbeddedCluster, history: History, seed: int, topic: str) -> None:
         super().__init__(cluster, seed, topic)
         self.partitions = 1
-        """It sends to partitions below this."""
+        """Number of the partition from which on it does not send."""
         self._history = history
         self._sent = self._failures = 0
 

@@ -11,9 +11,9 @@ from odradek.testing.simulation.administration import OF_BROKERS, OF_TOPIC
 from odradek.testing.simulation.faults import Faults
 
 MOMENTS_S = (0.0, 0.003, 0.02, 0.1)
-"""So long after an administrator's request, at most, a broker dies: most are done within a tenth of a second."""
+"""Most time between an administrator's request and a broker's death: most are done within a tenth of a second."""
 WRITES_MAX = 4
-"""Or right behind so many writes to ZooKeeper, at most, if they come within a tenth of a second."""
+"""Most writes to ZooKeeper, within a tenth of a second, right behind which it dies instead."""
 LOOK_S, LOOKS = 0.0001, 1000
 OF_ANY_TOPIC = {
     "compression.type": ("producer", "lz4", "gzip", "uncompressed"),
@@ -23,7 +23,7 @@ OF_ANY_TOPIC = {
     "index.interval.bytes": ("1", "300", "4096"),
 }
 EXPIRING = {"retention.ms": ("5000", "3600000", "-1"), "retention.bytes": ("2000", "8000", "-1")}
-"""For topics of which old records may go."""
+"""Settings for topics of which old records may go."""
 UNCLEAN = {"unclean.leader.election.enable": ("true", "false")}
 OF_ALL_BROKERS = {
     "num.replica.fetchers": ("1", "2", "4"),
@@ -33,7 +33,7 @@ OF_ALL_BROKERS = {
 HIGH_WATERMARK = -1
 """What DeleteRecords calls it."""
 MIN_IN_SYNC = ("2", "3")
-"""Never less than what acknowledged records are held against."""
+"""Values of min.insync.replicas, never less than what acknowledged records are held against."""
 
 
 class Operations:

@@ -16,7 +16,7 @@ DRAWN: ContextVar[random.Random] = ContextVar("drawn")
 """Numbers of the fault in whose task one asks."""
 
 CALM = "calm"
-"""Not a fault: until then one waits with the end of all of them."""
+"""Kind of an occurrence that is no fault: until then one waits with the end of all of them."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Occurrence:
 
     number: int
     at_ms: float
-    """After the faults began."""
+    """Time since the faults began."""
     kind: str
 
     def __str__(self) -> str:
@@ -71,13 +71,13 @@ AMONG_SEVERAL = (
     "last_in_sync", "unheard_election", "moved_decisions", "former_leaders", "late_answers", "refused_in_between",
     "death_at_a_request", "lost_tail", "two_histories", "early_expiry",
 )  # fmt: skip
-"""Those that do nothing, make no sense, or lose what nobody else has, where there is one broker only."""
+"""Faults that do nothing, make no sense, or lose what nobody else has, where there is one broker only."""
 OPTIONAL_CLIENTS = ("transactions", "group", "producer-1", "old", "loose", "connectors")
-"""Those without which a run makes sense."""
+"""Clients without which a run makes sense."""
 OF_CONNECTORS = ("connector_session",)
-"""Those that befall clients which are there in some runs only."""
+"""Faults that befall clients which are there in some runs only."""
 WHERE_RECORDS_EXPIRE = ("delete_records", "early_expiry")
-"""Those that do nothing unless old records of the topic may go."""
+"""Faults that do nothing unless old records of the topic may go."""
 ALONE = ("power_failure", "lost_disk", "bit_rot", "power_failure_in_a_change")
 SETTINGS = {
     "log.dirs": "/data/one,/data/two",
@@ -106,7 +106,7 @@ ROLLING = {
 }
 """Small segments, which are compacted, or deleted, while the faults go on."""
 EXPIRES = 8_000
-"""So many bytes are left of a partition of which old records go."""
+"""Bytes that are left of a partition of which old records go."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,11 @@ class Plan:
     """Faults that may overlap."""
     settings: Mapping[str, str] = field(default_factory=dict)
     retention_bytes: int | None = None
-    """So much of each partition of the topic is kept; None: all."""
+    """Bytes of each partition of the topic that are kept; None: all."""
     occurrences: tuple[Occurrence, ...] | None = None
     """Faults to play instead of drawing them."""
     without: frozenset[str] = frozenset({"connectors"})
-    """Those of OPTIONAL_CLIENTS that are left out."""
+    """Clients, out of OPTIONAL_CLIENTS, that are left out."""
     brokers: int = 3
 
     @property

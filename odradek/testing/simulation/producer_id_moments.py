@@ -18,7 +18,7 @@ OLD_BROKER = 100
 BLOCK_SIZE = 1000
 SLOW_MS = (10.0, 10.0)
 WITHIN_S = 0.04
-"""So long the controller needs to read, and to write, with such answers of ZooKeeper."""
+"""Time that the controller needs to read, and to write, with such answers of ZooKeeper."""
 
 
 class ProducerIdMoments:

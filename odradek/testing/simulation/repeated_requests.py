@@ -49,7 +49,7 @@ class Sent(NamedTuple):
     target: str
     api_key: int
     frame: bytes
-    """With its size in front."""
+    """Request as it was sent, with its size in front."""
     controller_epoch: bytes
     """What ZooKeeper said then."""
 
@@ -64,7 +64,7 @@ class RepeatedRequests:
         self.listeners: list[Callable[[int, str, str], object]] = []
         """Called with each request that one broker sends another: its kind, who sends it, and who is to answer."""
         self._ways: dict[int, dict[tuple[str, str], Pipe]] = {}
-        """By the kind of request: the connection on which one broker has sent another such a one last."""
+        """Connections on which one broker has last sent another a request of that kind, by kind."""
         assert isinstance(cluster.network, VirtualNetwork), "only a virtual network can be listened to"
         cluster.network.tap = self._listen
 

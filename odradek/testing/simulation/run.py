@@ -67,10 +67,10 @@ PARTITIONS = 2
 LOOK_EVERY_S = 0.05
 PATIENCE_S = 150.0
 LONGEST_FAULT_S = 120.0
-"""So much later than planned the last fault may end, its broker's restart included."""
+"""Time by which the last fault may end later than planned, its broker's restart included."""
 LASTING = (TOPIC, TRANSACTIONAL_TOPIC, loose_topic.TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE)
 LIFE, GUEST = 10, 50
-"""Apart by so much are the seeds of the lives of a client, and those of guests."""
+"""Distance between the seeds of the lives of a client, and between those of guests."""
 
 
 class Simulation:

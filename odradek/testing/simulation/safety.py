@@ -56,7 +56,7 @@ class Safety:
         self._doubtful: set[tuple[int, Where]] = set()
         """Replicas whose disk has lost something, until they are out of the ISR."""
         self._lost: dict[tuple[int, Where], int] = {}
-        """Where those logs ended."""
+        """End offsets of those logs."""
         self._committed: dict[Where, int] = {}
         """Highest watermark that a leader of the partition has had."""
         self._holders: dict[Where, set[int]] = {}

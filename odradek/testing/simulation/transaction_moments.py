@@ -20,9 +20,9 @@ from odradek.testing.simulation.transactional_positions import TOPIC
 
 STRANGER_PATIENCE_MS = 2_000
 INVENTED = 1_000
-"""So far above a producer's epoch is one that it will not be given before the run ends."""
+"""Distance from a producer's epoch to one that it will not be given before the run ends."""
 SLOW_MARKER_MS = (250.0, 400.0)
-"""So long a marker is under way, and its answer."""
+"""Time that a marker is under way, and its answer."""
 
 
 class TransactionMoments(Director):

@@ -32,7 +32,7 @@ from odradek.testing.simulation.transactional_positions import (
 
 PARTITIONS = 2
 TIMEOUT_MS = 8_000
-"""After it a coordinator aborts what was left open."""
+"""Time after which a coordinator aborts what was left open."""
 CALL_S = 12.0
 FORGOTTEN = 0.05
 """How often a producer is believed dead after a transaction, and goes on beside its successor."""

@@ -176,7 +176,7 @@ def _error_of(answer: Any) -> ErrorCode:
 
 
 class ByHandMoments(Director):
-    """Such transactions on one cluster; `topic`: whose positions the groups commit."""
+    """Director of such transactions on one cluster; `topic`: the one whose positions the groups commit."""
 
     def __init__(self, others: Faults, requests: RepeatedRequests, topic: str, coordinators: Coordinators) -> None:
         super().__init__(others, requests)

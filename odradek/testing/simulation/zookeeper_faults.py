@@ -9,7 +9,7 @@ from odradek.testing.simulation.faults import Faults
 
 MEMBERS = 3
 SILENCE_MS = 4_000
-"""After so much silence a client gives a connection up: two thirds of the session."""
+"""Silence after which a client gives a connection up: two thirds of the session."""
 
 
 class ZooKeeperFaults:

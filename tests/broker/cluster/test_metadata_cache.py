@@ -235,7 +235,7 @@ def test_subscribers_hear_of_updates_and_of_another_controller() -> None:
 
 
 def with_brokers(count: int, isr: list[int], kind: int = TYPE_FULL) -> UpdateMetadataRequest:
-    """So many partitions of one topic on brokers 1 to 3."""
+    """Make a request about so many partitions of one topic on brokers 1 to 3."""
     states = [
         UpdateMetadataPartitionState(partition_index=index, leader=1, replicas=[1, 2, 3], isr=list(isr))
         for index in range(count)

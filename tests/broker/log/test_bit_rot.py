@@ -273,7 +273,7 @@ def test_damage_just_before_a_cut_is_found_before_anything_is_cut() -> None:
 
 
 def is_leader_epoch(path: str, byte: int, bits: int) -> bool:
-    """Whose bytes in a batch no checksum covers."""
+    """Tell whether a byte lies in a batch's leader epoch, which no checksum covers."""
     files = SimulatedFiles()
     written(files)
     at, data = 0, files.read(path)

@@ -318,7 +318,7 @@ def _is_closed(endpoint: Endpoint) -> bool:
 
 
 async def _slow_readers(cluster: EmbeddedCluster) -> list[Endpoint]:
-    """As many as there are places, each in the middle of a large answer."""
+    """Open as many connections as there are places, each in the middle of a large answer."""
     journal = cluster.brokers[0].server.services.journal
     for number in range(10):
         journal.note("failure", str(number), reason="x" * PIPE_BYTES)
