@@ -78,14 +78,16 @@ async def _on_failure(active: ActiveController, brokers: list[int]) -> None:
     await replicas_lost(active, state.replicas_on(brokers))
 
 
-async def replicas_lost(active: ActiveController, replicas: Iterable[Replica]) -> None:
-    """Elect leaders in place of lost ones, then take the lost replicas out of the ISRs (onReplicasBecomeOffline)."""
+async def replicas_lost(active: ActiveController, replicas: Iterable[Replica], why: str = "") -> None:
+    """Elect leaders in place of lost ones, then take the lost replicas out of the ISRs (onReplicasBecomeOffline).
+
+    `why`, where their brokers are there."""
     state = active.state
     serving, to_delete = await _split_off_deleted(active, replicas)
     await active.yield_to_others()  # each look at all partitions takes some milliseconds of 10,000
     partition_machine.move(active, state.without_live_leader(), PartitionPhase.OFFLINE)
     elected = await partition_machine.elect_where_needed(active)
-    await replica_machine.take_offline(active, serving, elected)
+    await replica_machine.take_offline(active, serving, elected, why)
     await topic_deletion.replicas_failed(active, to_delete)
     if not serving:
         # No request has told anybody yet that a broker is gone.

@@ -123,7 +123,8 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
     if newly_broken:
         lost = ", ".join(map(str, sorted(newly_broken)))
         log.warning("broker %d cannot open its logs of %s: a disk has failed or is full", event.broker, lost)
-        await replicas_lost(active, [Replica(partition, event.broker) for partition in sorted(newly_broken)])
+        replicas = [Replica(partition, event.broker) for partition in sorted(newly_broken)]
+        await replicas_lost(active, replicas, f"OfflineLogDirectory {event.broker}")
 
 
 def _log_refusal(active: ActiveController, broker: int, error_code: int) -> None:

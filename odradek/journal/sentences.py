@@ -108,6 +108,7 @@ RULES: Final[Mapping[str, str]] = {
     "PreferredReplica": "the first replica of its assignment is in sync and leads again",
     "ControlledShutdown": "the leader is shutting down and has handed over first",
     "OfflineReplica": "broker {} is offline",
+    "OfflineLogDirectory": "its log directory on broker {}, which is up, has failed or is full",
 }
 """Reasons why a partition changed, by the name of the rule (Kafka's PartitionLeaderElectionStrategy, and others)."""
 

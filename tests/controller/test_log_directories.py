@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from odradek.journal.sentences import tell
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
 from tests.controller.conftest import Play
@@ -35,6 +36,20 @@ def test_a_replica_that_is_back_hears_of_an_election_that_was_held_meanwhile(pla
         assert follower.replicas[T0].leader == cluster.state("t").leader == 1
         assert follower.replicas[T0].leader_epoch == cluster.state("t").leader_epoch
         assert not follower.metadata[T0].offline_replicas
+
+    play(scenario)
+
+
+def test_a_replica_on_a_failed_disk_is_not_said_to_be_on_a_broker_that_is_offline(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        await directory_changes(cluster, 2, T0)
+        assert cluster.state("t").isr == (1,)
+        (*_, last) = (entry for entry in cluster.active.journal.entries() if entry["kind"] == "partition")
+        told = tell(last)
+        assert told is not None
+        assert told.why == "its log directory on broker 2, which is up, has failed or is full (OfflineLogDirectory)"
 
     play(scenario)
 
