@@ -23,6 +23,8 @@ STATE_NAMES = frozenset(status.camel_case for status in TransactionStatus)
 
 def handle(broker: Services, request: ListTransactionsRequest, context: RequestContext) -> Outcome:
     error, transactions = broker.transactions.list_transactions()
+    if error:
+        return Reply(ListTransactionsResponse(error_code=error))
     now_ms = broker.clock.now_ms()
     producer_ids, state_names = frozenset(request.producer_id_filters), frozenset(request.state_filters)
 
@@ -37,7 +39,6 @@ def handle(broker: Services, request: ListTransactionsRequest, context: RequestC
 
     return Reply(
         ListTransactionsResponse(
-            error_code=error,
             unknown_state_filters=[name for name in dict.fromkeys(request.state_filters) if name not in STATE_NAMES],
             transaction_states=[
                 TransactionState(

@@ -8,6 +8,7 @@ call returns. Used on the loop only.
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
 from odradek.broker.coordination.owned_partitions import OwnedPartitions
@@ -149,7 +150,7 @@ class TransactionCoordinator:
         transaction timeout.
         """
         error = self.check(transactional_id)
-        if error is ErrorCode.NONE and not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
+        if error is not ErrorCode.INVALID_REQUEST and not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
             error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
         if error is not ErrorCode.NONE:
             answer(error, NO_PRODUCER)
@@ -210,10 +211,15 @@ class TransactionCoordinator:
             self._carry_out(transaction, transaction.end(producer, commit=commit, now_ms=now_ms), answer)
 
     def describe(self, transactional_id: str) -> TxnState | ErrorCode:
-        """Return the state of an id, for DescribeTransactions; TRANSACTIONAL_ID_NOT_FOUND when it is unknown."""
+        """Return the state of an id, for DescribeTransactions; TRANSACTIONAL_ID_NOT_FOUND when it is unknown.
+
+        Of a transaction whose end is decided it has the partitions that wait for their markers, as in Kafka.
+        """
         transaction = self._find(transactional_id)
         if isinstance(transaction, TransactionMetadata):
-            return transaction.state
+            pending = self._pending_markers.get(transactional_id)
+            state = transaction.state
+            return state if pending is None else replace(state, partitions=frozenset(pending.remaining))
         unknown = transaction is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else transaction
 

@@ -11,7 +11,7 @@ from odradek.broker.requests import list_transactions
 from odradek.broker.transactions.transaction_state import ProducerIdentity, TxnState
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.protocol.messages.list_transactions import ListTransactionsRequest
+from odradek.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -73,6 +73,16 @@ def test_each_unknown_state_of_transactions_is_named_once() -> None:
         assert answer.unknown_state_filters == ["b", "a"]
 
     with_broker(scenario)
+
+
+def test_an_error_is_all_that_list_transactions_says() -> None:
+    broker: Any = SimpleNamespace(
+        clock=SimpleNamespace(now_ms=lambda: 0),
+        transactions=SimpleNamespace(list_transactions=lambda: (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])),
+    )
+    request = ListTransactionsRequest(state_filters=["b"])
+    reply = list_transactions.handle(broker, request, RequestContext(0, "", "", ""))
+    assert reply == Reply(ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
 
 
 def test_a_million_producer_ids_are_not_looked_through_for_each_transaction() -> None:

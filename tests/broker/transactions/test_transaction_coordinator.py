@@ -236,6 +236,31 @@ def test_timeouts_that_nobody_may_have(timeout_ms: int) -> None:
     in_world(scenario)
 
 
+def test_a_timeout_that_nobody_may_have_is_refused_before_its_coordinator_is_sought() -> None:
+    async def scenario(world: World) -> None:
+        world.coordinator.stop()
+        assert world.begin(timeout_ms=900_001)[0] is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        assert world.begin()[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    in_world(scenario)
+
+
+def test_a_partition_that_has_its_marker_is_shown_no_more() -> None:
+    """Who looks for what holds a transaction up is shown the partitions that do."""
+
+    async def scenario(world: World) -> None:
+        _, producer = world.begin()
+        world.add(producer, T0, T1)
+        world.end(producer)
+        assert world.state.partitions == {T0, T1}
+        world.pending_markers[0].written(T0)
+        assert world.state.partitions == {T1}
+        world.write_markers()
+        assert (world.state.status, world.state.partitions) == (COMPLETE_COMMIT, frozenset())
+
+    in_world(scenario)
+
+
 def test_another_broker_goes_on_where_this_one_was() -> None:
     """Decided transactions are finished by whoever loads the log; the old one's markers are not sent again."""
 
