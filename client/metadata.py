@@ -20,8 +20,6 @@ from odradek.protocol.messages.metadata import (
 )
 from odradek.protocol.primitives import ZERO_UUID
 
-TOPIC_EXPIRY_MS = 300_000
-"""A topic that a producer has not used for so long is no longer asked for (metadata.max.idle.ms)."""
 WANTED_TOPICS_LIMIT = 100_000
 
 
@@ -172,8 +170,9 @@ class MetadataNeeds:
         """Topics that are asked about at present, and by how many."""
         self._sorted: list[str] | None = None
         self.all_topics = False
-        self.expire_topics = False
-        """True for producers: a topic that they no longer send to is forgotten."""
+        self.expire_after_ms: float | None = None
+        """A topic that has not been used for that long is not asked for any more (a producer's metadata.max.idle.ms);
+        None: it always is."""
         self._answered_ms = float("-inf")
         self._attempted_ms = float("-inf")
         self._stale = True
@@ -241,8 +240,9 @@ class MetadataNeeds:
         self._in_vain = 0 if complete else self._in_vain + 1
         if not complete:
             self._stale = True
-        if self.expire_topics:
-            for topic in [name for name, used in self._last_used_ms.items() if now_ms - used > TOPIC_EXPIRY_MS]:
+        if self.expire_after_ms is not None:
+            oldest_ms = now_ms - self.expire_after_ms
+            for topic in [name for name, used_ms in self._last_used_ms.items() if used_ms < oldest_ms]:
                 del self._last_used_ms[topic]
                 self._sorted = None
 

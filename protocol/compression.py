@@ -39,6 +39,8 @@ ZSTD_RUN: Final = 1
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 SNAPPY_BLOCKS_AT_ONCE: Final = 256
 """Empty ones take two milliseconds."""
+LZ4_DEFAULT_LEVEL: Final = 9
+"""Kafka's, and its fast compressor; the other levels are those of its high one (Lz4BlockOutputStream of Kafka 3.9)."""
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 """Header of snappy-java's SnappyOutputStream: the magic, its version, the lowest version that can read it."""
@@ -81,7 +83,7 @@ def compress(codec: int, data: Buffer, *, level: int | None = None, broken_lz4_c
     if codec == SNAPPY:
         return _snappy_compress(data)
     if codec == LZ4:
-        return _lz4_compress(data, 0 if level is None else level, broken_lz4_checksum)
+        return _lz4_compress(data, 0 if level in (None, LZ4_DEFAULT_LEVEL) else level, broken_lz4_checksum)
     if codec == ZSTD:
         return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
     raise UnknownCodec(f"no codec has the number {codec}")

@@ -11,7 +11,6 @@ from odradek.broker.settings.definition import read_table, setting
 NO_LIMIT_MS: Final = 2**63 - 1
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
-LZ4_DEFAULT_LEVEL: Final = 9
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
 
@@ -161,15 +160,12 @@ class LogConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """Level of the codec that batches are compressed with; None is the codec's own default.
-
-        lz4's default of 9 is its fast compressor, others its high one (Lz4BlockOutputStream of Kafka 3.9).
-        """
+        """Level of the codec that batches are compressed with; None for one without levels."""
         match self.compression_type:
             case "gzip":
                 return self.compression_gzip_level
             case "lz4":
-                return None if self.compression_lz4_level == LZ4_DEFAULT_LEVEL else self.compression_lz4_level
+                return self.compression_lz4_level
             case "zstd":
                 return self.compression_zstd_level
         return None

@@ -29,6 +29,13 @@ class ProducerConfig(CommonConfig):
     delivery_timeout_ms: int = setting(120_000, at_least=0)
     enable_idempotence: bool | None = setting(None)
     compression_type: str = setting("none", choices=["none", "gzip", "snappy", "lz4", "zstd"])
+    compression_gzip_level: int = setting(-1, at_least=-1, at_most=9)
+    """1 to 9, or -1, which is 6 (KIP-390)."""
+    compression_lz4_level: int = setting(9, at_least=1, at_most=17)
+    """9 is the fast compressor, as with Kafka; the others are those of the high one."""
+    compression_zstd_level: int = setting(3, at_least=-131_072, at_most=22)
+    metadata_max_idle_ms: int = setting(300_000, at_least=5_000, at_most=HIGHEST_INT64)
+    """A topic to which nothing has been sent for that long is asked about no more."""
     partitioner: Any = setting(None)
     """None or "sticky", "round_robin", "random", a Partitioner, or a function (key, all, available) -> partition."""
     partitioner_ignore_keys: bool = setting(False)
@@ -53,6 +60,16 @@ class ProducerConfig(CommonConfig):
         return min(default if self.batch_size is None else self.batch_size, self.max_request_size)
 
     @property
+    def compression_level(self) -> int | None:
+        """Return the level of compression.type; None for a codec without levels."""
+        levels = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
+
+    @property
     def acks_number(self) -> int:
         """Return acks as on the wire: -1, 0 or 1."""
         return -1 if self.acks == "all" else int(self.acks)
@@ -71,6 +88,8 @@ def check(config: ProducerConfig) -> ProducerConfig:
     """Settings that contradict each other. Raises ConfigError."""
     if config.transactional_id is not None:
         _check_transactional(config)
+    if config.compression_gzip_level == 0:
+        raise ConfigError("compression.gzip.level must be 1 to 9, or -1 for gzip's default, not 0")
     if config.enable_idempotence:
         _check_idempotence(config, "enable.idempotence=true")
     least_ms = config.linger_ms + config.request_timeout_ms

@@ -24,6 +24,7 @@ from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.config import ProducerConfig
 from odradek.client.producer.partitioners import Partitioner
 from odradek.client.producer.produce_requests import (
+    Compression,
     encode_all,
     local_failure,
     produce_request,
@@ -38,7 +39,7 @@ from odradek.client.producer.transaction_driver import TransactionDriver
 from odradek.client.records import TopicPartition
 from odradek.client.sensors import ProducerSensors
 from odradek.client.waiting import WakeUp, sleep_ms
-from odradek.protocol import compression
+from odradek.protocol.compression import codec_number
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.produce import ProduceResponse
@@ -70,7 +71,7 @@ class ProducerEngine:
         self._sender = Sender(_sender_settings(config), self.accumulator, self.sequences, cluster.random)
         self._sensors = ProducerSensors(cluster.metrics)
         self._partitioner = partitioner
-        self._codec = compression.codec_number(config.compression_type)
+        self._compression = Compression(codec_number(config.compression_type), config.compression_level)
         self._woken = WakeUp(cluster.clock)
         self.tasks = Tasks(cluster.clock, lambda said: None)
         self.ended: ClientClosed | ClientBroken | None = None
@@ -79,7 +80,7 @@ class ProducerEngine:
         self._identifying = False
         self._stopped = False
         cluster.allow_auto_create = True
-        cluster.needs.expire_topics = True
+        cluster.needs.expire_after_ms = config.metadata_max_idle_ms
         cluster.refreshed = self._metadata_refreshed
         watch(self)
         reuse_freed_memory()
@@ -241,7 +242,7 @@ class ProducerEngine:
         """Return what became of each batch, whatever goes wrong: a call without an answer would hold its place."""
         config = self.config
         transactional = config.transactional_id is not None
-        encoded, answers = encode_all(call.batches, self._codec, transactional=transactional)
+        encoded, answers = encode_all(call.batches, self._compression, transactional=transactional)
         if not encoded:
             return answers
         try:

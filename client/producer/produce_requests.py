@@ -1,6 +1,7 @@
 """Produce on the wire: a call as a request, an answer by partition. No I/O."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from odradek.client.errors import ClientError
 from odradek.client.offsets import by_topic
@@ -17,6 +18,15 @@ def same_answer(call: ProduceCall, error: ErrorCode, message: str = "") -> dict[
     return {batch.topic_partition: Answer(error, message=message) for batch in call.batches}
 
 
+class Compression(NamedTuple):
+    """How batches are compressed."""
+
+    codec: int
+    """By Kafka's number; 0 is none."""
+    level: int | None = None
+    """Of a codec that has levels; None is its own default."""
+
+
 def local_failure(batch: ProducerBatch, fault: Exception, *, unsent: bool) -> Answer:
     """Return what is to be said of a batch that a fault on this side has stopped."""
     failure = ClientError(f"{batch.topic_partition}: {len(batch)} record(s) not sent: {type(fault).__name__}: {fault}")
@@ -25,14 +35,14 @@ def local_failure(batch: ProducerBatch, fault: Exception, *, unsent: bool) -> An
 
 
 def encode_all(
-    batches: Iterable[ProducerBatch], codec: int, *, transactional: bool
+    batches: Iterable[ProducerBatch], compression: Compression, *, transactional: bool
 ) -> tuple[dict[TopicPartition, bytearray], dict[TopicPartition, Answer]]:
     """Return the bytes of batches, and the failures of those that have none: the others go without them."""
     encoded: dict[TopicPartition, bytearray] = {}
     failed: dict[TopicPartition, Answer] = {}
     for batch in batches:
         try:
-            encoded[batch.topic_partition] = encode(batch, codec, transactional=transactional)
+            encoded[batch.topic_partition] = encode(batch, compression, transactional=transactional)
         except Exception as fault:  # noqa: BLE001 - a codec that fails, a number that no field takes
             failed[batch.topic_partition] = local_failure(batch, fault, unsent=True)
     return encoded, failed
@@ -59,7 +69,7 @@ def produce_request(
     )
 
 
-def encode(batch: ProducerBatch, codec: int, *, transactional: bool = False) -> bytearray:
+def encode(batch: ProducerBatch, compression: Compression, *, transactional: bool = False) -> bytearray:
     """Encode a batch, with its sequence if it has one."""
     return encode_batch(
         0,
@@ -67,7 +77,8 @@ def encode(batch: ProducerBatch, codec: int, *, transactional: bool = False) -> 
         batch.keys,
         batch.values,
         batch.headers if any(batch.headers) else None,
-        codec=codec,
+        codec=compression.codec,
+        level=compression.level,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,

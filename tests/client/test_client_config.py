@@ -9,7 +9,11 @@ from odradek.client.consumer import config as consumer_config
 from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.errors import ConfigError
 from odradek.client.producer import config as producer_config
+from odradek.client.producer.batch import ProducerBatch
 from odradek.client.producer.config import ProducerConfig
+from odradek.client.producer.produce_requests import Compression, encode
+from odradek.client.records import TopicPartition
+from odradek.protocol.compression import codec_number
 
 
 def producer(given: dict[str, object] | None = None, **settings: object) -> ProducerConfig:
@@ -46,6 +50,9 @@ def test_defaults_are_kafka_3_9s_but_for_batches() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
+        ({"compression_gzip_level": 0}, "compression.gzip.level must be 1 to 9, or -1 for gzip's default, not 0"),
+        ({"compression_lz4_level": 18}, "compression.lz4.level must be at most 17, not 18"),
+        ({"metadata_max_idle_ms": 4_999}, "metadata.max.idle.ms must be at least 5000, not 4999"),
         ({"lingr_ms": 5}, "unknown setting lingr.ms: did you mean linger.ms?"),
         ({"api_version": (2, 6)}, "api.version is not taken here, leave it out: brokers say what they speak"),
         ({"linger_ms": "soon"}, "linger.ms must be a number, not 'soon'"),
@@ -99,6 +106,21 @@ def test_settings_that_are_long_in_kafka_may_be_large() -> None:
 def test_acks_may_be_a_number_as_people_write_it() -> None:
     assert producer(acks=1, enable_idempotence=False).acks_number == 1
     assert producer(acks=0).idempotent is False
+
+
+@pytest.mark.parametrize(("codec", "fast", "thorough"), [("gzip", 1, 9), ("lz4", 9, 17), ("zstd", -5, 19)])
+def test_a_codec_has_its_own_level(codec: str, fast: int, thorough: int) -> None:
+    """Kafka's compression.<codec>.level (KIP-390), of which the others' are nothing to it."""
+
+    def size(level: int) -> int:
+        config = producer({"compression.type": codec, f"compression.{codec}.level": level})
+        batch = ProducerBatch(TopicPartition("t", 0), 0)
+        batch.values = [b"%d is followed by %d" % (number, number + 1) for number in range(2_000)]
+        batch.keys, batch.timestamps_ms, batch.headers = [None] * len(batch), [0] * len(batch), [()] * len(batch)
+        return len(encode(batch, Compression(codec_number(codec), config.compression_level)))
+
+    assert size(thorough) < size(fast)
+    assert producer(compression_type="snappy", compression_gzip_level=1).compression_level is None
 
 
 def test_transactions_are_off_until_there_is_an_id() -> None:

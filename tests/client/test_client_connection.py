@@ -444,6 +444,18 @@ def test_metadata_that_cannot_be_asked_for_are_asked_for_again_soon(scripted_bro
     run_virtual(main)
 
 
+@pytest.mark.parametrize(("expire_after_ms", "left"), [(None, ["a", "b"]), (5_000, ["b"])])
+def test_a_topic_that_is_not_used_any_more_is_asked_about_no_more(
+    expire_after_ms: float | None, left: list[str]
+) -> None:
+    needs = MetadataNeeds(300_000, 100, 1_000)
+    needs.expire_after_ms = expire_after_ms
+    needs.want("a", 0)
+    needs.want("b", 1)
+    needs.answered(5_001, complete=True)
+    assert needs.topics == left
+
+
 def test_what_stays_incomplete_is_asked_for_ever_less_often() -> None:
     needs = MetadataNeeds(300_000, 100, 1_000)
     needs.want("gone", 0)
