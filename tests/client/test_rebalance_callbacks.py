@@ -120,6 +120,17 @@ def test_closing_waits_for_commits_that_nobody_waits_for(broker: Any) -> None:
     assert request.topics[0].partitions[0].committed_offset == 7
 
 
+def test_a_callback_that_nobody_would_await_is_refused(broker: Any) -> None:
+    async def told(offsets: object, error: object) -> None:
+        raise AssertionError("nobody awaits this")
+
+    with consumer(broker, enable_auto_commit=False) as reading:
+        reading.assign([T0])
+        with pytest.raises(TypeError, match=r"odradek\.aio\.Consumer awaits them"):
+            reading.commit_async({T0: OffsetAndMetadata(7)}, told)
+    assert broker.requests(OffsetCommitRequest) == []
+
+
 def test_what_could_not_be_processed_is_not_committed(broker: Any) -> None:
     """Leaving the block committed the record whose processing had just failed."""
     with pytest.raises(ZeroDivisionError), consumer(broker) as reading:
