@@ -337,9 +337,7 @@ class Consumer(ConsumerBase):
         if callback is not None and not callable(callback):
             raise TypeError(f"the callback of a commit must be a function, not {type(callback).__name__}")
         if self._from_other_threads and inspect.iscoroutinefunction(callback):
-            raise TypeError(
-                "a KafkaConsumer's callback cannot be a coroutine: odradek.aio.Consumer awaits them"
-            )
+            raise TypeError("a KafkaConsumer's callback cannot be a coroutine: odradek.aio.Consumer awaits them")
         group.commit_later(None if offsets is None else arguments.offsets_to_commit(offsets), callback)
 
     async def committed(
