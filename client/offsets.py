@@ -148,7 +148,7 @@ async def settled_offsets(
     deadline: Deadline,
     *,
     require_stable: bool = True,
-    member: Member | None = None,
+    member: Member | None,
 ) -> Committed:
     """Return committed offsets as `committed_offsets` does, without waiting for those that open transactions commit."""
     request = fetch_request(group_id, None if partitions is None else by_topic(partitions))

@@ -36,7 +36,7 @@ def refuse_tag(tag: int, at: int, end: int) -> None:
 class DecoderSource:
     """Collects the lines of one decoder and the names they use."""
 
-    def __init__(self, message: type[Struct], version: int, flexible: bool, *, stepwise: bool = False) -> None:
+    def __init__(self, message: type[Struct], version: int, flexible: bool, *, stepwise: bool) -> None:
         """`stepwise`: make it a generator that yields behind each struct of an array, and returns the result."""
         self.message = message
         self.version = version

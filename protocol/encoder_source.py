@@ -30,7 +30,7 @@ def refuse_text(size: int) -> None:
 class EncoderSource:
     """Collects the lines of one encoder and the names they use."""
 
-    def __init__(self, message: type[Struct], version: int, flexible: bool, *, stepwise: bool = False) -> None:
+    def __init__(self, message: type[Struct], version: int, flexible: bool, *, stepwise: bool) -> None:
         """`stepwise`: make it a generator that yields behind each struct of an array."""
         self.message = message
         self.version = version

@@ -215,9 +215,7 @@ def down_convert(
     return at_once(down_convert_in_steps(columns, magic, codec, log_append_time=log_append_time))
 
 
-def down_convert_in_steps(
-    columns: Columns, magic: int, codec: int, *, log_append_time: bool = False, level: int | None = None
-) -> Steps[bytes]:
+def down_convert_in_steps(columns: Columns, magic: int, codec: int, *, log_append_time: bool = False) -> Steps[bytes]:
     """Return a message set of these records, in one wrapper unless `codec` is NONE. What a format lacks is dropped.
 
     `log_append_time`: the timestamps are the broker's. Control records must not be among them: old formats have none.
@@ -238,6 +236,6 @@ def down_convert_in_steps(
         out += encode_message(magic, offset - base, timestamp, key, value, time_bit)
     if codec == compression.NONE:
         return bytes(out)
-    content = yield from compression.compress_in_steps(codec, out, level=level, for_magic_0=magic == MAGIC_V0)
+    content = yield from compression.compress_in_steps(codec, out, for_magic_0=magic == MAGIC_V0)
     last = columns.offsets[-1]
     return bytes(encode_message(magic, last, max(columns.timestamps), None, content, codec | time_bit))

@@ -61,7 +61,7 @@ class Guarded:
 
     __slots__ = ("_boundary", "_reader", "guarded")
 
-    def __init__(self, operation: DelayedOperation, boundary: Boundary, reader: "Connection | None" = None) -> None:
+    def __init__(self, operation: DelayedOperation, boundary: Boundary, reader: "Connection | None") -> None:
         self.guarded = operation
         self._boundary, self._reader = boundary, reader
 

@@ -111,21 +111,21 @@ def read_partitions(
     replicas: ReplicaManager,
     opened: OpenedFetch,
     parameters: FetchParameters,
+    partitions: Iterable[CachedPartition],
     *,
     arrived: bool,
-    partitions: Iterable[CachedPartition] | None = None,
     before: PartitionsRead | None = None,
 ) -> PartitionsRead:
-    """Read each partition in turn while `max_bytes` lasts; the first that has any data gives one whole batch (KIP-74).
+    """Read these partitions of a request, in turn, while `max_bytes` lasts; the first with data gives one whole batch
+    (KIP-74).
 
     `arrived`: the request has just come, so a follower's progress is noted; it says nothing new in the later rounds of
-    a request that waits. `partitions`: those to be read now, None for all. `before`: what was read of this request's
-    partitions before these, which are added to it.
+    a request that waits. `before`: what was read of the request's partitions before these, which are added to it.
     """
     read = PartitionsRead() if before is None else before
     room = None
     answers = []
-    for wanted in opened.partitions if partitions is None else partitions:
+    for wanted in partitions:
         room = room or _room(read, parameters)
         answer = _read_one(replicas, wanted, parameters, room)
         answers.append((wanted, answer))
@@ -190,7 +190,7 @@ def read_in_steps(
         some = partitions[first : first + AT_ONCE]
         replicas.purgatory.hold_touches()
         try:
-            read_partitions(replicas, opened, parameters, arrived=True, partitions=some, before=read)
+            read_partitions(replicas, opened, parameters, some, arrived=True, before=read)
         finally:
             replicas.purgatory.release_touches()
         yield

@@ -281,7 +281,7 @@ class ReplicaManager:
 
         Called every half `replica.lag.time.max.ms` and when brokers have left the cluster; done in slices.
         """
-        run_in_slices(self.clock, self._check(list(self.partitions.values())), lambda: True)
+        run_in_slices(self.clock, self._check(list(self.partitions.values())))
 
     def _check(self, partitions: Iterable[Partition]) -> Iterator[None]:
         for partition in partitions:
@@ -359,7 +359,7 @@ class ReplicaManager:
                 self.role_changed(partition)
                 yield
 
-        run_in_slices(self.clock, wake(), lambda: True, at_once=True)
+        run_in_slices(self.clock, wake(), at_once=True)
 
     def directory_failed(self, keys: Iterable[PartitionKey]) -> list[Partition]:
         """Take these partitions offline: their log directory cannot be used any more. Returns those that are here.

@@ -79,7 +79,7 @@ class _Fetch:
         partitions = self.opened.partitions
         if len(partitions) > AT_ONCE:
             return self._read_many(partitions)
-        read = read_partitions(self.broker.replicas, self.opened, self.parameters, arrived=True, partitions=partitions)
+        read = read_partitions(self.broker.replicas, self.opened, self.parameters, partitions, arrived=True)
         if not self._is_enough(read):
             return self._wait()
         if read.unconverted:
@@ -114,7 +114,8 @@ class _Fetch:
         ends = None if passed is None else passed.ends()
 
         def read() -> PartitionsRead:
-            found = read_partitions(self.broker.replicas, self.opened, self.parameters, arrived=False)
+            partitions = self.opened.partitions
+            found = read_partitions(self.broker.replicas, self.opened, self.parameters, partitions, arrived=False)
             if ends is not None and found.ends() == ends:
                 found.total_bytes = 0
             return found
@@ -122,7 +123,7 @@ class _Fetch:
         def start(respond: Respond) -> DelayedFetch:
             def done(read: PartitionsRead) -> None:
                 if read.unconverted:
-                    run_in_slices(self.broker.clock, convert(read), lambda: True, at_once=True)
+                    run_in_slices(self.broker.clock, convert(read), at_once=True)
                 else:
                     respond(self._response(read))
 

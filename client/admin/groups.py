@@ -158,7 +158,7 @@ async def alter_offsets(
     group_id: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     deadline: Deadline,
-    coordinator_id: int | None = None,
+    coordinator_id: int | None,
 ) -> None:
     """Set committed offsets of a group without members. Raises KafkaError (UNKNOWN_MEMBER_ID when it has some)."""
     request = commit_request(group_id, offsets)
@@ -173,9 +173,9 @@ async def alter_offsets(
 
 
 async def delete_groups(
-    cluster: Cluster, group_ids: Iterable[str], new_deadline: NewDeadline, coordinator_id: int | None = None
+    cluster: Cluster, group_ids: Iterable[str], new_deadline: NewDeadline, coordinator_id: int | None
 ) -> None:
-    """Groups without members, with their offsets. All are tried; KafkaError when one has failed."""
+    """Delete groups without members, with their offsets. All are tried; KafkaError when one has failed."""
 
     def errors(answer: DeleteGroupsResponse) -> list[ErrorCode]:
         return [error_code(one.error_code) for one in answer.results]
@@ -195,7 +195,7 @@ async def delete_offsets(
     group_id: str,
     partitions: Iterable[TopicPartition],
     deadline: Deadline,
-    coordinator_id: int | None = None,
+    coordinator_id: int | None,
 ) -> None:
     """Forget committed offsets of topics that nobody in the group reads. Raises KafkaError, with all that failed."""
     topics = [
@@ -225,7 +225,7 @@ async def remove_members(
     group_id: str,
     members: Sequence[MemberToRemove],
     deadline: Deadline,
-    coordinator_id: int | None = None,
+    coordinator_id: int | None,
 ) -> None:
     """Take members out of their group. Raises KafkaError, with all that failed."""
     asked = [
@@ -249,7 +249,7 @@ async def reset_offsets(
     group_id: str,
     targets: Mapping[TopicPartition, int],
     new_deadline: NewDeadline,
-    coordinator_id: int | None = None,
+    coordinator_id: int | None,
 ) -> dict[TopicPartition, int]:
     """Set offsets of a group without members: to an OffsetSpec, an OffsetTimestamp or a number, within the log.
 

@@ -7,7 +7,7 @@ promises that new versions only append.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from odradek.client.consumer.assignors import NOTHING_ADOPTED, Adopted, Assignor, user_data
+from odradek.client.consumer.assignors import Adopted, Assignor, user_data
 from odradek.client.consumer.member_states import MemberSettings
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
@@ -41,7 +41,7 @@ def join_request(
     identity: Identity,
     topics: Iterable[str],
     owned: Iterable[TopicPartition],
-    adopted: Adopted = NOTHING_ADOPTED,
+    adopted: Adopted,
 ) -> JoinGroupRequest:
     """Join with these wishes; `owned` came with the generation of `identity`, `adopted` is the last assignment."""
     wanted, kept = sorted(topics), sorted(owned)

@@ -110,7 +110,7 @@ def append_some(
     sizes: list[int],
     start: int,
     now_ms: Callable[[], float],
-    waiter: Callable[[], object] | None = None,
+    waiter: Callable[[], object] | None,
 ) -> tuple[ProducerBatch, int] | None:
     """Add records from `start` on, as many as one batch takes; return it, and how many. None: no memory for one.
 

@@ -134,7 +134,7 @@ class EpochTask:
             await self._producer.close(GIVE_UP_SECONDS)
 
 
-async def commit_epoch(session: SinkSession, epoch: Epoch, results: list[TaskResult], *, strict: bool = False) -> None:
+async def commit_epoch(session: SinkSession, epoch: Epoch, results: list[TaskResult], *, strict: bool) -> None:
     """The driver's part, when all tasks have finished: decide, then commit.
 
     When it raises, nothing is decided, or the repeated epoch will be completed. `strict`: a write that was made already

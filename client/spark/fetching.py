@@ -33,7 +33,7 @@ NO_VERSION = 0
 
 
 async def read_range(
-    session: Session, wanted: OffsetRange, *, fail_on_data_loss: bool, patience_ms: int | None = None
+    session: Session, wanted: OffsetRange, *, fail_on_data_loss: bool, patience_ms: int | None
 ) -> AsyncGenerator[Chunk, None]:
     """Give everything between the range's offsets; the first and the last chunk may hold records outside of them.
 

@@ -48,7 +48,7 @@ def archive() -> Path:
     return Path(spec.submodule_search_locations[0]) / "data" / f"{MEMBER}.zip"
 
 
-def read_flights(count: int = FLIGHTS) -> list[Flight]:
+def read_flights(count: int) -> list[Flight]:
     """Read the first `count` flights, all different, so that a record is known by its value. Raises FlightsMissing."""
     with zipfile.ZipFile(archive()) as files, files.open(MEMBER) as raw:
         lines = [line.rstrip("\r\n") for line in islice(io.TextIOWrapper(raw, "utf-8", newline=""), count + 1)]

@@ -189,7 +189,7 @@ KINDS = (
 """Faults to choose from; who is named twice is chosen more often."""
 
 
-def schedule_of(seed: int, brokers: int, kinds: Sequence[str] = KINDS) -> tuple[Planned, ...]:
+def schedule_of(seed: int, brokers: int, kinds: Sequence[str]) -> tuple[Planned, ...]:
     """Return the faults of a seed, of these kinds. Those of one broker never overlap."""
     source = random.Random(seed)
     planned, hit = [], set()

@@ -206,7 +206,7 @@ def end_of(consumer: Consumer, partition: TopicPartition) -> int:
     return int(watermarks[1])
 
 
-def read_log(bootstrap: str, topic: str = TOPIC) -> dict[int, list[tuple[int, str]]]:
+def read_log(bootstrap: str, topic: str) -> dict[int, list[tuple[int, str]]]:
     """Read everything in the topic: (offset, value) by partition, as a consumer sees it."""
     consumer = Consumer({**QUIET, "bootstrap.servers": bootstrap, "group.id": "verify", "enable.auto.commit": False})
     ends = {p: end_of(consumer, TopicPartition(topic, p)) for p in range(PARTITIONS)}

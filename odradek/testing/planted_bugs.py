@@ -59,10 +59,10 @@ class Bug:
     changes: list[Change] = field(default_factory=list)
 
 
-def read_bugs(path: Path = LIST) -> list[Bug]:
-    """Read the list."""
+def read_bugs() -> list[Bug]:
+    """Read LIST."""
     bugs: list[Bug] = []
-    for line in path.read_text().splitlines():
+    for line in LIST.read_text().splitlines():
         if not line or line.startswith("#"):
             continue
         bug = bugs[-1] if bugs else Bug("")

@@ -98,8 +98,8 @@ def _leave_out_what_no_line_says() -> None:
         logging.logAsyncioTasks = False
 
 
-def log_as(form: str | None, broker: int | None, directory: str = "", max_bytes: int = 0, backups: int = 0) -> None:
-    """Take over: lines in the form `text` or `json` (None: as the environment says); in `directory`, where given, files
+def log_as(form: str | None, broker: int | None, directory: str, max_bytes: int, backups: int) -> None:
+    """Take over: lines in the form `text` or `json` (None: as the environment says); in `directory`, unless "", files
     of at most `max_bytes`, of which `backups` older ones are kept as `.1`, `.2`, …. Raises OSError."""
     form = form or os.environ.get(FORMAT_VARIABLE, TEXT)
     os.environ[FORMAT_VARIABLE] = form

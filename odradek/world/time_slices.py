@@ -88,7 +88,7 @@ def in_slices(clock: Clock, steps: Generator[None, None, T]) -> T | Coroutine[An
 
 
 def run_in_slices(
-    clock: Clock, steps: Iterator[None], still_wanted: Callable[[], bool], *, at_once: bool = False
+    clock: Clock, steps: Iterator[None], still_wanted: Callable[[], bool] = lambda: True, *, at_once: bool = False
 ) -> None:
     """Advance `steps` to its end, a slice at a time: the first when what runs now has returned, or `at_once`.
 

@@ -17,7 +17,7 @@ def test_work_is_cut_where_a_slice_is_over() -> None:
             done.append(step)
             yield
 
-    run_in_slices(clock, steps(), lambda: True)
+    run_in_slices(clock, steps())
     assert done == [], "not before what runs now has returned"
     clock.call_soon(lambda: done.append(-1))
     clock.advance(10 * SLICE_MS)
@@ -66,7 +66,7 @@ def test_works_that_wait_together_share_a_slice() -> None:
             yield
 
     for name in ("a", "b"):
-        run_in_slices(clock, steps(name), lambda: True)
+        run_in_slices(clock, steps(name))
     clock.advance(10 * SLICE_MS)
     assert "".join(turns) == "aaaa" + 4 * "bbaa" + "bbbb", "the first was alone when it began, the last at its end"
 

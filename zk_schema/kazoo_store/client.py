@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from odradek.zk_schema.kazoo_store.handler import LoopHandler
-from odradek.zk_schema.link import OPEN, Link, is_open, is_sensitive
+from odradek.zk_schema.link import Link, is_open, is_sensitive
 from odradek.zk_schema.store import StoreError
 
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
@@ -70,7 +70,7 @@ def new_client(
     timeout: SessionTimeout,
     handler: LoopHandler,
     listener: Callable[[str, int | None], None],
-    link: Link = OPEN,
+    link: Link,
 ) -> Any:
     """Make a KazooClient that is not started. `listener`, called in kazoo's thread: KeeperState, session's id.
 

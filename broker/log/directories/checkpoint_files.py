@@ -97,7 +97,7 @@ class CheckpointFiles:
             return
         self._being_written.add(name)
         steps = self._collecting[name] = self._collect(name, entries)
-        run_in_slices(self._environment.clock, steps, lambda: True, at_once=True)
+        run_in_slices(self._environment.clock, steps, at_once=True)
 
     def _not_written(self, name: str) -> None:
         self._being_written.discard(name)

@@ -70,7 +70,7 @@ def _answers(ask: Ask, question: Message, version: int) -> bool:
     return bool(ask(question, version).error_code == 0)
 
 
-def play_all(addresses: Sequence[str], stories: Iterable[Story], plays: int = EVERY_PLAY, prefix: str = "") -> Played:
+def play_all(addresses: Sequence[str], stories: Iterable[Story], plays: int, prefix: str) -> Played:
     """Play stories, each at most `plays` times, from the newest versions to the oldest.
 
     `addresses`: Kafka's and ours. `prefix` keeps the names of several calls apart.

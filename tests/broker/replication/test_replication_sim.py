@@ -235,7 +235,7 @@ class Adversary:
         if opened.error is ErrorCode.NONE:
             assert request.replica_state is not None
             parameters = FetchParameters(17, replica.id, request.replica_state.replica_epoch, 0, 0, 10_000)
-            read = read_partitions(leader.manager, opened, parameters, arrived=True)
+            read = read_partitions(leader.manager, opened, parameters, opened.partitions, arrived=True)
             for wanted, answer in read.answers:
                 if isinstance(answer.records, FileRange):
                     part = answer.records

@@ -80,7 +80,9 @@ def test_only_a_follower_that_is_behind_is_held_back(reader: int, is_served: boo
     def read() -> tuple[bool, int]:
         wanted = CachedPartition("t", partition.topic_id, FetchPartition(fetch_offset=0, partition_max_bytes=1000))
         parameters = FetchParameters(12, reader, -1, 500, 1, 1000)
-        found = read_partitions(manager, OpenedFetch(ErrorCode.NONE, named=[wanted]), parameters, arrived=False)
+        found = read_partitions(
+            manager, OpenedFetch(ErrorCode.NONE, named=[wanted]), parameters, [wanted], arrived=False
+        )
         ((_, answer),) = found.answers
         assert not answer.error_code and answer.high_watermark == 1 and not found.failed
         assert answer.records is not None and len(answer.records) == found.total_bytes
