@@ -75,15 +75,13 @@ class Segment:
         if self._transactions is not None:
             self._transactions.moved_to(self.path(TRANSACTION_INDEX))
 
-    def load_size(self, *, has_indexes: bool = True) -> None:
-        """Take the file as it is on the disk, indexes to be loaded when needed.
-
-        An empty one without files of its indexes stays as it was made: there is nothing to be loaded."""
+    def load_size(self) -> None:
+        """Take the file as it is on the disk; what is in indexes is loaded when needed."""
         self.size_bytes = self._files.size(self.path(LOG))
-        if not (self.size_bytes or has_indexes):
-            return
-        self._offset_index = self._time_index = self._largest = None
-        self.largest_is_confirmed = False
+        indexes = self.path(OFFSET_INDEX), self.path(TIME_INDEX)
+        if self.size_bytes or any(self._files.exists(path) and self._files.size(path) for path in indexes):
+            self._offset_index = self._time_index = self._largest = None
+            self.largest_is_confirmed = False
 
     def path(self, suffix: str) -> str:
         """Return where a file of this segment is."""
@@ -176,10 +174,12 @@ class Segment:
     # appending
 
     def create(self, size_bytes: int) -> None:
-        """Make the `.log` file; with `preallocate` it is that large already. Raises OSError."""
+        """Make the `.log`, that large with `preallocate`, and the indexes, which Kafka misses. Raises OSError."""
         file = self._files.open(self.path(LOG), create=True)
         if self._preallocated:
             file.reserve(size_bytes)
+        for suffix in (OFFSET_INDEX, TIME_INDEX):
+            self._files.open(self.path(suffix), create=True)
 
     def append(self, data: Buffer) -> None:
         """Write at the end. When that fails, the file is cut back to its former size; when that fails too, raise EIO.

@@ -143,8 +143,8 @@ def _is_new(segments: list[Segment], names: list[str]) -> bool:
     Then nothing is to be validated, and nothing that was cut off can come back: the file need not be synced, which for
     10,000 new partitions takes a start ten seconds.
     """
-    first = f"{0:020d}{LOG}"
-    return first in names and not segments[0].size_bytes and {first, PARTITION_METADATA}.issuperset(names)
+    first, *indexes = (f"{0:020d}{suffix}" for suffix in (LOG, OFFSET_INDEX, TIME_INDEX))
+    return first in names and not segments[0].size_bytes and {first, *indexes, PARTITION_METADATA}.issuperset(names)
 
 
 def _number_of(segments: list[Segment], offset: int) -> int:
@@ -178,8 +178,7 @@ def _load_segments(environment: LogEnvironment, directory: str, config: LogConfi
     for name in sorted(name for name in names if name.endswith(LOG)):
         base_offset = int(name.removesuffix(LOG))
         segment = Segment(environment.files, directory, base_offset, config, environment.clock.now_ms())
-        stem = name.removesuffix(LOG)
-        segment.load_size(has_indexes=stem + OFFSET_INDEX in present or stem + TIME_INDEX in present)
+        segment.load_size()
         segments.append(segment)
     return segments
 

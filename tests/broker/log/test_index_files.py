@@ -135,3 +135,19 @@ def test_an_offset_that_no_entry_can_name_gets_none(offset: int) -> None:
     assert log.append_as_leader(make_batch([b"y"]), 0).first_offset == max(offset, BASE + 2) + 1
     assert [columns.offsets for columns in read_batches(log)][:2] == [[BASE], [BASE + 2]]
     close_log(log)
+
+
+@pytest.mark.parametrize("how", ["made", "closed", "rolled"])
+def test_a_segment_without_records_has_files_of_its_indexes(how: str) -> None:
+    """Kafka says "Could not find offset index file" of each that has none, and recovers it; its tools end there."""
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files))
+    first = 0
+    if how == "rolled":
+        log.append_as_leader(make_batch([b"x"]), 0)
+        log.roll()
+        first = 1
+    if how == "closed":
+        close_log(log)
+    names = {f"{first:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
+    assert names <= set(files.list_directory(DIRECTORY))
