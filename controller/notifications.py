@@ -10,7 +10,7 @@ from odradek.controller.cluster_state import Replica, ReplicaPhase
 from odradek.controller.controller_election import RAISED_EPOCH_MAX
 from odradek.controller.controller_store import ControllerMoved
 from odradek.controller.events import LeaderAndIsrAnswered
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, error_code
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import ANY_VERSION, ConnectionLost, Delete, MultiFailed, SetData
@@ -106,8 +106,9 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
                 broken.add(partition)
             elif answer.error_code == ErrorCode.NONE:
                 fine.add(partition)
-            else:
-                log.warning("broker %d refuses LeaderAndIsr for %s: %d", event.broker, partition, answer.error_code)
+            elif answer.error_code != ErrorCode.STALE_CONTROLLER_EPOCH:  # which means that it knows as much, or more
+                name = error_code(answer.error_code).name
+                log.warning("broker %d refuses LeaderAndIsr for %s: %s", event.broker, partition, name)
     known = active.state.offline_directories.get(event.broker, set())
     newly_broken = broken - known
     if broken or known & fine:
@@ -127,10 +128,10 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
         await replicas_lost(active, replicas, f"OfflineLogDirectory {event.broker}")
 
 
-def _log_refusal(active: ActiveController, broker: int, error_code: int) -> None:
+def _log_refusal(active: ActiveController, broker: int, code: int) -> None:
     """Say once that a broker refuses whole requests; why it refuses our epoch is said by `leave_refused_epoch`."""
-    if error_code != ErrorCode.STALE_CONTROLLER_EPOCH and active.is_new_refusal(broker, error_code):
-        log.warning("broker %d refuses LeaderAndIsr: %d%s", broker, error_code, WHAT_TO_DO.get(error_code, ""))
+    if code != ErrorCode.STALE_CONTROLLER_EPOCH and active.is_new_refusal(broker, code):
+        log.warning("broker %d refuses LeaderAndIsr: %s%s", broker, error_code(code).name, WHAT_TO_DO.get(code, ""))
 
 
 async def leave_refused_epoch(active: ActiveController, broker: int | None = None) -> None:

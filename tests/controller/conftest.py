@@ -59,6 +59,8 @@ class FakeBroker:
     """False: requests to it stay unanswered until it is set again."""
     refuses_all_with: ErrorCode | None = None
     storage_errors: set[TopicPartition] = field(default_factory=set)
+    refuses_repetitions: bool = False
+    """True: as Kafka's, it takes no state of a leader epoch that it has."""
     received: list[Message] = field(default_factory=list)
     replicas: dict[TopicPartition, Any] = field(default_factory=dict)
     metadata: dict[TopicPartition, Any] = field(default_factory=dict)
@@ -95,10 +97,12 @@ class FakeBroker:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
                 assert (partition, state.leader_epoch, state.leader) in cluster.history, f"ZooKeeper never had {state}"
                 error = ErrorCode.KAFKA_STORAGE_ERROR if partition in self.storage_errors else ErrorCode.NONE
+                known = self.replicas.get(partition)
+                if self.refuses_repetitions and known is not None and known.leader_epoch >= state.leader_epoch:
+                    error = ErrorCode.STALE_CONTROLLER_EPOCH
                 errors.partition_errors.append(
                     LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=error)
                 )
-                known = self.replicas.get(partition)
                 if error is ErrorCode.NONE and (known is None or known.leader_epoch <= state.leader_epoch):
                     self.replicas[partition] = state
         return response

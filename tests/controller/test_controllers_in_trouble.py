@@ -10,6 +10,7 @@ import pytest
 from odradek.controller.controller import ELECTION_RETRY_MS
 from odradek.controller.controller_election import EPOCH_MAX
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.update_metadata import TYPE_FULL, TYPE_INCREMENTAL, UpdateMetadataRequest
 from odradek.protocol.topic_names import TopicPartition
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
@@ -25,6 +26,7 @@ from odradek.zk_schema.store import (
 )
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_path
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH
+from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
 from odradek.zk_schema.znodes.topics import partition_path, partitions_path, state_path, topic_path
 from tests.controller.conftest import Play
 
@@ -396,6 +398,25 @@ def test_the_last_epoch_of_all_cannot_be_passed(play: Play, caplog: pytest.LogCa
         assert caplog.text.count("is the controller, epoch") == 9
         assert caplog.text.count("until it is restarted") == 1
         assert "broker 3 has obeyed a later controller" in caplog.text and "refuses LeaderAndIsr" not in caplog.text
+
+    play(scenario)
+
+
+def test_a_broker_of_kafka_that_has_been_told_already_is_no_trouble(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It answers so in each rolling upgrade, for each partition: "broker 0 refuses LeaderAndIsr for t-0: 11"."""
+    caplog.set_level(logging.INFO)
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(1, 2, controllers=[1])
+        await cluster.create_topic("t", [1, 2])
+        cluster.brokers[2].refuses_repetitions = True
+        asked = len(cluster.brokers[2].of(LeaderAndIsrRequest))
+        await cluster.admin.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(2), sequential=True)
+        await cluster.settle()
+        assert len(cluster.brokers[2].of(LeaderAndIsrRequest)) == asked + 1
+        assert "refuses" not in caplog.text
 
     play(scenario)
 
