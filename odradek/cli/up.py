@@ -105,6 +105,9 @@ def up(
 def _detached(data: Path) -> int:
     """Run the same command in the background; its exit code. Raises OSError."""
     arguments = [one for one in sys.argv[1:] if one not in ("--detach", "-d")]
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as SIGHUP is after nohup
+            signal.signal(number, signal.default_int_handler)
     try:
         return run_detached(arguments, data / "logs")
     except OSError as error:
@@ -157,11 +160,16 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
         begins = log.seek(0, os.SEEK_END)
         command = [sys.executable, "-m", "odradek", *arguments]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        while code is None and not READY.search(said):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = process.wait(LOOK_SECONDS)
-            reading.seek(begins)
-            said = reading.read().decode(errors="replace")  # it may end in the middle of a character
+        try:
+            while code is None and not READY.search(said):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = process.wait(LOOK_SECONDS)
+                reading.seek(begins)
+                said = reading.read().decode(errors="replace")  # it may end in the middle of a character
+        except KeyboardInterrupt:
+            process.terminate()  # whoever gives up wants no cluster that comes up behind them
+            process.wait()
+            raise
     print(said, end="", file=sys.stderr if code else sys.stdout)
     return code or 0
 

@@ -359,3 +359,33 @@ def test_two_that_are_detached_at_once_say_each_its_own(
     first.join()
     said = capsys.readouterr()
     assert (codes, said.out, said.err) == ([0], "ready bootstrap=first\n", "the second is refused\n")
+
+
+NEVER_READY = """#!{python}
+import signal
+from pathlib import Path
+
+logs = Path({logs!r})
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+(logs / "begun").touch()
+signal.sigwait([signal.SIGTERM])
+(logs / "ended").touch()
+"""
+DETACHED = "import sys; from odradek.cli.main import main; sys.executable = sys.argv.pop(1); main()"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_gives_up_a_detached_start_leaves_no_cluster_behind(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C ended what waited for the cluster alone: it came up afterwards, and had the ports of the next one."""
+    program = tmp_path / "python"
+    program.write_text(NEVER_READY.format(python=sys.executable, logs=str(tmp_path)))
+    program.chmod(0o700)
+    up = ["-c", DETACHED, str(program), "up", "--detach", "--data", str(tmp_path)]
+    with subprocess.Popen([sys.executable, *up], stderr=subprocess.PIPE) as waiting:
+        while not (tmp_path / "begun").exists():
+            assert waiting.poll() is None
+            time.sleep(0.01)
+        waiting.send_signal(number)
+        _, said = waiting.communicate(timeout=PATIENCE_SECONDS)
+    assert (waiting.returncode, said) == (130, b"")
+    assert (tmp_path / "ended").exists()
