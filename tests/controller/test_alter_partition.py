@@ -8,6 +8,8 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
+from odradek.testing.memory_zookeeper import MemoryZooKeeper
+from odradek.zk_schema.store import ANY_VERSION, MultiFailed, NoNode, NotAuthorized, SetData, StoreError
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
 from tests.controller.conftest import Play
 
@@ -19,8 +21,8 @@ def request(cluster: Any, isr: list[Any], version: int = 3, **changes: Any) -> A
     partition = PartitionData(
         partition_index=changes.get("partition", 0),
         leader_epoch=changes.get("leader_epoch", cluster.state("t").leader_epoch),
-        new_isr=[broker for broker, _ in members],
-        new_isr_with_epochs=[BrokerState(broker_id=b, broker_epoch=e) for b, e in members],
+        new_isr=[broker for broker, _ in members] if version < 3 else [],
+        new_isr_with_epochs=[BrokerState(broker_id=b, broker_epoch=e) for b, e in members] if version >= 3 else [],
         leader_recovery_state=changes.get("recovery", 0),
         partition_epoch=changes.get("partition_epoch", cluster.version("t")),
     )
@@ -33,9 +35,11 @@ def request(cluster: Any, isr: list[Any], version: int = 3, **changes: Any) -> A
 
 
 async def propose(cluster: Any, isr: list[Any], version: int = 3, **changes: Any) -> Any:
-    response = await cluster.active.alter_partition(request(cluster, isr, version, **changes), version)
+    asked = request(cluster, isr, version, **changes)
+    response = await cluster.active.alter_partition(asked, version)
     assert response.error_code == 0
     (topic,) = response.topics
+    assert (topic.topic_id, topic.topic_name) == (asked.topics[0].topic_id, asked.topics[0].topic_name)
     (answer,) = topic.partitions
     return answer
 
@@ -69,11 +73,13 @@ def test_shrink_and_expand_go_out_as_metadata_only(play: Play) -> None:
         ([1, 2], 3, {"topic_id": b"x" * 16}, ErrorCode.UNKNOWN_TOPIC_ID),
         ([1, 2], 3, {"broker_id": 2}, ErrorCode.INVALID_REQUEST),  # not the leader
         ([2, 0], 3, {}, ErrorCode.INVALID_REQUEST),  # without itself
+        ([1, 2, 2], 3, {}, ErrorCode.INVALID_REQUEST),
         ([1, 3], 3, {}, ErrorCode.INVALID_REQUEST),  # 3 does not hold the partition
         ([1, 2], 3, {"recovery": 1}, ErrorCode.INVALID_REQUEST),
         ([1, (2, 1)], 3, {}, ErrorCode.INELIGIBLE_REPLICA),  # an earlier life of broker 2
         ([1, (2, -1)], 3, {}, ErrorCode.NONE),
         ([1, 2], 2, {}, ErrorCode.NONE),
+        ([1, 2], 1, {}, ErrorCode.NONE),
         ([1, 2], 0, {}, ErrorCode.NONE),
     ],
 )
@@ -152,6 +158,46 @@ def test_somebody_else_wrote_the_state_meanwhile(play: Play) -> None:
         assert cluster.state("t").isr == (1, 0)
         answer = await propose(cluster, [1, 0, 2])
         assert answer.partition_epoch == 2
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [(NoNode, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (NotAuthorized, ErrorCode.UNKNOWN_SERVER_ERROR)],
+)
+def test_a_write_that_zookeeper_refuses_is_not_tried_again(
+    play: Play, refusal: type[StoreError], error: ErrorCode
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 0])
+        refused = []
+
+        def refuse(operations: list[Any], session_id: int) -> None:
+            for index, one in enumerate(operations):
+                if isinstance(one, SetData):
+                    refused.append(one.path)
+                    raise MultiFailed(index, refusal(one.path))
+
+        cluster.before_commit = refuse
+        assert (await propose(cluster, [1, 2])).error_code == error
+        assert refused == [state_path("t", 0)]
+        cluster.before_commit = None
+        assert (await propose(cluster, [1, 2])).isr == [1, 2], "the controller still has what was before"
+
+    play(scenario)
+
+
+def test_a_proposal_for_a_state_that_nobody_can_read_is_refused(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 0])
+        proposal = request(cluster, [1, 2])
+        MemoryZooKeeper.commit(cluster.zookeeper, [SetData(state_path("t", 0), b"{", ANY_VERSION)], 0)
+        response = await cluster.active.alter_partition(proposal, 3)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert cluster.zookeeper.data(state_path("t", 0)) == b"{"
 
     play(scenario)
 
