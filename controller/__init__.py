@@ -6,6 +6,8 @@
 - broker_changes.py: a broker's coming and death; partition_machine.py: who leads then; ZooKeeper is told of it first,
   the brokers afterwards; first_states.py: new partitions
 - replica_machine.py: replicas that begin, stop, or leave an ISR
+- leader_and_isr_answers.py: replicas that brokers cannot open; refused_epochs.py: brokers that have obeyed a later
+  controller
 - isr_updates.py: what leaders want their in-sync replicas to be
 - topic_changes.py, topic_deletion.py, reassignment.py, requested_elections.py, broker_shutdown.py, notifications.py,
   producer_id_blocks.py: the other flows

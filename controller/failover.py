@@ -9,9 +9,9 @@ import logging
 import random
 
 from odradek.controller import (
-    notifications,
     partition_machine,
     reassignment,
+    refused_epochs,
     replica_machine,
     requested_elections,
     topic_changes,
@@ -34,8 +34,8 @@ async def take_over(active: ActiveController, randomness: random.Random) -> None
     await _drop_notifications(active)
     await active.store.write_until_done(Create(FEATURE_PATH, FinalizedFeatures().encode()))
     await _read_cluster(active, randomness)
-    if notifications.latest_epoch_written(active) > state.controller_epoch:
-        await notifications.leave_refused_epoch(active)
+    if refused_epochs.latest_epoch_written(active) > state.controller_epoch:
+        await refused_epochs.leave_refused_epoch(active)
     await topic_deletion.initialize(active)
     # Brokers refuse a leader that they do not know to be alive, so they are first told who is. They are told of all
     # partitions too: a broker that becomes a coordinator takes one that it has never heard of for one yet to come.

@@ -4,9 +4,11 @@ import random
 
 from odradek.controller import (
     broker_changes,
+    leader_and_isr_answers,
     notifications,
     partition_machine,
     reassignment,
+    refused_epochs,
     requested_elections,
     topic_changes,
     topic_deletion,
@@ -44,9 +46,9 @@ async def handle(active: ActiveController, event: Event, randomness: random.Rand
         case StopReplicaAnswered():
             await topic_deletion.note_stopped(active, event)
         case EpochRefused(broker):
-            await notifications.leave_refused_epoch(active, broker)
+            await refused_epochs.leave_refused_epoch(active, broker)
         case LeaderAndIsrAnswered():
-            await notifications.leader_and_isr_answered(active, event)
+            await leader_and_isr_answers.leader_and_isr_answered(active, event)
         case IsrChangeNotified():
             await notifications.isr_changes(active)
         case LogDirectoriesReported():
