@@ -5,51 +5,74 @@ bounced broker, which died and came back between two looks.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from odradek.controller import partition_machine, reassignment, replica_machine, topic_deletion
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import PartitionPhase, Replica, ReplicaPhase
+from odradek.controller.cluster_state import Broker, PartitionPhase, Replica, ReplicaPhase
 
 log = logging.getLogger(__name__)
+
+
+class _Changes(NamedTuple):
+    """Ids of brokers whose registration is not what the state says, sorted."""
+
+    new: list[int]
+    dead: list[int]
+    bounced: list[int]
+    updated: list[int]
 
 
 async def compare_registrations(active: ActiveController) -> None:
     """Compare the registrations with the state and act on the differences."""
     known = active.state.brokers
     found = await active.store.brokers(known)
-    new = sorted(found.keys() - known.keys())
-    dead = sorted(known.keys() - found.keys())
-    bounced = sorted(b for b in found.keys() & known.keys() if found[b].epoch != known[b].epoch)
-    updated = sorted(
-        b
-        for b in found.keys() & known.keys()
-        if found[b].epoch == known[b].epoch and found[b].registration != known[b].registration
-    )
-    if new or dead or bounced or updated:
-        log.info("brokers: new %s, dead %s, bounced %s, updated %s", new, dead, bounced, updated)
-        for change, changed in (("came", new), ("went", dead), ("bounced", bounced), ("updated", updated)):
-            for broker_id in changed:
-                epochs = {"epoch": found[broker_id].epoch} if broker_id in found else {}
-                former = {"former_epoch": known[broker_id].epoch} if broker_id in known else {}
-                active.journal.note("broker", str(broker_id), change=change, **epochs, **former)
-    for broker_id in (*bounced, *dead):
+    changes = _changes(known, found)
+    _note(active, changes, known, found)
+    for broker_id in (*changes.bounced, *changes.dead):
         active.disconnect(broker_id)
-    for broker_id in new:
+    for broker_id in changes.new:
         active.connect(broker_id, found[broker_id])
-    if new:
-        await _on_startup(active, new)
-    if bounced:
-        await _on_failure(active, bounced)
-        for broker_id in bounced:
+    if changes.new:
+        await _on_startup(active, changes.new)
+    if changes.bounced:
+        await _on_failure(active, changes.bounced)
+        for broker_id in changes.bounced:
             active.connect(broker_id, found[broker_id])
-        await _on_startup(active, bounced)
-    if dead:
-        await _on_failure(active, dead)
-    if updated:
-        for broker_id in updated:
+        await _on_startup(active, changes.bounced)
+    if changes.dead:
+        await _on_failure(active, changes.dead)
+    if changes.updated:
+        for broker_id in changes.updated:
             active.connect(broker_id, found[broker_id])
         await active.send_metadata([])
+
+
+def _changes(known: Mapping[int, Broker], found: Mapping[int, Broker]) -> _Changes:
+    """Compare brokers, by id, that are known with those found in ZooKeeper. An epoch that differs is another life."""
+    both = sorted(known.keys() & found.keys())
+    same_life = [broker for broker in both if found[broker].epoch == known[broker].epoch]
+    return _Changes(
+        new=sorted(found.keys() - known.keys()),
+        dead=sorted(known.keys() - found.keys()),
+        bounced=[broker for broker in both if broker not in same_life],
+        updated=[broker for broker in same_life if found[broker].registration != known[broker].registration],
+    )
+
+
+def _note(
+    active: ActiveController, changes: _Changes, known: Mapping[int, Broker], found: Mapping[int, Broker]
+) -> None:
+    """Say in log and journal what has changed, if anything has."""
+    if any(changes):
+        log.info("brokers: new %s, dead %s, bounced %s, updated %s", *changes)
+    said = (("came", changes.new), ("went", changes.dead), ("bounced", changes.bounced), ("updated", changes.updated))
+    for change, brokers in said:
+        for broker_id in brokers:
+            epochs = {"epoch": found[broker_id].epoch} if broker_id in found else {}
+            former = {"former_epoch": known[broker_id].epoch} if broker_id in known else {}
+            active.journal.note("broker", str(broker_id), change=change, **epochs, **former)
 
 
 async def _on_startup(active: ActiveController, brokers: list[int]) -> None:

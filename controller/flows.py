@@ -48,11 +48,11 @@ async def handle(active: ActiveController, event: Event, randomness: random.Rand
         case EpochRefused(broker):
             await refused_epochs.leave_refused_epoch(active, broker)
         case LeaderAndIsrAnswered():
-            await leader_and_isr_answers.leader_and_isr_answered(active, event)
+            await leader_and_isr_answers.take_in_answer(active, event)
         case IsrChangeNotified():
-            await notifications.isr_changes(active)
+            await notifications.take_up_isr_changes(active)
         case LogDirectoriesReported():
-            await notifications.log_directories_changed(active)
+            await notifications.take_up_log_directories(active)
         case PreferredElectionAsked():
             await requested_elections.obey_znode(active)
         case LeadersToBalance():

@@ -21,14 +21,28 @@ WHAT_TO_DO: Final[dict[int, str]] = {
 """What a broker that refuses everything with a code wants."""
 
 
-async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrAnswered) -> None:
+async def take_in_answer(active: ActiveController, event: LeaderAndIsrAnswered) -> None:
     """Count replicas whose log directory is broken as offline until the broker comes back or takes them again."""
     if not active.is_present(event.broker, event.broker_epoch):
         return
     if event.response.error_code != ErrorCode.NONE:
         _log_refusal(active, event.broker, event.response.error_code)
         return
-    broken, fine = set(), set()
+    fine, broken = await _read_answer(active, event)
+    known = active.state.offline_directories.get(event.broker, set())
+    if broken or known & fine:
+        active.state.offline_directories[event.broker] = (known - fine) | broken
+    if known & fine:
+        await _bring_back(active, event.broker, known & fine)
+    if broken - known:
+        await _lose(active, event.broker, broken - known)
+
+
+async def _read_answer(
+    active: ActiveController, event: LeaderAndIsrAnswered
+) -> tuple[set[TopicPartition], set[TopicPartition]]:
+    """Return the partitions that the broker has taken, and those whose logs it cannot open."""
+    fine, broken = set(), set()
     names = active.state.topic_names
     if event.topic_without_id in active.state.topics:
         names = {ZERO_UUID: event.topic_without_id}
@@ -44,23 +58,29 @@ async def leader_and_isr_answered(active: ActiveController, event: LeaderAndIsrA
             elif answer.error_code != ErrorCode.STALE_CONTROLLER_EPOCH:  # which means that it knows as much, or more
                 name = error_code(answer.error_code).name
                 log.warning("broker %d refuses LeaderAndIsr for %s: %s", event.broker, partition, name)
-    known = active.state.offline_directories.get(event.broker, set())
-    newly_broken = broken - known
-    if broken or known & fine:
-        active.state.offline_directories[event.broker] = (known - fine) | broken
-    if known & fine:
-        # In elections that were held before this answer they were out of reach, and not told of the outcome.
-        serving = [partition for partition in sorted(known & fine) if not active.state.being_deleted(partition)]
-        back = [Replica(partition, event.broker) for partition in serving]
-        there = [replica for replica in back if replica_machine.may_become(active.state, replica, ReplicaPhase.ONLINE)]
-        await replica_machine.move(active, there, ReplicaPhase.ONLINE)
-        elected = await partition_machine.elect_where_needed(active)
-        await reassignment.complete_where_caught_up(active, elected)
-    if newly_broken:
-        lost = ", ".join(map(str, sorted(newly_broken)))
-        log.warning("broker %d cannot open its logs of %s: a disk has failed or is full", event.broker, lost)
-        replicas = [Replica(partition, event.broker) for partition in sorted(newly_broken)]
-        await replicas_lost(active, replicas, f"OfflineLogDirectory {event.broker}")
+    return fine, broken
+
+
+async def _bring_back(active: ActiveController, broker: int, partitions: set[TopicPartition]) -> None:
+    """Tell a broker its replicas that are in reach again, and elect leaders that these make possible.
+
+    In elections that were held before its answer they were out of reach, and not told of the outcome.
+    """
+    serving = [partition for partition in sorted(partitions) if not active.state.being_deleted(partition)]
+    back = [Replica(partition, broker) for partition in serving]
+    there = [replica for replica in back if replica_machine.may_become(active.state, replica, ReplicaPhase.ONLINE)]
+    await replica_machine.move(active, there, ReplicaPhase.ONLINE)
+    elected = await partition_machine.elect_where_needed(active)
+    await reassignment.complete_where_caught_up(active, elected)
+
+
+async def _lose(active: ActiveController, broker: int, partitions: set[TopicPartition]) -> None:
+    """Elect leaders in place of replicas that have just gone out of reach."""
+    lost = sorted(partitions)
+    names = ", ".join(map(str, lost))
+    log.warning("broker %d cannot open its logs of %s: a disk has failed or is full", broker, names)
+    replicas = [Replica(partition, broker) for partition in lost]
+    await replicas_lost(active, replicas, f"OfflineLogDirectory {broker}")
 
 
 def _log_refusal(active: ActiveController, broker: int, code: int) -> None:

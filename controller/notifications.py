@@ -18,7 +18,7 @@ from odradek.zk_schema.znodes.notifications import (
 log = logging.getLogger(__name__)
 
 
-async def isr_changes(active: ActiveController) -> None:
+async def take_up_isr_changes(active: ActiveController) -> None:
     """Read the ISRs that leaders on brokers before 2.7 wrote themselves, and tell everybody."""
     names, notes = await _read_all(active, ISR_CHANGE_PATH)
     changed: set[TopicPartition] = set()
@@ -37,7 +37,7 @@ async def isr_changes(active: ActiveController) -> None:
     await active.store.delete_all(names)
 
 
-async def log_directories_changed(active: ActiveController) -> None:
+async def take_up_log_directories(active: ActiveController) -> None:
     """Ask brokers that lost a log directory, or have room again, for each of their replicas.
 
     The answers to LeaderAndIsr say which are out of reach. A replica that is being deleted is not asked for, since that

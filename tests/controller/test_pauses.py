@@ -113,7 +113,7 @@ def test_others_have_their_turn_while_answers_about_thousands_of_partitions_are_
         errors = [LeaderAndIsrPartitionError(partition_index=index) for index in range(3)]
         topic = LeaderAndIsrTopicError(topic_id=active.state.topic_ids["t"], partition_errors=errors)
         answered = LeaderAndIsrAnswered(1, active.state.brokers[1].epoch, LeaderAndIsrResponse(topics=[topic]))
-        await leader_and_isr_answers.leader_and_isr_answered(active, answered)
+        await leader_and_isr_answers.take_in_answer(active, answered)
         assert turns == 3
 
     play(scenario)
