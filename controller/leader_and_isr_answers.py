@@ -56,8 +56,8 @@ async def _read_answer(
             elif answer.error_code == ErrorCode.NONE:
                 fine.add(partition)
             elif answer.error_code != ErrorCode.STALE_CONTROLLER_EPOCH:  # which means that it knows as much, or more
-                name = error_code(answer.error_code).name
-                log.warning("broker %d refuses LeaderAndIsr for %s: %s", event.broker, partition, name)
+                error = error_code(answer.error_code)
+                log.warning("broker %d refuses LeaderAndIsr for %s: %s", event.broker, partition, error.name)
     return fine, broken
 
 

@@ -2,7 +2,14 @@
 
 from typing import Any
 
+from odradek.controller.events import LeaderAndIsrAnswered
 from odradek.journal.sentences import tell
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PREFIX, encode_log_dir_event
 from tests.controller.conftest import Play
@@ -72,5 +79,26 @@ def test_a_replica_that_a_move_has_added_where_it_could_not_be_made_is_made_when
         await cluster.put_in_isr([1, 2])
         assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))
         cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_refused_partition_does_not_hide_that_another_one_is_out_of_reach(play: Play) -> None:
+    """Behind a refusal the answers of its topic counted for a topic of the refusal's name: the dead replica led on."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [2, 1], [2, 1])
+        active = cluster.active._active
+        errors = [
+            LeaderAndIsrPartitionError(partition_index=0, error_code=ErrorCode.INCONSISTENT_TOPIC_ID),
+            LeaderAndIsrPartitionError(partition_index=1, error_code=ErrorCode.KAFKA_STORAGE_ERROR),
+        ]
+        topic = LeaderAndIsrTopicError(topic_id=active.state.topic_ids["t"], partition_errors=errors)
+        epoch = active.state.brokers[2].epoch
+        active.soon(LeaderAndIsrAnswered(2, epoch, LeaderAndIsrResponse(topics=[topic])))
+        await cluster.settle()
+        assert active.state.offline_directories[2] == {TopicPartition("t", 1)}
+        assert cluster.brokers[1].led() == {TopicPartition("t", 1)}
 
     play(scenario)
