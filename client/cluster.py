@@ -146,7 +146,7 @@ class Cluster:
                 node.port,
                 config.client_id,
                 config.socket_connection_setup_timeout_ms,
-                getattr(config, "fetch_max_bytes", 0),
+                config.records_bytes_max,
             )
         except BrokerUnreachable as error:
             link.failures += 1

@@ -151,6 +151,11 @@ class CommonConfig(SecurityConfig):
     100 kB, each with its turn of the loop: a fifth of what it costs to send a record of 1 kB."""
     socket_connection_setup_timeout_ms: int = setting(10_000, at_least=1, at_most=HIGHEST_INT64)
 
+    @property
+    def records_bytes_max(self) -> int:
+        """Most bytes of records that an answer is asked to have: none, unless the client fetches."""
+        return 0
+
 
 Config = TypeVar("Config", bound="DataclassInstance")
 

@@ -55,6 +55,10 @@ class ConsumerSettings(CommonConfig):
     """Longest time, in ms, that iterating waits for a record before it ends (kafka-python's name, not Kafka's)."""
 
     @property
+    def records_bytes_max(self) -> int:
+        return self.fetch_max_bytes
+
+    @property
     def isolation(self) -> int:
         """Number of the isolation level on the wire."""
         return ISOLATION_LEVELS[self.isolation_level]
