@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.directories.checkpoints import Checkpoints
+from odradek.broker.log.directories.closing import Closing
 from odradek.broker.log.directories.directory_files import (
     PARTITION_METADATA,
     DirectoryOwner,
@@ -22,7 +23,7 @@ from odradek.broker.log.directories.directory_files import (
 )
 from odradek.broker.log.directories.future_logs import FutureLogs
 from odradek.broker.log.directories.live_logs import Failed, LiveLogs, LogDirectories
-from odradek.broker.log.directories.loading import Closing, Loading
+from odradek.broker.log.directories.loading import Loading
 from odradek.broker.log.directories.log_directory import LogDirectory, set_aside, set_aside_stray, sync_removals
 from odradek.broker.log.directories.maintenance import LogMaintenance
 from odradek.broker.log.errors import NO_ROOM, NoRoom, StorageFailure

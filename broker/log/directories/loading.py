@@ -1,20 +1,17 @@
-"""Loading of all logs at the start, and closing them at the end of a clean shutdown.
+"""Loading of all logs at the start of a broker.
 
-At the start the directories are locked, their owners checked, and their logs loaded in parallel. A directory that fails
-goes offline as long as another one works.
+The directories are locked, their owners checked, and their logs loaded in parallel. A directory that fails goes offline
+as long as another one works.
 """
 
 import contextlib
 import errno
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Set
 from functools import partial
 from typing import TypeVar
 
-from odradek.broker.log.checkpoint_format import LOG_START_OFFSETS, RECOVERY_POINTS
-from odradek.broker.log.directories.checkpoints import offsets_of
 from odradek.broker.log.directories.directory_files import (
-    CLEAN_SHUTDOWN,
     DirectoryOwner,
     MetaProperties,
     common_owner,
@@ -23,8 +20,7 @@ from odradek.broker.log.directories.directory_files import (
 from odradek.broker.log.directories.future_logs import FutureLogs, whole_futures
 from odradek.broker.log.directories.live_logs import LiveLogs, LogDirectories
 from odradek.broker.log.directories.log_directory import Loaded, LogDirectory, set_aside
-from odradek.broker.log.errors import StorageFailure, UnusableDirectory
-from odradek.broker.log.flush import Flush
+from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.recovery.parallel import ParallelRecovery, TornLog, torn_logs
@@ -222,52 +218,3 @@ def _or_disk_error(directory: LogDirectory, work: Callable[[], T]) -> T:
     except Exception as error:
         logger.exception("%s cannot be loaded", directory.path)
         raise OSError(errno.EIO, f"it cannot be loaded: {error!r}", directory.path) from error
-
-
-class Closing:
-    """The end of a clean shutdown, for one directory: its logs to the disk, then the checkpoints, then the marker.
-
-    `begin`, then the background is closed, then `end`; nothing else may run. Logs are synced side by side: one after
-    the other, 2,000 of them took 21 seconds. When the disk fails there is no marker: the next start repairs.
-    """
-
-    def __init__(self, environment: LogEnvironment, directory: LogDirectory, logs: Mapping[PartitionKey, Log]) -> None:
-        self._environment = environment
-        self._directory = directory
-        self._logs = dict(logs)
-        self._flushes: list[tuple[Log, Flush]] = []
-        self._trouble: OSError | StorageFailure | None = None
-
-    def begin(self) -> None:
-        """Write what the directory's logs have only in memory, and have that synced in the background."""
-        try:
-            for log in self._logs.values():
-                flush = log.begin_close()
-                if flush is not None:
-                    self._flushes.append((log, flush))
-                    self._environment.background.run(partial(self._sync, flush), lambda result: None)
-        except StorageFailure as error:
-            self._trouble = error
-
-    def _sync(self, flush: Flush) -> None:
-        try:
-            flush.sync()
-        except OSError as error:
-            self._trouble = error
-
-    def end(self, mark: bytes | None) -> None:
-        """Write the checkpoints and the marker, when all is synced and there is one, and release the directory."""
-        try:
-            if self._trouble is not None:
-                raise self._trouble
-            for log, flush in self._flushes:
-                if not flush.synced:  # the background took nothing any more
-                    flush.sync()
-                log.end_close(flush)
-            names = (RECOVERY_POINTS, LOG_START_OFFSETS)
-            self._directory.checkpoints.write_now({name: offsets_of(name, self._logs.items()) for name in names})
-            if mark is not None:
-                self._environment.files.write_atomically(f"{self._directory.path}/{CLEAN_SHUTDOWN}", mark)
-        except (OSError, StorageFailure) as error:
-            logger.error("%s: not closed cleanly: %s", self._directory.path, error)
-        self._directory.release()

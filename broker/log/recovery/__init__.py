@@ -1,6 +1,7 @@
 """Recovery of logs when they are opened: unfinished changes are ended, and after an unclean stop batches validated.
 
-log_opening     opens a log: ends the changes that a stop has interrupted, reads what its files say, has them repaired
-validation      every batch from some segment on, up to the first damage
-parallel        child processes that repair, where there is much to validate
+log_opening             opens a log: reads what its files say, has them repaired
+interrupted_changes     renamings and removals amid which a stop came, ended or taken back
+validation              every batch from some segment on, up to the first damage
+parallel                child processes that repair, where there is much to validate
 """
