@@ -201,8 +201,10 @@ def begins_batch(file: File, position: int, end: int, first_offset: int, last_of
     return least <= length <= end - position - LOG_OVERHEAD and bool(first_offset <= base_offset <= last_offset)
 
 
-def iterate_of_producers(file: File, position: int, end: int) -> Iterator[Batch]:
-    """Yield the batches that carry a producer id, as `iterate_headers` yields all, but quicker."""
+def iterate_headers_of_producers(file: File, position: int, end: int) -> Iterator[Batch]:
+    """Yield, of the batches that `iterate_headers` yields, those with a producer id: without decoding the others.
+
+    Raises CorruptBatch."""
     while position < end:
         data = file.pread(min(HEADERS_CHUNK_BYTES, end - position), position)
         at, size = 0, len(data)

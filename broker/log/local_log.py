@@ -382,7 +382,8 @@ class LocalLog:
         self._end_at_rest = self.log_end_offset
 
     def abandon(self) -> None:
-        """Give the descriptors back and write nothing: the log is to be deleted, or its directory is offline."""
+        """Close the log, give its descriptors back and write nothing: what is only in memory is lost, unless
+        `begin_close` has written it."""
         self.closed = True
         for segment in self.segments:
             self.environment.open_segments.forget(segment)

@@ -7,7 +7,7 @@ so that a producer that was interrupted by a restart is known by all of its last
 import logging
 from collections.abc import Container
 
-from odradek.broker.log.batches import iterate_of_producers
+from odradek.broker.log.batches import iterate_headers_of_producers
 from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.log_environment import LogEnvironment
 from odradek.broker.log.producer_snapshots import Snapshots
@@ -119,7 +119,7 @@ def _last_batches(
     """Return what the last bytes before `end_offset` tell of the `wanted` producers, and whether batches are large."""
     found, count, their_bytes = ProducerState(), 0, 0
     for segment, begin, end in _lately_written(segments, end_offset, now_ms, size_bytes):
-        for batch in iterate_of_producers(segment.file, begin, end):
+        for batch in iterate_headers_of_producers(segment.file, begin, end):
             count, their_bytes = count + 1, their_bytes + batch.size_bytes
             if batch.producer_id in wanted and not batch.is_control:
                 found.append(batch, b"")
@@ -158,7 +158,7 @@ def _learn_segment(state: ProducerState, segment: Segment, offset: int) -> None:
         return
     known = {aborted.last_offset for aborted in segment.transactions.entries()}
     position = segment.locate(max(offset, segment.base_offset))
-    for batch in iterate_of_producers(segment.file, position, segment.size_bytes):
+    for batch in iterate_headers_of_producers(segment.file, position, segment.size_bytes):
         content = segment.file.pread(batch.size_bytes, batch.position) if batch.is_control else b""
         completed = state.append(batch, content)
         if completed is None:

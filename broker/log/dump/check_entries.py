@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from odradek.broker.log.batches import Batch, decode_end_of_transaction, iterate_headers, iterate_of_producers
+from odradek.broker.log.batches import Batch, decode_end_of_transaction, iterate_headers, iterate_headers_of_producers
 from odradek.broker.log.checkpoint_format import LEADER_EPOCHS
 from odradek.broker.log.directories.directory_files import (
     CLEAN_SHUTDOWN,
@@ -203,7 +203,7 @@ def _transactions(file: File) -> dict[int, Transaction]:
     found: dict[int, Transaction] = {}
     ended: dict[int, int] = {}
     begun: dict[int, int] = {}
-    for batch in iterate_of_producers(file, 0, file.size()):
+    for batch in iterate_headers_of_producers(file, 0, file.size()):
         producer_id = batch.producer_id
         if not batch.is_control:
             if batch.is_transactional and batch.record_count:

@@ -8,7 +8,7 @@ from odradek.broker.log.batches import (
     checksum_of,
     decode_end_of_transaction,
     iterate_headers,
-    iterate_of_producers,
+    iterate_headers_of_producers,
 )
 from odradek.broker.log.dump.batch_rows import control_fields
 from odradek.broker.log.dump.internal_topics import Decoder
@@ -114,7 +114,7 @@ def missing_aborted(file: File, indexed: set[int]) -> Iterator[Complaint]:
     """
     open_since: dict[int, int] = {}
     try:
-        for batch in iterate_of_producers(file, 0, file.size()):
+        for batch in iterate_headers_of_producers(file, 0, file.size()):
             if not batch.is_control:
                 if batch.is_transactional and batch.record_count:
                     open_since.setdefault(batch.producer_id, batch.base_offset)

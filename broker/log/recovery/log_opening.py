@@ -68,7 +68,7 @@ def open_log(
     if doubtful is not None:
         gaps_before = MAX_INT64 if config.compacts else gaps_before
         recover_segments(environment, segments, doubtful, epochs, gaps_before=gaps_before)
-    end_offset = _find_end(environment, directory, config, segments, epochs, log_start_offset, names)
+    end_offset = _ensure_last_segment(environment, directory, config, segments, epochs, log_start_offset, names)
     start_offset = max(log_start_offset, segments[0].base_offset)
     lost = doubtful is not None or end_offset < recovery_point  # the disk may not have what was there at the end
     clean = clean and not lost
@@ -107,7 +107,7 @@ def _release_files(segments: list[Segment]) -> None:
     segments[-1].close_file()
 
 
-def _find_end(
+def _ensure_last_segment(
     environment: LogEnvironment,
     directory: str,
     config: LogConfig,
@@ -116,7 +116,7 @@ def _find_end(
     log_start_offset: int,
     names: list[str],
 ) -> int:
-    """Find where the log ends; a log without segments, or with nothing after its start, is given an empty one there."""
+    """Give a log without segments, or with nothing after its start, an empty one there; return where the log ends."""
     if segments:
         end_offset = segments[-1].next_offset()
         if end_offset >= log_start_offset:
