@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 
 from odradek import KafkaConsumer, KafkaProducer, TopicPartition
 from odradek.testing import Cluster, ClusterError
+from odradek.testing.cluster.views import Moment, Timeline
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.virtual_run import VirtualCluster, run
 
@@ -91,6 +92,20 @@ def test_requests_and_timeline(cluster: Cluster) -> None:
     drawing = ElementTree.fromstring(whole.svg())
     assert len(drawing.findall("{http://www.w3.org/2000/svg}circle")) == len(whole.moments)
     cluster.clear()
+
+
+def test_a_timeline_says_once_what_happened_many_times_in_a_row() -> None:
+    """A program in a loop filled the sixty lines that a failed exploration shows, and hid what led to it."""
+    moments = [Moment(float(ms), "billing", "starts") for ms in range(0, 40_000, 1_000)]
+    said = str(
+        Timeline((*moments, Moment(40_000.0, "test", "heals the network"), Moment(41_000.0, "billing", "starts")))
+    )
+    assert said.splitlines() == [
+        "    0.000 s  billing      starts",
+        "   39.000 s               … 39 more",
+        "   40.000 s  test         heals the network",
+        "   41.000 s  billing      starts",
+    ]
 
 
 def test_bad_use_gets_one_line(cluster: Cluster) -> None:

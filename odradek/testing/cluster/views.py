@@ -1,6 +1,7 @@
 """Views that a test has of a cluster: records with what became of them, requests, and what happened when."""
 
 from dataclasses import dataclass
+from itertools import groupby
 
 LANE_HEIGHT, LEFT, WIDTH = 26, 130, 1000
 COLOURS = {"test": "#c0392b", "zookeeper": "#2471a3"}
@@ -85,7 +86,17 @@ class Timeline:
     moments: tuple[Moment, ...]
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.moments))
+        """Return a line for each moment; of those that say the same one after the other, the first, and how many more.
+
+        A program in a loop would otherwise fill the page with itself.
+        """
+        lines: list[str] = []
+        for _, alike in groupby(self.moments, key=lambda moment: (moment.who, moment.text)):
+            first, *more = alike
+            lines.append(str(first))
+            if more:
+                lines.append(f"{more[-1].at_ms / 1000:9.3f} s  {'':12} … {len(more)} more")
+        return "\n".join(lines)
 
     def svg(self) -> str:
         """Return a drawing with a lane for each who; a mark shows its text when it is pointed at."""
