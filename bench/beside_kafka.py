@@ -30,6 +30,7 @@ from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.protocol.fields import Message, Struct
 from odradek.protocol.headers import API_NAMES, message_classes
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.beside.playing import prepare
 from odradek.testing.foreign.kafka_jars import kafka_jars
 from odradek.testing.foreign.raw import RawConnection
@@ -89,6 +90,10 @@ class Broker:
         return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
 
+NONE = frozenset({-1, "", ZERO_UUID})
+"""What stands for no id."""
+
+
 class Pairs:
     """Ids of the first broker, and those that the second has in their place."""
 
@@ -97,7 +102,7 @@ class Pairs:
 
     def same(self, name: str, first: Any, second: Any) -> bool:
         """Tell whether they may stand for each other, as they do from now on."""
-        if name not in DRAWN or type(first) is not type(second) or -1 in (first, second) or "" in (first, second):
+        if name not in DRAWN or type(first) is not type(second) or not NONE.isdisjoint((first, second)):
             return False
         return bool(self._known.setdefault((_kind(name, first), first), second) == second)
 
