@@ -10,7 +10,7 @@ SyncGroup.
 
 from collections.abc import Callable, Iterator
 from struct import error as StructError  # noqa: N812 - a class, named as the classes are
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from odradek.protocol.decoder_source import DecoderSource, flexible_in
 from odradek.protocol.encoder_source import EncoderSource
@@ -41,8 +41,13 @@ def check_version(message: type[Message], version: int) -> None:
 
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
 _decoders: dict[tuple[type[Message], int], Decoder[Any]] = {}
+_limited_decoders: dict[tuple[type[Message], int], Decoder[Any]] = {}
 _stepwise_encoders: dict[tuple[type[Struct], int], StepwiseEncoder] = {}
 """What has been made so far: at most one for every version of every message or struct, so they need no limit."""
+
+
+ELEMENTS_MAX: Final = 1_000_000
+"""Five times the partitions of the largest cluster that ZooKeeper bears."""
 
 
 def encoder(message: type[Message], version: int) -> Encoder:
@@ -58,6 +63,16 @@ def decoder(message: type[M], version: int) -> Decoder[M]:
     """
     known = _decoders.get((message, version))
     return known or _decoders.setdefault((message, version), compiled_decoder(message, version))
+
+
+def decode_limited(message: type[M], version: int, data: Buffer, at: int) -> tuple[M, int]:
+    """Decode as a decoder does, but refuse a message whose arrays have more than ELEMENTS_MAX elements in all: of the
+    smallest ones each byte would take 250 of memory. Raises MalformedMessage."""
+    known = _limited_decoders.get((message, version))
+    if known is None:
+        known = compiled_decoder(message, version, elements_max=ELEMENTS_MAX)
+        _limited_decoders[message, version] = known
+    return known(data, at)
 
 
 def stepwise_decoder(message: type[M], version: int) -> Callable[[Buffer, int], Steps[tuple[M, int]]]:
@@ -108,9 +123,12 @@ def _made_encoder(struct: type[Struct], version: int, flexible: bool, stepwise: 
     return made(writer.source(), writer.known, "encode", struct, version)
 
 
-def compiled_decoder(message: type[M], version: int, *, stepwise: bool = False) -> Decoder[M]:
+def compiled_decoder(
+    message: type[M], version: int, *, stepwise: bool = False, elements_max: int | None = None
+) -> Decoder[M]:
     check_version(message, version)
-    writer = DecoderSource(message, version, flexible_in(message, version), stepwise=stepwise)
+    flexible = flexible_in(message, version)
+    writer = DecoderSource(message, version, flexible, stepwise=stepwise, elements_max=elements_max)
     source = writer.source()
     names = {**writer.known, "MalformedMessage": MalformedMessage, "StructError": StructError}
     return cast(Decoder[M], made(source, names, "decode", message, version))

@@ -29,6 +29,10 @@ def refuse_count(count: int, at: int, size: int) -> None:
     raise MalformedMessage(f"{count} elements announced at byte {at} of {size}")
 
 
+def refuse_elements(most: int) -> None:
+    raise MalformedMessage(f"more than {most} elements of arrays in one message")
+
+
 def refuse_tag(tag: int, at: int, end: int) -> None:
     raise MalformedMessage(f"tagged field {tag} ends at byte {at}, announced was {end}")
 
@@ -36,12 +40,22 @@ def refuse_tag(tag: int, at: int, end: int) -> None:
 class DecoderSource:
     """Collects the lines of one decoder and the names they use."""
 
-    def __init__(self, message: type[Struct], version: int, flexible: bool, *, stepwise: bool) -> None:
-        """`stepwise`: make it a generator that yields behind each struct of an array, and returns the result."""
+    def __init__(
+        self,
+        message: type[Struct],
+        version: int,
+        flexible: bool,
+        *,
+        stepwise: bool,
+        elements_max: int | None = None,
+    ) -> None:
+        """`stepwise`: make it a generator that yields behind each struct of an array, and returns the result.
+        `elements_max`: most elements of all arrays together; None for as many as the bytes hold."""
         self.message = message
         self.version = version
         self.flexible = flexible
         self.stepwise = stepwise
+        self.elements_max = elements_max
         self.lines: list[str] = []
         self.depth = 2
         self.pending: list[tuple[str, str]] = []
@@ -55,6 +69,7 @@ class DecoderSource:
             "read_long_array": primitives.read_long_array,
             "refuse_null": refuse_null,
             "refuse_count": refuse_count,
+            "refuse_elements": refuse_elements,
             "refuse_tag": refuse_tag,
         }
 
@@ -66,6 +81,7 @@ class DecoderSource:
                 "def decode(data, at):",
                 "    if data.__class__ is not memoryview: data = memoryview(data)",
                 "    size = len(data)",
+                *([] if self.elements_max is None else [f"    left = {self.elements_max}"]),
                 "    try:",
                 *self.lines,
                 "    except (IndexError, StructError) as cause:",
@@ -242,6 +258,9 @@ class DecoderSource:
     def array(self, wire: Array, target: str, nullable: bool) -> None:
         name, count = self.length("i", target, nullable)
         element = wire.element
+        if self.elements_max is not None:
+            self.line(f"left -= {count if count == name else f'({count})'}")
+            self.line(f"if left < 0: refuse_elements({self.elements_max})")
         if isinstance(element, Fixed) and element.code != "16s":
             readers = f"read_{element.code}"
             self.known[readers] = primitives.array_readers(element.code)

@@ -6,6 +6,7 @@ so the plain path costs one dict lookup and four calls.
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ from odradek.broker.network.boundary import UnsupportedRequestError
 from odradek.broker.network.outcomes import Answer, Client, Outcome, Reply, RequestContext, Settled, Silent
 from odradek.broker.replication.fetch_sessions import replica_of
 from odradek.broker.requests import api_versions
-from odradek.protocol.codec import Encoder, decoder, encode_in_steps, encoder
+from odradek.protocol.codec import Encoder, decode_limited, decoder, encode_in_steps, encoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import message_classes, request_header_version, response_header_version
@@ -34,6 +35,8 @@ RESPONSE_HEADER = Struct(">ii")
 """Size and correlation id: response header version 0, behind the size of the frame."""
 FLEXIBLE_RESPONSE_HEADER = Struct(">iix")
 """The same in response header version 1, without tagged fields."""
+LARGE_REQUEST_BYTES = 1 << 20
+"""From here on the elements of arrays are counted: a request may have a hundred megabytes of empty names."""
 ROUTES_MAX = 1 << 12
 """More than all APIs of Kafka have versions; a route is made only for what the registry serves."""
 
@@ -44,6 +47,8 @@ class Route:
 
     version: int
     decode: Any
+    decode_large: Any
+    """The decoder of requests of more than LARGE_REQUEST_BYTES."""
     handle: Any
     encode: Encoder
     flexible: bool
@@ -166,7 +171,8 @@ class Dispatcher:
             if at == len(frame):
                 raise MalformedMessage("a request header without its tag buffer")
             at = skip_tagged_fields(frame, at + 1, frame[at])
-        request, _ = route.decode(frame, at)
+        decode = route.decode if len(frame) <= LARGE_REQUEST_BYTES else route.decode_large
+        request, _ = decode(frame, at)
         client.api = api_metrics = route.api if route.follower is None else route.kind_of_fetch(request)
         api_metrics.requests[route.version] += 1
         outcome = route.handle(self._broker, request, context)
@@ -196,9 +202,12 @@ class Dispatcher:
         is_fetch = key == FetchRequest.API_KEY
         flexible_response = response_header_version(key, version) == 1
         assert len(self._routes) < ROUTES_MAX, "more routes than Kafka has versions"
+        own_decoder = getattr(module, "decoder", None)
+        decode = self._noting((own_decoder or decoder)(module.REQUEST, version))
         route = self._routes[api] = Route(
             version=version,
-            decode=self._noting(getattr(module, "decoder", decoder)(module.REQUEST, version)),
+            decode=decode,
+            decode_large=decode if own_decoder else self._noting(partial(decode_limited, module.REQUEST, version)),
             handle=self._guarded(module.handle, key),
             encode=encoder(message_classes(key).response, version),
             flexible=request_header_version(key, version) == 2,

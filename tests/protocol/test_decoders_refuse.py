@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.protocol.codec import decode, decoder, encode
+from odradek.protocol.codec import compiled_decoder, decode, decode_limited, decoder, encode
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message, Struct
 from odradek.protocol.headers import API_NAMES, message_classes
 from odradek.protocol.messages.consumer_offsets import GroupMetadataValue
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
-from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.sync_group import SyncGroupRequest
@@ -87,6 +87,23 @@ def test_mutated_messages(message: type[Message], random_messages: Any) -> None:
 @given(st.sampled_from(EVERY_VERSION), st.binary(max_size=120))
 def test_random_bytes(which: tuple[type[Message], int], data: bytes) -> None:
     tried(*which, data)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_the_elements_of_all_arrays_are_counted_together(version: int) -> None:
+    topic = FetchTopic(topic="t", partitions=[FetchPartition(), FetchPartition()])
+    forgotten = [ForgottenTopic(topic="f", partitions=[1, 2, 3])]
+    data = encode(FetchRequest(topics=[topic, topic], forgotten_topics_data=forgotten), version)
+    elements = 2 + 2 * 2 + 1 + 3
+    assert compiled_decoder(FetchRequest, version, elements_max=elements)(data, 0)[1] == len(data)
+    with pytest.raises(MalformedMessage, match=f"more than {elements - 1} elements of arrays in one message"):
+        compiled_decoder(FetchRequest, version, elements_max=elements - 1)(data, 0)
+
+
+@pytest.mark.parametrize(("message", "version"), EVERY_VERSION)
+def test_who_counts_elements_decodes_the_same(message: type[Message], version: int, random_messages: Any) -> None:
+    data = encode(random_messages.message(message, version), version)
+    assert decode_limited(message, version, data, 0) == decoder(message, version)(data, 0)
 
 
 @pytest.mark.parametrize("version", [7, 9])

@@ -12,6 +12,7 @@ from odradek.broker.requests import api_versions
 from odradek.broker.requests.dispatch import Dispatcher, RoutedOutcome
 from odradek.broker.requests.registry import by_key, served_versions
 from odradek.broker.security.principal import ANONYMOUS, KafkaPrincipal
+from odradek.protocol.codec import ELEMENTS_MAX
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_response, encode_request, message_classes
@@ -19,6 +20,7 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from odradek.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offset_delete import OffsetDeleteRequest
+from odradek.protocol.primitives import write_unsigned_varint
 from odradek.testing.virtual_clock import ManualClock
 
 SERVED = {0: (0, 11), 3: (0, 12), 18: (0, 4)}
@@ -99,6 +101,22 @@ def test_headers_of_every_kind(request_class: type[Message], version: int) -> No
     ((request, context),) = recorder.requests
     assert request == request_class()
     assert context == RequestContext(version, header.client_id, "host:1", "PLAINTEXT")
+
+
+@pytest.mark.parametrize(("elements", "served"), [(ELEMENTS_MAX, True), (ELEMENTS_MAX + 1, False)])
+def test_a_request_of_millions_of_empty_names_is_refused(elements: int, served: bool) -> None:
+    """A hundred megabytes of them were decoded at once: they took all of the machine's memory, and the loop's time."""
+    recorder = Recorder()
+    header = b"".join(encode_request(RequestHeader(3, 9, 1, "client"), MetadataRequest(topics=[])))[:-5]
+    frame = header + write_unsigned_varint(elements + 1) + b"\1\0" * elements + bytes(4)
+    if served:
+        recorder.dispatch(frame)
+        ((request, _),) = recorder.requests
+        assert isinstance(request, MetadataRequest) and request.topics is not None and len(request.topics) == elements
+    else:
+        with pytest.raises(MalformedMessage, match=f"more than {ELEMENTS_MAX} elements"):
+            recorder.dispatch(frame)
+        assert recorder.requests == []
 
 
 @pytest.mark.parametrize("client_id", [b"\xff\xff", b"\xff\xfe", b"\0\0"])
