@@ -87,6 +87,10 @@ class UserScramCredentialUpsertion(NamedTuple):
     iterations: int = 4096
     salt: bytes | None = None
 
+    def __repr__(self) -> str:
+        mechanism, iterations = self.mechanism, self.iterations
+        return f"UserScramCredentialUpsertion(user={self.user!r}, mechanism={mechanism!r}, iterations={iterations!r})"
+
 
 class DelegationToken(NamedTuple):
     """A delegation token (KIP-48). Principals are written `User:alice`, times are milliseconds since 1970."""

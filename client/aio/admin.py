@@ -287,8 +287,10 @@ class Admin(GroupsAdmin):
     async def alter_replica_log_dirs(self, replica_assignments: Mapping[TopicPartitionReplica, str]) -> None:
         """Start to move replicas to these log directories of their brokers."""
         by_broker: dict[int, dict[TopicPartition, str]] = {}
-        for (topic, partition, broker), path in arguments.mapping(replica_assignments, "directories").items():
-            by_broker.setdefault(broker, {})[arguments.topic_partition((topic, partition))] = path
+        wanted = arguments.mapping(replica_assignments, "directories")
+        for replica in arguments.instances(wanted, TopicPartitionReplica):
+            place = arguments.topic_partition((replica.topic, replica.partition))
+            by_broker.setdefault(replica.broker_id, {})[place] = wanted[replica]
         for broker, targets in by_broker.items():
             await self.alter_replica_log_directories(broker, targets)
 

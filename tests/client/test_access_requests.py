@@ -134,3 +134,10 @@ def test_what_only_a_newer_broker_knows_is_unknown(scripted_broker: Any) -> None
             }
 
     run_virtual(main)
+
+
+def test_a_password_is_in_no_message() -> None:
+    """It stood in the repr(), and so in every log and every error that names what was to be altered."""
+    secret = UserScramCredentialUpsertion("me", ScramMechanism.SCRAM_SHA_512, "secret-1", 8192, b"secret-2")
+    assert "secret" not in repr(secret) + str(secret) + repr([secret])
+    assert "me" in repr(secret) and "8192" in repr(secret)

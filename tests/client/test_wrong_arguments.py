@@ -53,6 +53,7 @@ OF_ADMIN: list[tuple[str, tuple[Any, ...]]] = [
     ("reset_configs", (["t"],)),
     ("alter_partition_reassignments", (["t"],)),
     ("alter_replica_log_dirs", (["t"],)),
+    ("alter_replica_log_dirs", ({PLACE: "/disk"},)),
     ("alter_replica_log_directories", (0, ["t"])),
     ("update_features", (["f"],)),
     ("create_acls", (["User:alice"],)),
