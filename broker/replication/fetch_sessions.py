@@ -94,7 +94,8 @@ def _keys(partition: Partition) -> tuple[Hashable, Hashable]:
 
 
 class FetchSession:
-    """Partitions that one fetcher reads, in the order in which they are served: one that got data goes to the end."""
+    """Partitions that one fetcher reads. `dirty` has the order in which they are served: one that got data goes to the
+    end."""
 
     __slots__ = (
         "_note", "_wake", "by_topic_id", "dirty", "epoch", "id", "last_used_ms", "looks_due", "not_looked_at",
@@ -168,8 +169,6 @@ class FetchSession:
 
     def move_to_end(self, wanted: CachedPartition) -> None:
         """Move a partition that was served behind the others, so that a small `max_bytes` does not starve them."""
-        key = session_key(wanted, self.by_topic_id)
-        self.partitions[key] = self.partitions.pop(key)
         self.dirty.pop(wanted, None)
         self.dirty[wanted] = None
 
