@@ -151,11 +151,20 @@ class LogEnvironment:
         segment = Segment(self.files, directory, base_offset, config, self.clock.now_ms())
         if config.segment_jitter_ms:
             segment.roll_jitter_ms = self.random.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
-        for suffix in SUFFIXES if names is None or names else ():
+        if names is None or names:
+            self._clear(segment)
+        try:
+            segment.create(config.segment_bytes)
+        except OSError:  # records go on in the segment before: a start must not find this one behind them
+            self._clear(segment)
+            self.files.sync_directory(directory)
+            raise
+        return segment
+
+    def _clear(self, segment: Segment) -> None:
+        for suffix in SUFFIXES:
             if self.files.exists(segment.path(suffix)):
                 self.files.remove(segment.path(suffix))
-        segment.create(config.segment_bytes)
-        return segment
 
     def remove_files_later(self, paths: list[str], delay_ms: float) -> None:
         """Remove files that were renamed to `.deleted`. What fails is left to the next start."""

@@ -175,11 +175,11 @@ class Segment:
 
     def create(self, size_bytes: int) -> None:
         """Make the `.log`, that large with `preallocate`, and the indexes, which Kafka misses. Raises OSError."""
+        for suffix in (OFFSET_INDEX, TIME_INDEX):
+            self._files.open(self.path(suffix), create=True)
         file = self._files.open(self.path(LOG), create=True)
         if self._preallocated:
             file.reserve(size_bytes)
-        for suffix in (OFFSET_INDEX, TIME_INDEX):
-            self._files.open(self.path(suffix), create=True)
 
     def append(self, data: Buffer) -> None:
         """Write at the end. When that fails, the file is cut back to its former size; when that fails too, raise EIO.

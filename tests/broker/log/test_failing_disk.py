@@ -205,6 +205,25 @@ def test_an_old_segment_whose_index_is_lost_is_read_on_a_full_disk() -> None:
     assert [columns.offsets for columns in read_batches(log)] == [[number] for number in range(6)]
 
 
+@pytest.mark.parametrize("preallocate", [False, True])
+def test_nothing_is_left_of_a_segment_that_a_full_disk_has_no_room_for(preallocate: bool) -> None:
+    """Records go on in the segment before. A start that found an empty one behind them would take it for the end."""
+    config = LogConfig(preallocate=preallocate)
+    refused = 0
+    for number in range(20):
+        files = SimulatedFiles()
+        log = open_test_log(make_environment(files), config, clean=True)
+        log.append_as_leader(make_batch([b"x"]), 0)
+        files.fault = Fault(files.calls + number, 1, errno.ENOSPC, f"{DIRECTORY}/{1:020d}.", "room")
+        with contextlib.suppress(OSError):
+            log.roll()
+        if len(log.segments) == 1:
+            refused += 1
+            names = {name for name in files.list_directory(DIRECTORY) if name.startswith(f"{1:020d}")}
+            assert names <= {f"{1:020d}.snapshot"}
+    assert refused > 2
+
+
 def test_retention_on_a_full_disk_keeps_the_last_segment() -> None:
     files = SimulatedFiles()
     config = LogConfig(segment_bytes=400, retention_bytes=0)
