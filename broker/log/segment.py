@@ -203,10 +203,8 @@ class Segment:
         self.size_bytes = size + len(data)
 
     def become_inactive(self) -> None:
-        """Write the last time entry and the index files, since a newer segment takes the appends.
-
-        Room that was preallocated and not used is given back.
-        """
+        """Write the last time entry and the index files, since a newer segment takes the appends. Gives back room that
+        was preallocated and not used."""
         if self._preallocated:
             self.file.truncate(self.size_bytes)
         self.time_index.append_if_larger(*self.largest_timestamp)
@@ -361,6 +359,7 @@ class Segment:
         self.time_index.truncate_to(end_offset)
         self.transactions.keep_before(end_offset)
         self.cut(position)
+        self.write_indexes()  # whoever looks at the disk would call them damaged
         if position == 0:
             self.created_ms, self.first_timestamp_ms, self._begins_with_messages = now_ms, None, None
         self.next_offset()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.broker.log.dump import verify
 from odradek.broker.log.errors import CorruptFile
 from odradek.broker.log.index import OffsetIndex, TimeIndex
 from odradek.broker.settings.topic_settings import LogConfig
@@ -135,6 +136,22 @@ def test_an_offset_that_no_entry_can_name_gets_none(offset: int) -> None:
     assert log.append_as_leader(make_batch([b"y"]), 0).first_offset == max(offset, BASE + 2) + 1
     assert [columns.offsets for columns in read_batches(log)][:2] == [[BASE], [BASE + 2]]
     close_log(log)
+
+
+def test_the_files_of_a_truncated_log_are_sound_while_it_is_open() -> None:
+    """`dump-log --verify` on a broker that was running called the entries of what had been cut off damage."""
+    files = SimulatedFiles()
+    config = LogConfig(index_interval_bytes=0)
+    log = open_test_log(make_environment(files), config)
+    for number in range(20):
+        log.append_as_leader(make_batch([b"x"], timestamp_ms=1000 + number), 0)
+    close_log(log)
+    log = open_test_log(make_environment(files), config, clean=True)
+    assert len(log.active.time_index) == 19
+    log.truncate_to(10)
+    assert not list(verify(files, DIRECTORY))
+    log.append_as_leader(make_batch([b"yy"], timestamp_ms=5000), 0)
+    assert not list(verify(files, DIRECTORY))
 
 
 @pytest.mark.parametrize("how", ["made", "closed", "rolled"])
