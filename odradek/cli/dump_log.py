@@ -228,7 +228,9 @@ def _dump(paths: list[str], records: bool, topic: str | None, json: bool) -> int
         try:
             rows = dump(files, path, records=records, topic=topic)
             if not json:
-                print(("\n" if number else "") + f"{path}: {title(path)}")
+                heading = f"{path}: {title(path)}"
+                files.open(path)  # one that is not there has none
+                print(("\n" if number else "") + heading)
             _print(path, rows, json)
         except ValueError as error:
             if not isinstance(error, CorruptBatch):

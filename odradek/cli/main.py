@@ -70,8 +70,15 @@ def run(arguments: list[str]) -> int:
         return 0
     except OSError as error:
         _forget_stdout()
-        return _complain(str(error), FAILED)
+        return _complain(_told(error), FAILED)
     return code
+
+
+def _told(error: Exception) -> str:
+    """Return what an error says; of a file first which, as tools do, and no number."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _run(arguments: list[str]) -> int:
@@ -153,7 +160,7 @@ def run_command(name: str, arguments: list[str]) -> int:
         given = [f"{where}: " for setting, where in origins.items() if setting in words]
         return _complain(f"{''.join(given[:1])}{error} (see odradek {named} --help)", WRONG_USAGE)
     except (ClientError, KafkaError, MalformedMessage, OSError) as error:
-        return _complain(str(error), FAILED)
+        return _complain(_told(error), FAILED)
     return result if isinstance(result, int) else 0
 
 

@@ -302,6 +302,17 @@ def test_dump_log_prints_and_verifies(tmp_path: Path, capsys: pytest.CaptureFixt
 GOLDEN = Path(__file__).parents[1] / "broker" / "log" / "golden"
 
 
+@pytest.mark.parametrize("more", [[], ["--verify"], ["--json"]])
+def test_dump_log_says_of_a_file_that_is_not_there_that_alone(
+    more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its heading came first, as if there were a file, and then "[Errno 2]"."""
+    path = tmp_path / "00000000000000000000.timeindex"
+    assert command_line.run(["dump-log", str(path), *more]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"odradek: {path}: No such file or directory\n")
+
+
 def test_dump_log_shows_every_file_in_lines_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def lines(*arguments: str) -> list[str]:
         assert command_line.run(["dump-log", *arguments]) == 0

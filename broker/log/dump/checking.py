@@ -5,6 +5,7 @@ old Kafka leaves, is no damage as long as nobody can be served something wrong b
 """
 
 import errno
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -33,7 +34,7 @@ def verify(files: Files, path: str, *, topic: str | None = None) -> Iterator[Dam
         yield from _verify_directory(files, path, topic)
         return
     if not files.exists(path):
-        raise FileNotFoundError(errno.ENOENT, "there is no such file", path)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     for position, reason in _complaints(files, path, topic):
         yield Damage(path, position, reason)
 
