@@ -27,6 +27,15 @@ def no_controller(case: ClusterCase) -> Told | None:
     return Told("has no controller", because, "", (way,))
 
 
+@row(Weight.DEGRADED, "ZkData; KafkaZkClient", "put back what the last `odradek zk export` has of it")
+def znode_unreadable(case: ClusterCase) -> Told | None:
+    """A znode cannot be understood: the next controller, or a broker that starts, has to do without it."""
+    if not case.facts.unreadable:
+        return None
+    way = WayOut("put back what the last `odradek zk export` has of it, with ZooKeeper's own zkCli.sh")
+    return Told("has what cannot be understood in ZooKeeper", "; ".join(case.facts.unreadable), "", (way,))
+
+
 @row(Weight.NOTE, "/controller_epoch; KafkaController.onControllerFailover", "nothing")
 def controller_moved(case: ClusterCase) -> Told | None:
     """Another broker became the controller: the former one resigned, or its session ended."""

@@ -155,6 +155,8 @@ class Facts:
     journals: Mapping[int, JournalFacts] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     """Sentences about what could not be learned, and why."""
+    unreadable: tuple[str, ...] = ()
+    """Znodes that are there and cannot be understood, each with the reason; `unknown` has them, too."""
     zookeeper_silent: bool = False
     """ZooKeeper was asked and could not be read."""
     broker_files: Mapping[int, str] = field(default_factory=dict)

@@ -112,6 +112,7 @@ class Gathering:
         brokers = await self._brokers(addresses, names.brokers, seen)
         of_topics = TopicGathering(self._admin, self._questions, seen, brokers)
         topics = await of_topics.gather(wanted, infos, reassigning)
+        unreadable = () if seen is None else tuple(dict.fromkeys(seen.unreadable))
         return Facts(
             now_ms=self._now_ms,
             bootstrap=self._bootstrap,
@@ -123,7 +124,8 @@ class Gathering:
             groups=groups,
             journals=await self._journals(brokers),
             zookeeper_silent=self._zookeeper_silent,
-            unknown=tuple(dict.fromkeys([*self._questions.unknown, *([] if seen is None else seen.unreadable)])),
+            unreadable=unreadable,
+            unknown=tuple(dict.fromkeys([*self._questions.unknown, *unreadable])),
         )
 
     # -- ZooKeeper and brokers ---------------------------------------------------------------------------------------

@@ -187,6 +187,8 @@ def test_a_controller_whose_znode_cannot_be_read_is_not_said_to_be_missing() -> 
         await store.close()
         assert facts.controller is None and any("/controller: not JSON" in one for one in facts.unknown)
         assert "no-controller" not in {one.situation for one in examine(facts, Subject())}
+        found = staged(examine(facts, Subject()), "znode-unreadable")
+        assert "/controller: not JSON" in found.sentence and found.weight is Weight.DEGRADED
 
     run(test)
 
