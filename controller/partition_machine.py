@@ -217,8 +217,7 @@ def choose(
         case Strategy.PREFERRED_REPLICA:
             chosen = elect_preferred(current, assignment.replicas, live)
         case Strategy.CONTROLLED_SHUTDOWN:
-            there = state.online_among(assignment.replicas, partition, or_shutting_down=True)
-            chosen = elect_for_shutdown(current, assignment.replicas, there, state.shutting_down)
+            chosen = elect_for_shutdown(current, assignment.replicas, live, state.shutting_down)
     if chosen is None:
         return f"Failed to elect leader for partition {partition} under strategy {strategy.value}"
     return chosen._replace(controller_epoch=state.controller_epoch)
@@ -308,14 +307,11 @@ def elect_preferred(current: LeaderAndIsr, replicas: Sequence[int], live: Collec
 
 
 def elect_for_shutdown(
-    current: LeaderAndIsr,
-    replicas: Sequence[int],
-    live_or_shutting_down: Collection[int],
-    shutting_down: Collection[int],
+    current: LeaderAndIsr, replicas: Sequence[int], live: Collection[int], shutting_down: Collection[int]
 ) -> LeaderAndIsr | None:
     """Elect the first live replica in the ISR on a broker that stays; brokers that shut down leave the ISR."""
     staying = [broker for broker in current.isr if broker not in shutting_down]
-    leader = _first(replicas, live_or_shutting_down, staying)
+    leader = _first(replicas, live, staying)
     return None if leader is None else current.led_by(leader, staying)
 
 

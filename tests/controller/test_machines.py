@@ -13,6 +13,7 @@ from odradek.controller import (
     request_batch,
 )
 from odradek.controller.cluster_state import (
+    Assignment,
     ClusterState,
     LeaderAndIsr,
     PartitionPhase,
@@ -27,6 +28,7 @@ from odradek.protocol.messages.leader_and_isr import (
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import UpdateMetadataRequest
 from odradek.protocol.topic_names import TopicPartition
+from odradek.zk_schema.store import ConnectionLost, Create, MultiFailed, NotAuthorized, SetData
 from odradek.zk_schema.znodes.topics import state_path
 from tests.controller.conftest import Play
 from tests.controller.known_cluster import T0, T1, known_state
@@ -217,8 +219,100 @@ def test_a_partition_whose_state_is_gone_is_given_up_and_said(play: Play, caplog
         await cluster.settle()
 
     play(scenario)
-    said = [record.getMessage().split(" ", 1)[1] for record in caplog.records if record.levelname == "ERROR"]
+    said = said_of(caplog)
     gone = "stays as it was: its state znode does not exist"
     assert said == [f"controller t-0 {gone} (OfflinePartition)"] + [
         f"controller t-{index} {gone} (OfflineReplica 1)" for index in range(2)
     ]
+
+
+def said_of(caplog: Any) -> list[str]:
+    return [record.getMessage().split(" ", 1)[1] for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("kind", [Create, SetData])
+def test_a_partition_whose_state_zookeeper_does_not_take_is_given_up_and_said(
+    play: Play, caplog: Any, kind: type[Create] | type[SetData]
+) -> None:
+    """The first state of a new partition, or that of a new leader; the others of the topic get their leaders."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+
+        def refuse(operations: list[Any], session_id: int) -> None:
+            for index, one in enumerate(operations):
+                if isinstance(one, kind) and one.path == state_path("t", 0):
+                    raise MultiFailed(index, NotAuthorized(one.path))
+
+        cluster.before_commit = refuse
+        await cluster.create_topic("t", [1, 2], [1, 2])
+        if kind is SetData:
+            cluster.kill(1)
+            await cluster.settle()
+        assert cluster.state("t", 1).leader == (1 if kind is Create else 2)
+        assert cluster.active.controller_epoch == 1 and not cluster.tasks.deaths
+
+    play(scenario)
+    assert (
+        said_of(caplog)[0] == f"controller t-0 stays as it was: {NotAuthorized(state_path('t', 0))} (OfflinePartition)"
+    )
+
+
+def test_an_election_is_tried_again_as_long_as_its_write_is_lost(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        left = 3
+
+        def lose(operations: list[Any], session_id: int) -> None:
+            nonlocal left
+            if left and any(isinstance(one, SetData) and one.path == state_path("t", 0) for one in operations):
+                left -= 1
+                raise ConnectionLost("/")
+
+        cluster.before_commit = lose
+        cluster.kill(1)
+        await cluster.settle()
+        assert (left, cluster.state("t").leader, cluster.state("t").leader_epoch) == (0, 2, 1)
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_new_partition_whose_answer_was_lost_is_found_to_have_a_state(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+
+        def lose(operations: list[Any], session_id: int) -> None:
+            if any(isinstance(one, Create) and one.path == state_path("t", 0) for one in operations):
+                cluster.before_commit = None
+                cluster.brokers[0].store.lose_next_answer()
+
+        cluster.before_commit = lose
+        await cluster.create_topic("t", [1, 2])
+        assert cluster.before_commit is None
+        assert cluster.state("t").leader == 1
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_a_partition_whose_replicas_are_all_to_come_is_said_to_have_no_leader(play: Play, caplog: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        await cluster.create_topic("t", [5, 6])
+
+    play(scenario)
+    assert said_of(caplog) == [
+        "controller t-0 stays as it was: none of the assigned replicas [5, 6] is live (OfflinePartition)"
+    ]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_who_is_told_of_a_leader(state: ClusterState, strategy: Strategy) -> None:
+    """A broker that shuts down follows once more after an election that it did not cause, as in Kafka."""
+    del state.brokers[1]
+    state.shutting_down.add(2)
+    state.assign(T0, Assignment((1, 2, 3)))
+    told = {Strategy.OFFLINE_PARTITION: [3], Strategy.CONTROLLED_SHUTDOWN: [2, 3]}
+    assert partition_machine._recipients(state, strategy, T0) == told.get(strategy, [1, 2, 3])
