@@ -3,11 +3,15 @@
 import pytest
 from crcmod.predefined import mkPredefinedCrcFun
 
+from odradek.broker.log.batches import decode_header
 from odradek.broker.log.producer_sequences import LARGEST_SEQUENCE, sequence_after
 from odradek.broker.log.producer_snapshots import decode_snapshot, encode_snapshot
 from odradek.broker.log.producer_state import ProducerState
 from odradek.broker.log.verifications import VERIFICATIONS_MAX, VerificationGuard
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.record_batch import MAGIC_AT
+from odradek.protocol.records import encode_batch
+from odradek.testing.log_environments import make_batch
 
 PRODUCER = 7
 OK, DUPLICATE = "ok", "duplicate"
@@ -93,6 +97,40 @@ def test_a_transaction_holds_back_the_stable_offset_until_its_marker_is_replicat
     assert fenced.value.code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
+def test_the_earliest_of_the_transactions_that_are_open_or_not_replicated_holds_readers_back() -> None:
+    """The one that began first ends last; a marker is no end before it is replicated."""
+    state = ProducerState()
+    for producer, first in ((7, 0), (8, 5), (9, 6)):
+        state.append_data(producer, 0, 0, first, first, 1000, transactional=True)
+    unstable = []
+    for producer, marker in ((8, 10), (7, 11), (9, 12)):
+        completed = state.append_marker(producer, 0, 0, marker, 1000, aborted=False)
+        assert completed is not None
+        state.complete(completed)
+        unstable.append(state.first_unstable_offset(10))
+    assert unstable == [0, 0, 0]
+    assert [state.first_unstable_offset(high_watermark) for high_watermark in (11, 12, 13)] == [0, 6, None]
+
+
+def test_a_marker_without_data_before_it_ends_nothing_here() -> None:
+    state = ProducerState()
+    assert state.append_marker(PRODUCER, 0, 5, 3, 1000, aborted=True) is None
+    write(state, 0, 0)
+    assert state.append_marker(PRODUCER, 0, 5, 4, 1000, aborted=True) is None
+
+
+@pytest.mark.parametrize("records", [0, 1])
+def test_a_control_batch_that_is_no_marker_says_nothing_of_its_producer(records: int) -> None:
+    """Compaction has emptied it, or it is of a type that is not known here."""
+    key = b"\x00\x00\x00\x09"
+    content = encode_batch(0, [1000], [key], [b""], producer_id=PRODUCER, producer_epoch=0, control=True)
+    batch = decode_header(content, 0, 0)._replace(record_count=records)
+    state = ProducerState()
+    write(state, 0, 0, transactional=True)
+    assert state.append(batch, content) is None
+    assert state.first_unstable_offset(1) == 0
+
+
 def test_a_repeated_batch_of_a_transaction_that_has_ended_is_no_duplicate() -> None:
     """librdkafka reuses the sequences of what it purges when it aborts: an acknowledgement would be of aborted data."""
     state = ProducerState()
@@ -127,6 +165,31 @@ def test_a_marker_with_a_new_epoch_makes_the_next_sequence_zero() -> None:
     assert state.append_marker(PRODUCER, 1, 0, 1, 1000, aborted=False) is not None
     assert judge(state, 1, 1) == OUT_OF_ORDER
     assert judge(state, 1, 0) == OK
+    assert judge(state, 0, 1) == FENCED
+
+
+@pytest.mark.parametrize("since", ["nothing", "expiry", "written"])
+def test_what_comes_behind_a_refused_batch_is_refused_likewise(since: str) -> None:
+    """Not for ever: nor when that one was written at last, and another one is missing."""
+    state = ProducerState()
+    write(state, 0, 0)
+    state.note_refusal(make_batch(producer_id=PRODUCER, sequence=1), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if since == "expiry":
+        state.expire(1000, 100)
+    elif since == "written":
+        write(state, 0, 1)
+        state.note_refusal(make_batch(producer_id=PRODUCER, sequence=90), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    behind = judge(state, 0, 95 if since == "written" else 2)
+    assert behind == (ErrorCode.NOT_LEADER_OR_FOLLOWER if since == "nothing" else OUT_OF_ORDER)
+
+
+def test_what_was_refused_in_an_old_format_is_no_producers() -> None:
+    state = ProducerState()
+    write(state, 0, 0)
+    old = make_batch(producer_id=PRODUCER, sequence=1)
+    old[MAGIC_AT] = 1
+    state.note_refusal(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert judge(state, 0, 2) == OUT_OF_ORDER
 
 
 def test_expiry_spares_open_transactions() -> None:
@@ -137,6 +200,14 @@ def test_expiry_spares_open_transactions() -> None:
     assert set(state.producers) == {PRODUCER, 8}
     state.expire(1000 + 100, 100)
     assert set(state.producers) == {PRODUCER}
+    state.append_marker(PRODUCER, 0, 0, 2, 2000, aborted=False)
+    state.expire(2000 + 99, 100)
+    assert set(state.producers) == {PRODUCER}, "its marker is younger than its records"
+    state.append_marker(9, 0, 0, 3, 2001, aborted=False)
+    state.expire(2000 + 100, 100)
+    assert set(state.producers) == {9}, "of which nothing but a marker is known"
+    state.expire(2001 + 100, 100)
+    assert not state.producers
 
 
 def test_a_producer_of_old_timestamps_is_not_forgotten_while_it_writes() -> None:

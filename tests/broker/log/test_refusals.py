@@ -44,20 +44,28 @@ def test_a_gap_that_no_refusal_explains_is_one() -> None:
     assert verdict(refusals, 13, 10, producer=PRODUCER + 1) is None
 
 
-def test_of_several_that_are_refused_each_may_be_the_missing_one() -> None:
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+@pytest.mark.parametrize(
+    ("first", "last_written"), [(10, 9), (LARGEST_SEQUENCE - 1, LARGEST_SEQUENCE - 2), (2**30, -1)]
+)
+def test_of_several_that_are_refused_each_may_be_the_missing_one(
+    order: tuple[int, ...], first: int, last_written: int
+) -> None:
     """A follower may receive some of them from the former leader before it leads."""
     refusals = Refusals()
-    for sequence in (10, 11, 12):
-        refusals.note(PRODUCER, EPOCH, sequence, NOT_LEADER, last_written=9)
-    for expected in (10, 11, 12):
-        assert verdict(refusals, 14, expected) is NOT_LEADER
-    assert verdict(refusals, 14, 13) is None
+    for behind in order:
+        refusals.note(PRODUCER, EPOCH, sequence_after(first, behind), NOT_LEADER, last_written)
+    for behind in range(3):
+        assert verdict(refusals, sequence_after(first, 4), sequence_after(first, behind)) is NOT_LEADER
+    assert verdict(refusals, sequence_after(first, 4), sequence_after(first, 3)) is None
 
 
-def test_an_old_refusal_does_not_count_beside_a_new_one() -> None:
+@pytest.mark.parametrize(("first", "epoch"), [(10, EPOCH), (0, EPOCH), (10, EPOCH - 1)])
+def test_an_old_refusal_does_not_count_beside_a_new_one(first: int, epoch: int) -> None:
+    """It was written since, or is of an older epoch."""
     refusals = Refusals()
-    refusals.note(PRODUCER, EPOCH, 10, NOT_LEADER, last_written=9)
-    refusals.note(PRODUCER, EPOCH, 90, NOT_LEADER, last_written=89)
+    refusals.note(PRODUCER, epoch, first, NOT_LEADER, last_written=first - 1)
+    refusals.note(PRODUCER, EPOCH, 90, NOT_LEADER, last_written=first if epoch == EPOCH else -1)
     assert verdict(refusals, 95, 50) is None
     assert verdict(refusals, 95, 90) is NOT_LEADER
 
