@@ -46,8 +46,8 @@ _stepwise_encoders: dict[tuple[type[Struct], int], StepwiseEncoder] = {}
 """What has been made so far: at most one for every version of every message or struct, so they need no limit."""
 
 
-ELEMENTS_MAX: Final = 1_000_000
-"""Five times the partitions of the largest cluster that ZooKeeper bears."""
+ELEMENTS_MAX: Final = 500_000
+"""Enough for a request about each of 200,000 partitions, as many as the largest cluster has that ZooKeeper bears."""
 
 
 def encoder(message: type[Message], version: int) -> Encoder:

@@ -108,7 +108,7 @@ def test_a_request_of_millions_of_empty_names_is_refused(elements: int, served: 
     """A hundred megabytes of them were decoded at once: they took all of the machine's memory, and the loop's time."""
     recorder = Recorder()
     header = b"".join(encode_request(RequestHeader(3, 9, 1, "client"), MetadataRequest(topics=[])))[:-5]
-    frame = header + write_unsigned_varint(elements + 1) + b"\1\0" * elements + bytes(4)
+    frame = header + write_unsigned_varint(elements + 1) + b"\2t\0" * elements + bytes(4)
     if served:
         recorder.dispatch(frame)
         ((request, _),) = recorder.requests
