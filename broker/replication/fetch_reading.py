@@ -50,7 +50,8 @@ MayRead: TypeAlias = Callable[[CachedPartition], bool] | None
 """Tells whether the reader may have a partition; None: every one."""
 
 
-class FetchParameters(NamedTuple):
+@dataclass(slots=True)
+class FetchParameters:
     """Identity, rights and limits of a Fetch."""
 
     version: int
@@ -67,14 +68,13 @@ class FetchParameters(NamedTuple):
     listener: str = ""
     """Name of the listener at which it reaches brokers."""
 
-    @property
-    def as_follower(self) -> bool:
-        return self.replica_id >= 0
+    as_follower: bool = field(init=False)
+    wants_messages: bool = field(init=False)
+    """The reader is from before Kafka 0.11 and does not know record batches."""
 
-    @property
-    def wants_messages(self) -> bool:
-        """The reader is from before Kafka 0.11 and does not know record batches."""
-        return self.version < FIRST_VERSION_WITH_BATCHES
+    def __post_init__(self) -> None:
+        self.as_follower = self.replica_id >= 0  # each partition asks for these
+        self.wants_messages = self.version < FIRST_VERSION_WITH_BATCHES
 
 
 @dataclass(slots=True)

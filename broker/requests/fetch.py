@@ -61,7 +61,7 @@ def handle(broker: Services, request: FetchRequest, context: RequestContext, may
         return Reply(refusal)
     parameters = _parameters(broker, request, version, may_read)
     if request.rack_id and broker.replicas.selector is not None:
-        parameters = parameters._replace(rack=request.rack_id, listener=context.listener)
+        parameters.rack, parameters.listener = request.rack_id, context.listener
     return _Fetch(broker, opened, parameters, context).answer()
 
 
