@@ -4,7 +4,7 @@ Whom a connection speaks for:
 
 listener_security       TLS and SASL of the listeners; sasl_listener: the mechanisms of one
 sasl_mechanisms         the server's side of each; bearer_tokens, kerberos_server: what two of them need
-delegation_tokens       tokens that stand for a user
+scram_credentials       what SCRAM checks users against; delegation_tokens: tokens that stand for a user
 principal               what all of that ends in; principal_mapping: by which rules for certificates
 
 What they may do:

@@ -10,7 +10,7 @@ from odradek.broker.requests import sasl_authenticate, sasl_handshake
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import served_versions
 from odradek.broker.security.listener_security import BrokerSecurity
-from odradek.broker.setting_changes import Credentials
+from odradek.broker.security.scram_credentials import Credentials
 from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.protocol.headers import decode_response
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
