@@ -42,7 +42,7 @@ class LeaderAndIsr(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     recovering: bool
-    """The leader was elected outside the ISR and has not yet said that it has recovered (KIP-704)."""
+    """True if the leader was elected outside the ISR and has not yet said that it has recovered (KIP-704)."""
     controller_epoch: int
     partition_epoch: int
     """Version of the znode."""

@@ -57,7 +57,7 @@ class FetchSession(Generic[K, W]):
     def __init__(self) -> None:
         self.id, self.epoch = NO_SESSION, INITIAL_EPOCH
         self.by_topic_id = True
-        """Topics go by their ids and not by their names, which differs between versions of Fetch."""
+        """True if topics go by their ids and not by their names, which differs between versions of Fetch."""
         self.known: dict[K, W] = {}
         """Wishes that the broker has been told, and fetches by in this session."""
         self.names: dict[bytes, str] = {}

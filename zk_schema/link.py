@@ -22,7 +22,7 @@ class Link:
     """User to log in as by SASL's DIGEST-MD5, as ZooKeeper's own digest login is; empty: no login."""
     password: str = ""
     set_acl: bool = False
-    """Make znodes that nobody else may change, and those that are sensitive such that nobody else may read them."""
+    """True to make znodes that nobody else may change, and sensitive ones such that nobody else may read them."""
 
     def __repr__(self) -> str:
         return f"Link(tls={self.tls is not None}, user={self.user!r}, set_acl={self.set_acl})"

@@ -25,7 +25,7 @@ class Identity:
     cluster_id: str
     broker_epoch: int = -1
     session_over: bool = False
-    """The session of that registration has ended, and there is no other registration yet."""
+    """True when the session of that registration has ended, and there is no other registration yet."""
 
     @property
     def least_obeyed_epoch(self) -> int:

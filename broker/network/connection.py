@@ -103,9 +103,9 @@ class Connection:
         self._handling = False
         self._resuming = False
         self._closing = False
-        """Close as soon as every answer that is due has been sent."""
+        """True to close as soon as every answer that is due has been sent."""
         self._ended = False
-        """The client has stopped sending: close as soon as all its requests are handled and answered."""
+        """True when the client has stopped sending: close as soon as all its requests are handled and answered."""
         self._closed = False
         self._throttle: WheelTimer | None = None
         self._idle_timer = host.timers.call_later(host.idle_ms_max, self._check_idle) if host.idle_ms_max >= 0 else None
@@ -183,7 +183,7 @@ class Connection:
         while more and not self._closed:
             self._handle_frames()
             self._flush()
-            more = self._held and self._update_held()
+            more = self._held and self._hold_if_needed()
         if self._closed:
             return
         buffer = self._buffer
@@ -223,7 +223,7 @@ class Connection:
                         self._held = True
                 else:
                     self._answer_in_turn(answer, watch)
-                    self._update_held()
+                    self._hold_if_needed()
         finally:
             purgatory.release_touches()
             self._handling = False
@@ -293,8 +293,8 @@ class Connection:
 
     # when requests may be handled, and bytes be read
 
-    def _update_held(self) -> bool:
-        """Hold the connection if there is a reason to; tell whether there is none."""
+    def _hold_if_needed(self) -> bool:
+        """Hold the connection while there is a reason to, and no longer; tell whether it is free."""
         self._held = (
             self._closing
             or self._slots.must_wait
@@ -306,7 +306,7 @@ class Connection:
 
     def _resume_if_free(self) -> None:
         """Handle requests again if the connection was held and no reason for that is left."""
-        if not self._closed and self._held and self._update_held():
+        if not self._closed and self._held and self._hold_if_needed():
             with self._boundary:
                 self._handle_received()
 

@@ -42,7 +42,7 @@ class Reply(NamedTuple):
     throttle_ms: int = 0
     """Stop reading from this connection for that long after the answer is sent (KIP-219)."""
     close: bool = False
-    """Close the connection after the answer is sent."""
+    """True to close the connection after the answer is sent."""
 
 
 class Respond(Protocol):

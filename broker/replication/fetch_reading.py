@@ -61,7 +61,7 @@ class FetchParameters:
     min_bytes: int
     max_bytes: int
     committed: bool = False
-    """Isolation level read_committed: nothing of open transactions, and told which were aborted (KIP-98)."""
+    """True with isolation level read_committed: nothing of open transactions, and told which were aborted (KIP-98)."""
     may_read: MayRead = None
     rack: str = ""
     """Rack of the consumer, if it is to be sent to the nearest replica (KIP-392)."""
@@ -84,12 +84,12 @@ class PartitionsRead:
     answers: list[tuple[CachedPartition, PartitionData]] = field(default_factory=list)
     total_bytes: int = 0
     urgent: bool = False
-    """Some partition has an error, a diverging epoch, a log start that a follower does not know, or more in a later
-    segment: to be answered at once."""
+    """True if some partition has an error, a diverging epoch, a log start that a follower does not know, or more in a
+    later segment: to be answered at once."""
     failed: bool = False
-    """Some partition has an error."""
+    """True if some partition has an error."""
     unconverted: bool = False
-    """Some records are in a format that the reader does not know: `converted` is to come before the answer."""
+    """True if records are in a format that the reader does not know: `converted` is to come before the answer."""
 
     def ends(self) -> dict[PartitionKey, tuple[int, int]]:
         """Return the offsets up to which each partition may be read: high watermark and last stable offset."""

@@ -84,9 +84,9 @@ class PartitionFetchState:
         self.lag = 0
         """Records that our log lacked up to the leader's high watermark at its last answer."""
         self.stopped = False
-        """The leader has fenced us: there is nothing to do until the controller tells us of a later epoch."""
+        """True when the leader has fenced us: there is nothing to do until the controller tells us of a later epoch."""
         self.needs_leader_offsets = False
-        """Our end is outside the leader's log: we must ask where that begins and ends."""
+        """True when our end is outside the leader's log: we must ask where that begins and ends."""
 
     def may_be_asked_for(self, now_ms: float) -> bool:
         return not self.stopped and not self.needs_leader_offsets and self.not_before_ms <= now_ms

@@ -21,7 +21,7 @@ class PartitionView:
     partition_epoch: int
     replicas: tuple[int, ...]
     recovering: bool = False
-    """The election was unclean, and no leader since has said that the partition has recovered (KIP-704)."""
+    """True after an unclean election until a leader has said that the partition has recovered (KIP-704)."""
 
 
 @lru_cache(BROKER_SETS_MAX)

@@ -52,7 +52,7 @@ class Route:
     handle: Any
     encode: Encoder
     flexible: bool
-    """The request's header ends with tagged fields."""
+    """True if the request's header ends with tagged fields."""
     response_header: Struct
     has_client_id: bool
     """False for ControlledShutdown version 0 alone."""
@@ -60,7 +60,7 @@ class Route:
     follower: ApiMetrics | None
     """Metrics in which a follower's Fetch counts; None for other APIs."""
     counts_errors: bool
-    """Errors are counted here, from the codes in the answers; the handlers of Produce and Fetch count their own."""
+    """True if errors are counted from the codes in the answers; the handlers of Produce and Fetch count their own."""
 
     def answer(self, correlation_id: int, response: Message) -> list[Part]:
         """Encode the whole frame of a response, its size in front."""

@@ -32,7 +32,7 @@ class Shared:
         self.ended: ClientClosed | ClientBroken | None = None
         """Reason why nothing is read any more: raised by each call from then on."""
         self.woken = False
-        """The application's next poll returns without records."""
+        """True if the application's next poll is to return without records."""
 
     def notify(self) -> None:
         """Tell whoever takes records that there may be something for the application."""
@@ -111,9 +111,9 @@ class RecordBuffer:
         self._turn: deque[TopicPartition] = deque()
         """Partitions that have chunks, the one to read next first: none waits behind a full one for ever."""
         self.room = False
-        """A chunk was done with: another one can be fetched. Whoever wakes the fetcher clears it."""
+        """True when a chunk was done with: another one can be fetched. Whoever wakes the fetcher clears it."""
         self._taking = False
-        """Somebody reads records now."""
+        """True while somebody reads records."""
         self._ahead: Ahead | None = None
         """Records that iterating has decoded ahead of those handed out."""
         self._ahead_of: PartitionPosition | None = None

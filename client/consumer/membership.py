@@ -74,7 +74,7 @@ class Membership:
     _rejoin: bool = False
     _leader: bool = False
     _decides: bool = False
-    """The leader is to assign; a static member that comes back as the leader is not (KIP-814)."""
+    """True if this member, the leader, is to assign; a static one that comes back as the leader is not (KIP-814)."""
     _protocol: str = ""
     _subscribers: list[Subscriber] = field(default_factory=list)
     _assignments: dict[str, list[TopicPartition]] = field(default_factory=dict)

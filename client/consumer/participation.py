@@ -122,7 +122,7 @@ class Participation:
         self._commit_before: tuple[Turn, asyncio.Task[None]] | None = None
         """The automatic commit that a turn begins with; it may take longer than one poll."""
         self._in_listener = False
-        """A listener is being called: inside of it nothing can be polled."""
+        """True while a listener is being called: inside of it nothing can be polled."""
         self._on_loop = on_loop
         self._turn = RunningTurn(self._clock)
 

@@ -31,9 +31,9 @@ class Outcome:
     def __init__(self, topic_partition: TopicPartition) -> None:
         self._waiters: dict[Callable[[], object], None] = {}
         self.awake = False
-        """Waiting is over."""
+        """True when waiting is over."""
         self.decided = False
-        """Delivered or failed; those who wait hear of it after the callbacks have."""
+        """True when it is delivered or has failed; those who wait hear of it after the callbacks have."""
         self.topic_partition = topic_partition
         self.base_offset = -1
         self.log_append_time_ms = -1

@@ -64,7 +64,7 @@ class Plan:
     given_up: list[ProducerBatch] = field(default_factory=list)
     calls: list[ProduceCall] = field(default_factory=list)
     identity_wanted: bool = False
-    """Ask for a producer id, then plan again."""
+    """True to ask for a producer id, and then plan again."""
     unconnected: set[int] = field(default_factory=set)
     """Leaders with something due and no open connection: connect, then plan again."""
     leaderless: set[str] = field(default_factory=set)
@@ -93,7 +93,7 @@ class Settled:
 
     decided: list[ProducerBatch] = field(default_factory=list)
     stale: bool = False
-    """Refresh the metadata."""
+    """True to refresh the metadata."""
 
 
 class Sender:

@@ -88,7 +88,7 @@ class ProducerSequences:
         self.producer_id = -1
         self.producer_epoch = -1
         self._unused = False
-        """The identity has just been given: no batch carries it yet."""
+        """True when the identity has just been given: no batch carries it yet."""
         self.partitions: dict[TopicPartition, PartitionSequences] = {}
         self._unresolved: set[TopicPartition] = set()
         """Partitions where a batch was given up and nobody knows whether the broker has it: nothing new goes out."""

@@ -93,11 +93,11 @@ class Transaction:
         self.groups: set[str] = set()
         """Groups whose offsets are in the transaction, as the coordinator has confirmed."""
         self.asked = False
-        """The coordinator may have heard of the transaction: without that there is nothing to end there."""
+        """True if the coordinator may have heard of the transaction: without that there is nothing to end there."""
         self.confirmed = False
-        """The coordinator has heard of the transaction."""
+        """True if the coordinator has heard of the transaction."""
         self.forgotten = False
-        """The coordinator does not know the producer id any more: the abort takes a new one."""
+        """True if the coordinator does not know the producer id any more: the abort takes a new one."""
 
     @property
     def writing(self) -> bool:

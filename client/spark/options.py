@@ -124,7 +124,7 @@ class SourceOptions:
     """None: the default, which is earliest in a batch and latest in a stream."""
     end: Limit | None
     latest_when_none: bool
-    """Start at the end where no record is as young as the timestamp, instead of failing."""
+    """True to start at the end where no record is as young as the timestamp, instead of failing."""
     fail_on_data_loss: bool
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None

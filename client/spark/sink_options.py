@@ -48,7 +48,7 @@ class SinkOptions:
     epoch: int | None
     """Number of this write of a batch job, when the write may be repeated."""
     fail_on_data_loss: bool
-    """An epoch that can neither be completed nor repeated is an error."""
+    """True if an epoch that can neither be completed nor repeated is an error."""
 
     def config(self, **more: Any) -> ProducerConfig:
         """Return the producer's settings with defaults."""

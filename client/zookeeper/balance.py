@@ -86,7 +86,7 @@ class Balance:
         self.started = False
         """True while the owned partitions are fetched."""
         self.settled = False
-        """Nothing more to do as long as nothing changes."""
+        """True when there is nothing more to do as long as nothing changes."""
         self._strategy = strategy
         self._max_retries = max_retries
         self._backoff_ms = backoff_ms

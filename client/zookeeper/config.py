@@ -35,7 +35,7 @@ class ConnectorSettings(SecurityConfig):
     zookeeper_sasl_jaas_config: str | None = setting(None, secret=True)
     """Login at ZooKeeper: DigestLoginModule with username and password."""
     zookeeper_set_acl: bool = setting(False)
-    """Make znodes that nobody but the same user may change: all members of a group must log in as that user."""
+    """True to make znodes that only the same user may change: all members of a group must log in as that user."""
     zookeeper_ssl_client_enable: bool = setting(False)
     zookeeper_ssl_keystore_location: str | None = setting(None)
     zookeeper_ssl_keystore_password: str | None = setting(None, secret=True)

@@ -112,7 +112,7 @@ class Printer:
     def __init__(self, limit: int | None, key_separator: str | None, *, as_json: bool) -> None:
         self.printed = 0
         self.ended = False
-        """Nothing more is to be printed."""
+        """True when nothing more is to be printed."""
         self._limit = limit
         self._separator = None if key_separator is None else key_separator.encode()
         self._as_json = as_json

@@ -41,7 +41,7 @@ class Guard:
     hosts: tuple[str, ...] = ()
     """Names under which the console is reached besides those of this machine's loopback."""
     private: bool = False
-    """Reading needs the token too."""
+    """True if reading needs the token too."""
 
     def refusal(self, headers: Mapping[str, str], *, changes: bool = False, public: bool = False) -> str | None:
         """Return why a request is refused; None when it is not. `public`: the page itself, in which nothing is known

@@ -158,7 +158,7 @@ class Facts:
     unreadable: tuple[str, ...] = ()
     """Znodes that are there and cannot be understood, each with the reason; `unknown` has them, too."""
     zookeeper_silent: bool = False
-    """ZooKeeper was asked and could not be read."""
+    """True if ZooKeeper was asked and could not be read."""
     broker_files: Mapping[int, str] = field(default_factory=dict)
     """Properties files of brokers that `odradek up` has written here."""
 

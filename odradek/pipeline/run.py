@@ -39,7 +39,7 @@ class PipelineSettings:
     watermark: str
     max_offsets_per_trigger: int
     follow: bool
-    """Wait for more when everything is read, until interrupted."""
+    """True to wait for more when everything is read, until interrupted."""
     client: Mapping[str, str] = field(default_factory=dict)
     """Settings of all its clients, by Kafka's names: TLS, SASL. Files that they name are where Spark's workers are."""
 

@@ -75,7 +75,7 @@ class SessionEndpoint:
         self._version = session.authenticate_version
         self._sent, self._received = _Stream(), _Stream()
         self._blocked = False
-        """Bytes of the user wait beneath and are to be offered again before anything else."""
+        """True when bytes of the user wait beneath and are to be offered again before anything else."""
         self._exchange: SaslClient | None = None
         self._under_way = self._shaken = False
         self._next_id = FIRST_OWN_ID

@@ -141,7 +141,7 @@ class TcpListener:
         self._accepted = accepted
         self._send_buffer_bytes = send_buffer_bytes
         self._wanted = True
-        """The owner has not paused it."""
+        """True unless the owner has paused it."""
         self._accepting = False
         self._watch(True)
 

@@ -93,7 +93,7 @@ class KazooStore(KazooSession):
     """A client of one ZooKeeper, made as its `KazooSession` is. Every path stands below the chroot."""
 
     _reads_many = True
-    """The server is not known to be older than 3.6."""
+    """True unless the server is known to be older than 3.6."""
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
         full = self._full(path)

@@ -96,7 +96,7 @@ class Filter:
     def __init__(self, request: Request, offset_map: OffsetMap, verdicts: RecordVerdicts) -> None:
         self.aborted: list[AbortedTransaction] = []
         self.keep_old_tombstones = True
-        """Tombstones of message formats 0 and 1 stay in the segment that is being read."""
+        """True if tombstones of message formats 0 and 1 stay in the segment that is being read."""
         self._map = offset_map
         self._verdicts = verdicts
         self._now_ms = request.now_ms

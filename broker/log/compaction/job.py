@@ -41,7 +41,7 @@ class Job:
         self._finished: Finished | None = None
         self._syncing = 0
         self._ended = False
-        """The child is no more."""
+        """True when the child is no more."""
         self._reported = False
 
     def abort(self, reason: str) -> None:

@@ -50,7 +50,7 @@ class Loaded(NamedTuple):
     """Logs that were on their way into this directory."""
     to_delete: list[str]
     clean: bool
-    """The directory had the mark of a clean shutdown."""
+    """True if the directory had the mark of a clean shutdown."""
     closed_in: int
     """Broker epoch of the life that closed it, as the mark says; -1 when that is not said."""
 

@@ -81,9 +81,9 @@ class Story:
     name: str
     steps: tuple[Step, ...]
     by_chance: bool = False
-    """Steps are drawn: one whose actor still waits for an answer is left out, and who is elected may differ."""
+    """True if steps are drawn: one whose actor waits for an answer is left out, and who is elected may differ."""
     goes_on: bool = False
-    """No step depends on the answer to another: a difference does not make those that follow it."""
+    """True if no step depends on the answer to another: a difference does not make those that follow it."""
 
     def plays(self) -> int:
         """Return how many plays go through every version of every request; one where they are drawn."""

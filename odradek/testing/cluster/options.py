@@ -26,7 +26,7 @@ class Options:
     port: int = 0
     """Port of broker 0, the others have those after it; 0: free ones."""
     trace: bool = True
-    """Note who asks what: `requests`, and the requests of `timeline`."""
+    """True to note who asks what: `requests`, and the requests of `timeline`."""
     log: Path | None = None
     """File that a process of its own writes what brokers log to; None: its standard error gets the warnings."""
 

@@ -28,8 +28,8 @@ class Workload:
         self._machine = machine
         self._random = machine.random
         self.half_done = False
-        """A truncation has failed, or an aborted transaction could not be noted as such: then a full disk is like one
-        that fails."""
+        """True if a truncation failed, or an aborted transaction could not be noted as such: then a full disk is like
+        one that fails."""
         self._epoch = 0
         self._keys: list[PartitionKey] = [("events", 0), ("table", 0), ("short", 0)]
         self._actions: list[tuple[int, Callable[[PartitionKey, Log, History], None]]] = [

@@ -73,7 +73,7 @@ class Administrator:
         self.partitions = 0
         """Partitions of the topic, as far as they are known to have been made."""
         self.may_grow = True
-        """The topic may get more partitions."""
+        """True if the topic may get more partitions."""
         self.topics: list[str] = []
         """Further topics that exist for certain."""
         self._deleted: list[str] = []

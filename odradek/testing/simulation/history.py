@@ -43,7 +43,7 @@ class History:
         self._mended_ms = -math.inf
         """Time at which the last of those disks was replaced."""
         self.expires = False
-        """Old records of the topic are deleted."""
+        """True if old records of the topic are deleted."""
         self.log_start_of: Callable[[TopicPartition], int] = lambda partition: 0
         """Below this a partition's records may be gone by now."""
         self.read_count = 0
