@@ -36,9 +36,9 @@ ASK_AGAIN = frozenset(
 
 
 COORDINATOR_CONNECTION = "coordinator"
-"""Groups have a connection of their own, as in Kafka's clients: a fetch that waits does not hold up a heartbeat."""
+"""Purpose of a group's own connection, as in Kafka's clients: a fetch that waits does not hold up a heartbeat."""
 FETCH_CONNECTION = "fetch"
-"""Fetches have a connection of their own: a broker answers one request after the other, and questions would wait."""
+"""Purpose of the connection for fetches: a broker answers one request after the other, and questions would wait."""
 GRACE_MS = 100.0
 """Time that an operation has beyond its own, to say itself what it was waiting for."""
 

@@ -34,9 +34,9 @@ QUESTIONS_CONNECTION = "questions"
 """Name of the connections for requests that any broker may answer. On a connection a broker answers one request after
 the other, so these would wait behind a Produce with acks=all, and that for followers."""
 ANOTHER_BROKER_AFTER_MS = 1_000.0
-"""A broker that has not answered by then may be frozen: the next one is asked beside it."""
+"""Time after which a broker that has not answered may be frozen: the next one is asked beside it."""
 FIRST_BOOTSTRAP_ID = -2
-"""Bootstrap addresses stand in for node ids -2, -3, … until metadata gives the real ones, as in Kafka's clients."""
+"""Node id of the first bootstrap address, as in Kafka's clients: -3, -4, … follow, until metadata gives real ones."""
 
 
 class Cluster:

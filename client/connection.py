@@ -25,7 +25,7 @@ from odradek.world.tasks import Tasks
 SOFTWARE_NAME = "odradek"
 SOFTWARE_VERSION = "0.1.0"
 UNSENT_BYTES_LIMIT = 512 * 1024 * 1024
-"""More than this not yet taken by the operating system means that the broker has stopped reading."""
+"""Most that the operating system may not have taken yet: with more, the broker has stopped reading."""
 UNANSWERED_LIMIT = 100_000
 """Most questions on one connection: a program may ask about all its topics or groups in one gather."""
 WAKE_AT_BYTES = 1 << 20

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 OPERATIONS_PER_MULTI = 100
-"""A state is some 150 bytes and ZooKeeper's limit for a transaction is 1 MB; more gains little and delays others."""
+"""Most writes of a transaction: ZooKeeper limits it to 1 MB, and a state has some 150 bytes, but more delay others."""
 CALLS_IN_FLIGHT = 256
 READS_PER_CALL = 100
 DECODED_AT_ONCE = 500

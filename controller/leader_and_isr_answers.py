@@ -18,7 +18,7 @@ WHAT_TO_DO: Final[dict[int, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ", this broker's principal must be allowed ClusterAction",
     ErrorCode.STALE_BROKER_EPOCH: ", it has registered anew",
 }
-"""What a broker that refuses everything with a code wants."""
+"""Advice for who operates a broker that refuses everything, by the error code of its answer."""
 
 
 async def take_in_answer(active: ActiveController, event: LeaderAndIsrAnswered) -> None:

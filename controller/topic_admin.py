@@ -42,7 +42,7 @@ BROKER_DEFAULT = -1
 CLUSTER_METADATA = "__cluster_metadata"
 """KRaft's log of itself: brokers of ZooKeeper mode have none, and nobody may make one."""
 NEW_PARTITIONS_MAX = 10_000
-"""The most for one topic and request, as in KRaft (KAFKA-17870): the znode of a topic has to fit into ZooKeeper's
+"""Most new partitions of a topic in a request, as in KRaft (KAFKA-17870): a topic's znode has to fit into ZooKeeper's
 megabyte, and whoever asks for two thousand million must not take the controller's memory."""
 
 Racks = Mapping[int, str | None]

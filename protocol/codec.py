@@ -47,7 +47,8 @@ _stepwise_encoders: dict[tuple[type[Struct], int], StepwiseEncoder] = {}
 
 
 ELEMENTS_MAX: Final = 500_000
-"""Enough for a request about each of 200,000 partitions, as many as the largest cluster has that ZooKeeper bears."""
+"""Most elements of a message's arrays in all: enough for a request about each of 200,000 partitions, as many as the
+largest cluster has that ZooKeeper bears."""
 
 
 def encoder(message: type[Message], version: int) -> Encoder:

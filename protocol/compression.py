@@ -38,14 +38,14 @@ ZSTD_RUN: Final = 1
 """Type of a block of one byte that is repeated (RFC 8878, 3.1.1.2.2)."""
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 SNAPPY_BLOCKS_AT_ONCE: Final = 256
-"""Empty ones take two milliseconds."""
+"""Blocks that are taken apart at once: empty ones take two milliseconds."""
 LZ4_DEFAULT_LEVEL: Final = 9
 """Kafka's, and its fast compressor; the other levels are those of its high one (Lz4BlockOutputStream of Kafka 3.9)."""
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 """Header of snappy-java's SnappyOutputStream: the magic, its version, the lowest version that can read it."""
 MAX_SNAPPY_RATIO: Final = 64
-"""A snappy copy element turns two or three bytes into at most 64: more is a lie of the block's length field."""
+"""Highest ratio of a snappy block, as a copy element turns two or three bytes into at most 64: more is a lie."""
 
 
 class BadCompression(MalformedMessage):

@@ -24,11 +24,11 @@ from odradek.protocol.primitives import Buffer, Part
 SIZE_BYTES = 4
 READ_BYTES = 1 << 18
 DEFAULT_MAX_RESPONSE_BYTES = 128 * 1024 * 1024
-"""A response that claims more than this is taken for nonsense."""
+"""Largest response that is believed; one that claims more is nonsense."""
 DEFAULT_MAX_IN_FLIGHT = 1000
 LAST_CORRELATION_ID = 0x7FFF_FFFF
 LARGE_PIECE_BYTES = 1 << 14
-"""A piece of so many bytes is sent by itself: to copy it costs more than one more call of the operating system."""
+"""Size from which on a piece is sent by itself: to copy it costs more than one more call of the operating system."""
 
 
 def framed(parts: list[Part]) -> list[Part]:

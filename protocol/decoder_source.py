@@ -47,7 +47,7 @@ class DecoderSource:
         flexible: bool,
         *,
         stepwise: bool,
-        elements_max: int | None = None,
+        elements_max: int | None,
     ) -> None:
         """`stepwise`: make it a generator that yields behind each struct of an array, and returns the result.
         `elements_max`: most elements of all arrays together; None for as many as the bytes hold."""

@@ -15,7 +15,7 @@ from odradek.protocol.topic_names import PartitionKey
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
-"""Ends the session; without one, a Fetch outside of any."""
+"""Epoch that ends the session; without one, that of a Fetch outside of any."""
 INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
 NAMES_KEPT: Final = 16

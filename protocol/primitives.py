@@ -25,14 +25,14 @@ ZERO_UUID = bytes(16)
 
 SMALL_VARINTS = 512
 LENGTH_LIMIT = 0x7FFF_FFFF
-"""Lengths and counts are int32 in Kafka, however they are written."""
+"""Upper bound of lengths and counts, which are int32 in Kafka, however they are written."""
 TEXT_BYTES_MAX = 0x7FFF
 """Longest text in any layout, in bytes (Kafka's generated classes): one that came with a flexible request goes out with
 answers of versions whose lengths are int16, to others too."""
 CUT = "…".encode()
 """End of a text that was longer."""
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-"""A whole one in UTF-8, or the first two of its bytes."""
+"""Pattern of a surrogate in UTF-8: a whole one, or the first two of its bytes."""
 
 
 def _like_java(error: UnicodeError) -> tuple[str, int]:

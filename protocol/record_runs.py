@@ -13,7 +13,7 @@ from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.primitives import SIGNED, read_varint, read_varlong, write_varint
 
 LEAST: Final = 8
-"""A shorter run is not worth its preparation."""
+"""Fewest records of a run: a shorter one is not worth its preparation."""
 _NARROW: Final = 1 << 6
 """Offset deltas from here on take two bytes,"""
 _WIDE: Final = 1 << 13
@@ -73,7 +73,7 @@ _layouts: dict[bytes, _Layout] = {}
 """Layouts seen last, by the first bytes of a record. What they say is compared with every record that is read."""
 _LAYOUTS_KEPT: Final = 64
 _LENGTHS_KEPT: Final = 4
-"""Batches of one producer often hold the same number of records."""
+"""Numbers of records whose layout is kept: batches of one producer often hold the same number."""
 _DELTA_BYTES_MAX: Final = 8
 """Longest varint of a time delta in a run: 56 bits."""
 MOST: Final = 128

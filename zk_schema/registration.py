@@ -56,7 +56,7 @@ TOPMOST_PATHS: Final = (
 )
 """The persistent znodes that every broker makes sure of before it does anything else (Kafka's PersistentZkPaths)."""
 EXPIRY_MARGIN_MS: Final = 2500
-"""ZooKeeper ends sessions at whole ticks (2000 ms by default), so up to one later than the timeout."""
+"""Time after its timeout until a session has ended: ZooKeeper ends them at whole ticks (2000 ms by default)."""
 
 
 async def create_topmost_paths(store: Store) -> None:

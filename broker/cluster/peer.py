@@ -28,7 +28,7 @@ SIZE_BYTES = 4
 RECEIVE_BYTES = 1 << 16
 """Size of the reused buffer: answers that come whole within it are copied out of it."""
 RESPONSE_BYTES_MAX = 128 * 1024 * 1024
-"""A larger announced size is nonsense, unless that much was asked for."""
+"""Largest size of an answer that is believed, unless more was asked for."""
 REQUESTS_MAX = 1000
 """Requests that may be under way or wait for the connection at once; more are refused."""
 CORRELATION_IDS = 1 << 31

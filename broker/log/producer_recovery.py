@@ -26,7 +26,7 @@ RECALL_BYTES_OF_LARGE = 16 * RECALL_BYTES
 """Bytes that are looked at when half of `RECALL_BYTES` or more are that many batches of producers at most, which
 is as quick."""
 RECALL_AGE_MS = 10 * 60 * 1000
-"""Nobody repeats batches for a log that was last written longer ago (delivery.timeout.ms is 2 minutes by default)."""
+"""Time since the last write to a log when nobody repeats batches any more (delivery.timeout.ms is 2 minutes)."""
 
 
 def rebuild_producers(

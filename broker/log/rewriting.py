@@ -41,7 +41,7 @@ EXPANSION_MAX = 16
 bomb of a kilobyte would take thousands of times its memory, as they do in Kafka. The answer is MESSAGE_TOO_LARGE, on
 which producers send the records again in smaller batches."""
 BYTES_AT_ONCE = 4096
-"""The records of a batch up to this size are looked at in a millisecond or two, unless it is compressed."""
+"""Size up to which a batch's records are looked at in a millisecond or two, unless it is compressed."""
 RECORD_ERRORS_MAX = 10_000
 """Bad records of one batch that an answer names one by one; a compressed batch of a megabyte can hold millions."""
 RECORD_ERRORS_TOLD = 3

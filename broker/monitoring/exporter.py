@@ -36,8 +36,8 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 JSON: Final = "application/json"
 REQUEST_BYTES_MAX: Final = 8192
 CONNECTIONS_MAX: Final = 16
-"""A further one takes the place of the oldest that has asked nothing yet, or is slow to take its answer; or is closed:
-probes must come through."""
+"""Most connections. A further one takes the place of the oldest that has asked nothing yet, or is slow to take its
+answer, since probes must come through; it is closed where there is none such."""
 PATIENCE_MS: Final = 30_000.0
 """Time in which a connection has to send a request, and to take the whole answer; then it gives its place up."""
 PIECES_PER_LOOK: Final = 32

@@ -21,7 +21,7 @@ TICK_MS: Final = 1_000.0
 PERIOD_TICKS: Final = 60
 """Ticks after which quantiles begin a new period: what is older than five of them counts no more."""
 IDLE_TICKS: Final = 60
-"""Idle shares are those of the last minute, as Kafka's are."""
+"""Ticks that idle shares are counted over: the last minute, as in Kafka."""
 
 
 class LoopWatch:

@@ -23,7 +23,7 @@ from odradek.world.network import Endpoint
 SIZE = Struct(">i")
 SIZE_BYTES = 4
 KEEP_FACTOR = 4
-"""A buffer that is more than this many times larger than what was used of it since the last review is given back."""
+"""Factor by which a buffer may be larger than what was used of it since the last review; above it, it is given back."""
 CHEAP_MOVE_BYTES = 4096
 HTTP = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI")
 TURN_BYTES_MAX = 1 << 22

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 SECOND_MS = 1000
 FEW_BYTES = 4096
-"""A part of a request so small is counted, but asks for no look at the others."""
+"""Size of a part of a request that is counted, but asks for no look at the others."""
 TOO_EARLY_MAX = 1000
 """Connections that wait to be refused; more are refused at once."""
 

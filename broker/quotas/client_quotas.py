@@ -31,11 +31,11 @@ IDLE_SWEEP_MS: Final = 1000
 BYTES_MAX: Final = 2**31 - 1
 """Most that an answer can hold."""
 EXPIRY_MS: Final = 3_600_000
-"""A use is forgotten that nothing was added to for so long (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
+"""Time without addition after which a use is forgotten (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
 SWEEP_MS: Final = 600_000
 """Pause between two looks for what is to be forgotten, while anything is remembered."""
 NAME_CHARACTERS_MAX: Final = 255
-"""A longer name of a user or client is remembered by its digest: a client id may have 32 kB."""
+"""Longest name of a user or client that is remembered as it is, others by their digest: a client id may have 32 kB."""
 
 
 class QuotaType(Enum):

@@ -36,7 +36,7 @@ VERSION_BY_NAME = 1
 """The last version that names topics; used while a topic has no id, as in a cluster that is older than topic ids."""
 RETRY_BACKOFF_MS = 50.0
 CHANGES_PER_REQUEST = 1000
-"""A request is made, read and answered in one piece, here and at the controller: 10 ms. Kafka's has no limit."""
+"""Most changes in a request, which is made, read and answered in one piece, in 10 ms; Kafka's has no limit."""
 
 REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """Errors after which nothing was written, and the leader may propose again."""
@@ -50,7 +50,7 @@ OVERTAKEN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-"""The controller knows something newer and will tell us by LeaderAndIsr: the change stays open until then."""
+"""Errors of a controller that knows something newer: the change stays open until it tells us by LeaderAndIsr."""
 
 
 class AlterPartitionManager:
@@ -100,7 +100,7 @@ class AlterPartitionManager:
                 del self._waiting[key]
 
     async def _send(self) -> bool:
-        """Tell whether the controller has decided on all that was sent."""
+        """Send the changes that have waited longest; tell whether the controller has decided on all of them."""
         sent = dict(islice(self._waiting.items(), CHANGES_PER_REQUEST))
         by_id = all(pending.topic_id != ZERO_UUID for pending in sent.values())
         version = VERSION if by_id else VERSION_BY_NAME
@@ -131,7 +131,7 @@ class AlterPartitionManager:
         )
 
     def _answered(self, sent: dict[PartitionKey, PendingIsr], response: AlterPartitionResponse, by_id: bool) -> bool:
-        """Tell whether each partition's answer says what has become of it."""
+        """Take in the answers; tell whether each partition's says what has become of it."""
         names = {pending.topic_id: pending.topic for pending in sent.values()}
         undecided = set(sent)
         for topic in response.topics:

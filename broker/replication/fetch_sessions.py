@@ -35,7 +35,7 @@ LOOK_AT_ALL_MS = 30_000
 """Time in which each partition of a session becomes dirty once, a few with each fetch: some changes (retention moves a
 log's start) wake nobody, and to look at thousands at once would hold the loop."""
 CONSUMER_LOOKS_AT_ALL_MS = 1_000
-"""The same for consumers, which have few: who may read no longer hears of it."""
+"""LOOK_AT_ALL_MS of consumers, which have few partitions: who may read no longer hears of it."""
 
 SessionKey = tuple[str | bytes, int]
 

@@ -41,10 +41,10 @@ changed. All of the latter are named: until they are, the leader sends the same 
 LOOK_AT_ALL_MS = 30_000
 """Time after which all partitions are looked at: the start of our own log may move without a fetch."""
 DOUBTFUL_PAUSE_MS_LEAST = 60_000
-"""A pause shorter than this never makes a follower truncate, however short delete.retention.ms is: otherwise it would
-truncate again and again."""
+"""Shortest pause that makes a follower truncate, however short delete.retention.ms is: otherwise it would truncate
+again and again."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
-"""The new leader may hear of its election, or of the topic and its id, a moment after us."""
+"""Pause for a new leader, which may hear of its election, or of the topic and its id, a moment after us."""
 LEADER_NOT_READY = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID}
 )

@@ -26,7 +26,7 @@ from odradek.zk_schema.znodes.configs import USERS, desanitize, entity_type_path
 REQUEST = DescribeUserScramCredentialsRequest
 VERSIONS = (0, 0)
 NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""The mechanisms on the wire."""
+"""Numbers of the mechanisms on the wire."""
 
 Result = DescribeUserScramCredentialsResult
 

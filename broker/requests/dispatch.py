@@ -34,11 +34,11 @@ CLIENT_ID_AT = 8
 RESPONSE_HEADER = Struct(">ii")
 """Size and correlation id: response header version 0, behind the size of the frame."""
 FLEXIBLE_RESPONSE_HEADER = Struct(">iix")
-"""The same in response header version 1, without tagged fields."""
+"""Correlation id, and no tagged fields: response header version 1."""
 LARGE_REQUEST_BYTES = 1 << 20
-"""From here on the elements of arrays are counted: a request may have a hundred megabytes of empty names."""
+"""Size from which on the elements of arrays are counted: a request may have a hundred megabytes of empty names."""
 ROUTES_MAX = 1 << 12
-"""More than all APIs of Kafka have versions; a route is made only for what the registry serves."""
+"""Most routes: more than all APIs of Kafka have versions. A route is made only for what the registry serves."""
 
 
 @dataclass(slots=True, eq=False)

@@ -23,8 +23,8 @@ from odradek.protocol.messages.fetch import FetchResponse
 
 PRODUCE, FETCH = 0, 1
 FREE: Final = frozenset({4, 5, 6, 7, 27, 56, 67})
-"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers, AlterPartition and
-AllocateProducerIds."""
+"""Keys of APIs without quotas: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers,
+AlterPartition and AllocateProducerIds."""
 
 Handle = Callable[[Any, Any, RequestContext], Outcome]
 Decode = Callable[[memoryview, int], tuple[Any, int]]

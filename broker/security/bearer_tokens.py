@@ -34,7 +34,7 @@ FETCH_SECONDS: Final = 10.0
 LEAST_BETWEEN_SECONDS: Final = 10.0
 """Keys are not asked for more often than this, whatever tokens name."""
 LATEST_MS: Final = 1 << 62
-"""Later than this no token expires: the answer that says when has 64 bits."""
+"""Latest expiry of a token: the answer that says when has 64 bits."""
 UNSECURED_SKEW: Final = "unsecuredValidatorAllowableClockSkewMs"
 UNSECURED_PRINCIPAL: Final = "unsecuredValidatorPrincipalClaimName"
 

@@ -28,7 +28,7 @@ SALT_BYTES: Final = 256
 BLOCK_BYTES: Final = 16
 KEY_BITS: Final = (128, 192, 256)
 ITERATIONS_MAX: Final = 1_000_000
-"""More rounds than that would hold the broker."""
+"""Most rounds of a key: more would hold the broker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ LEAVE_LEAST_MS = 250.0
 REFUSED_MS = 5_000.0
 """Time without being let in after which a member warns about its group."""
 LEAVE_CONNECTION = "leave"
-"""JoinGroup may stay open for minutes on the coordinator's connection: leaving has another."""
+"""Purpose of the connection for leaving: JoinGroup may stay open for minutes on the coordinator's."""
 
 
 class GroupDriver:

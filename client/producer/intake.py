@@ -23,7 +23,7 @@ from odradek.client.producer.partitioners import Partitioner
 from odradek.client.records import Headers, TopicPartition
 
 FLOATS_ERROR_MS = 0.001
-"""More than a whole number of milliseconds can lose when it is held as seconds in a float."""
+"""More than a number of whole milliseconds loses when it is held as seconds in a float."""
 
 
 class Encoded(NamedTuple):

@@ -25,10 +25,10 @@ ADD_PARTITIONS_HIGHEST_VERSION = 3
 """Highest version for clients: those above are for brokers among themselves (KIP-890)."""
 
 CURRENT_PRODUCER_SINCE = 3
-"""InitProducerId of an older coordinator knows nobody's present epoch: asked for a higher one it would fence the
-successor of who asks (KIP-360)."""
+"""First version of InitProducerId with the producer's present epoch: asked for a higher one without it, a coordinator
+would fence the successor of who asks (KIP-360)."""
 MEMBER_SINCE = 3
-"""TxnOffsetCommit of an older one does not check the generation: offsets of a lost partition would count (KIP-447)."""
+"""First version of TxnOffsetCommit that checks the generation: before, offsets of a lost partition count (KIP-447)."""
 
 Producer = tuple[int, int]
 """Id and epoch of a producer."""
@@ -45,9 +45,9 @@ class Verdict(Enum):
 COORDINATOR_MOVED = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
 )
-"""Look for the coordinator before asking again."""
+"""Errors after which the coordinator is looked for before asking again."""
 FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""Said by a coordinator they are one: the second is what versions without the first have (KIP-588)."""
+"""Errors of a coordinator that mean the same: the second is what versions without the first have (KIP-588)."""
 FATAL = FENCED | {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -64,9 +64,10 @@ FATAL_FOR_BATCHES = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Said by a leader. INVALID_PRODUCER_EPOCH is not among them: the coordinator knows more at the abort (KIP-588)."""
+"""Errors of a leader after which the producer is of no use. INVALID_PRODUCER_EPOCH is not among them: the coordinator
+knows more at the abort (KIP-588)."""
 FORGOTTEN = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID})
-"""The id was not used for transactional.id.expiration.ms: the abort takes another (KIP-360)."""
+"""Errors of an id that was not used for transactional.id.expiration.ms: the abort takes another (KIP-360)."""
 MEMBERSHIP_LOST = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 

@@ -21,7 +21,7 @@ from odradek.protocol.records import decode_headers
 
 Integers = NDArray[numpy.int64]
 PADDING = bytes(16)
-"""Behind the last record, so that a number that is cut off is found by its position and not by an IndexError."""
+"""Bytes behind the last record, so that a number that is cut off is found by its position and not by an IndexError."""
 DECOMPRESSED_AT_ONCE = 1 << 28
 """Bytes of decompressed records above which the next batches wait for their turn: Arrow's places are of 32 bits, and
 one batch may be half of this."""

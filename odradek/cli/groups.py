@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ZooKeeper = Annotated[str | None, zookeeper_option("show groups of Kafka 0.8's consumers, which this ZooKeeper holds")]
 
 STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling")
-"""The last two are of groups in Kafka's newer protocol, which brokers of Kafka 4 may have."""
+"""States of groups. The last two are of Kafka's newer protocol, which brokers of Kafka 4 may have."""
 
 groups = new_app("Consumer groups: list, describe with lag, reset offsets, delete.")
 

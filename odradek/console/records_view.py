@@ -15,10 +15,10 @@ WHOLE_BYTES_MAX: Final = 65_536
 """Bytes that one field looked at by itself shows."""
 HEADERS_MAX: Final = 50
 DEPTH_MAX: Final = 40
-"""Deeper members are not moved further to the right."""
+"""Depth from which on members are not moved further to the right."""
 HEX_ROW: Final = 16
 TEXT_SHARE: Final = 0.1
-"""More control characters than this, and bytes are not taken for text."""
+"""Share of control characters above which bytes are not taken for text."""
 
 
 def record_model(record: ConsumerRecord, form: str = AUTO) -> Model:

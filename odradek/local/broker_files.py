@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SESSION_TIMEOUT_MS = 3000
-"""Failover on one machine need not wait 18 seconds."""
+"""Session timeout of brokers on one machine, whose failover need not wait 18 seconds."""
 HOST = "127.0.0.1"
 REPLICAS, MIN_IN_SYNC = 3, 2
 

@@ -71,7 +71,7 @@ TICK_TIME_MS = 500
 SESSION_TIMEOUT_MAX_MS = 20 * TICK_TIME_MS
 READY_TIMEOUT_SECONDS = 150.0
 SILENCE_SECONDS = 20.0
-"""A ZooKeeper that accepts connections for so long without a word is started again: 3.9 can stumble over a client that
+"""Silence after which a ZooKeeper that accepts connections is started again: 3.9 can stumble over a client that
 connects and leaves while it starts, and then never answers anybody (seen on a machine at its limit)."""
 POLL_SECONDS = 0.03
 

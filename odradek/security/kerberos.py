@@ -27,7 +27,7 @@ LAYERS: Final = bytes((NO_LAYER, 0, 0, 0))
 LAYERS_BYTES: Final = 4
 
 KRB5_ERRORS: Final = 2_529_638_912
-"""Codes of Kerberos' errors begin here, as a minor status has them."""
+"""First of the codes of Kerberos' errors, as a minor status has them."""
 SAYS_NOTHING: Final = ("Success", "Unknown error")
 """Text of the Kerberos library for an error that only GSSAPI has a name for."""
 UNREACHABLE: Final = frozenset({156, 220})

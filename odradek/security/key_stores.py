@@ -22,7 +22,7 @@ STORE_TYPES = ("JKS", "PKCS12", "PEM")
 PEM = b"-----BEGIN "
 """Tells PEM from the others, whatever `ssl.keystore.type` says; the others tell themselves."""
 STORE_BYTES_MAX = 16 * 1024 * 1024
-"""A larger file is no key store."""
+"""Largest size of a key store: a larger file is none."""
 
 
 @dataclass(frozen=True, slots=True)

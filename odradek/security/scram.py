@@ -20,11 +20,11 @@ HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = tuple(HASHES)
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16384
-"""The range in which Kafka takes new credentials."""
+"""Range of the iterations of new credentials, as in Kafka."""
 ITERATIONS_MAX: Final = 2**31 - 1
-"""More cannot be told to anybody (RFC 5802 has no limit)."""
+"""Most iterations that can be told to anybody (RFC 5802 has no limit)."""
 CLIENT_ITERATIONS_MAX: Final = 10_000_000
-"""A server that asks a client for more rounds wants to keep it busy."""
+"""Most rounds that a client makes: a server that asks for more wants to keep it busy."""
 NONCE_BYTES: Final = 24
 SALT_BYTES: Final = 20
 GS2_HEADER: Final = b"n,,"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 BUCKETS: Final = 36
-"""The last one but one ends above nine hours."""
+"""Number of buckets; the last one but one ends above nine hours."""
 PERIODS: Final = 5
 """Periods before the present one that count as recent."""
 

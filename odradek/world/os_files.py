@@ -11,7 +11,7 @@ import sys
 from odradek.world.files import Buffer, File
 
 FALLOC_FL_KEEP_SIZE = 1
-"""fallocate(2)."""
+"""Flag of fallocate(2): the file's size stays what it is."""
 SMALL_FILE_BYTES, LARGE_READ_BYTES = 16 * 1024, 1024 * 1024
 FLOCK = "hhqqi0q"
 """struct flock of fcntl(2): kind, from where, start, length, process."""

@@ -21,7 +21,7 @@ from odradek.world.network import Endpoint
 logger = logging.getLogger(__name__)
 
 AT_ONCE = Struct("ii").pack(1, 0)
-"""SO_LINGER's: close with a reset, and leave nothing for the system to send."""
+"""Value of SO_LINGER: close with a reset, and leave nothing for the system to send."""
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 ACCEPT_RETRY_SECONDS = 1.0
 """Pause before the backlog is looked at again when the process has no descriptor left."""

@@ -45,7 +45,7 @@ FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_FROM_FOLLOWERS = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_LEADER_HINT = 16
-"""The current leader, where it has moved, and the leaders' endpoints."""
+"""First version with the current leader, where it has moved, and the leaders' endpoints."""
 
 
 class ReplicaState(Struct):

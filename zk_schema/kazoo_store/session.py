@@ -53,7 +53,7 @@ from odradek.zk_schema.store import (
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 SILENCE_CHECKS_PER_SESSION = 20
 REQUESTS_AT_ONCE = 10
-"""Kafka's default of zookeeper.max.in.flight.requests."""
+"""Most requests under way, Kafka's default of zookeeper.max.in.flight.requests."""
 
 log = logging.getLogger("odradek.zookeeper")
 

@@ -7,10 +7,10 @@ from odradek.zk_schema.znodes.json_data import INT32_BITS, Fields, dump, fits, n
 
 BROKER_IDS_PATH = "/brokers/ids"
 BROKER_SEQUENCE_ID_PATH = "/brokers/seqid"
-"""Empty; the version that a write to it returns is the next broker id above `reserved.broker.max.id`."""
+"""Path of an empty znode: a write returns its version, which is the next broker id above `reserved.broker.max.id`."""
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""Before version 4 a listener's name is that of its protocol."""
+"""Names of security protocols, and before version 4 of listeners."""
 
 PORT_MAX = 65_535
 

@@ -18,7 +18,7 @@ class BadZnode(ValueError):  # noqa: N818 (it is the data that is bad)
 
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
-"""Made once: `json.dumps` makes one for each call that asks for other separators."""
+"""Encoder that is made once: `json.dumps` makes one for each call that asks for other separators."""
 
 JsonObject = dict[str, Any]
 """A decoded JSON object: `Fields` reads it with types checked."""

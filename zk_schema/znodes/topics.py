@@ -17,7 +17,7 @@ TOPICS_PATH = "/brokers/topics"
 NO_LEADER = -1
 LEADER_RECOVERED = 0
 LEADER_RECOVERING = 1
-"""True if the leader was elected uncleanly and has not finished its recovery."""
+"""State of a leader that was elected uncleanly and has not finished its recovery."""
 
 PartitionKey = tuple[str, int]
 """Topic and index of a partition."""

@@ -21,7 +21,7 @@ HALVES = Struct(">QQ")
 ROOMY_LOAD = 0.5
 """Load as long as memory allows it: in a map filled to nine tenths a missing key is looked for in ten slots."""
 EMPTY = 0
-"""Offsets are stored plus one."""
+"""Value of a slot without an offset: offsets are stored plus one."""
 VERDICTS_MAX = 16 * 1024 * 1024
 """Bytes for verdicts on records."""
 

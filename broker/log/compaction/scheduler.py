@@ -23,8 +23,7 @@ logger = logging.getLogger(__name__)
 CHILD = "odradek.broker.log.compaction.rewrite"
 LARGEST_MAP_BYTES = 2**31 - 1
 HINDERED_DOUBLINGS_MAX = 6
-"""A log whose compaction was hindered, by a full disk, a killed child, or because no file could be opened, waits for at
-most 2**6 of the usual pauses."""
+"""Most doublings of the pause of a log whose compaction was hindered: by a full disk, a killed child, no free file."""
 
 Step = Callable[[], None]
 
