@@ -200,7 +200,7 @@ class GroupStateMachine:
         return self.group.state is GroupState.STABLE and self.group.leader != member.member_id
 
     def _add(self, request: JoinRequest, member_id: str, callback: JoinCallback, now_ms: int) -> None:
-        self._rebalance.newcomer()
+        self._rebalance.expect_newcomer()
         member = Member(
             member_id=member_id,
             instance_id=request.instance_id,

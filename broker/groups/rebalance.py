@@ -69,7 +69,7 @@ class Rebalance:
         self._outbox.add(StartTimer(TimerKind.JOIN, "", delay_ms))
         self.complete_if_all_joined(now_ms)
 
-    def newcomer(self) -> None:
+    def expect_newcomer(self) -> None:
         """Expect a member to be added; only a group that never had a generation waits longer for it, as in Kafka."""
         if self._initial is not None and self._group.generation == 0:
             self._initial.newcomer = True

@@ -340,7 +340,7 @@ class TransactionCoordinator:
 
     def _forget_if_expired(self, transaction: TransactionMetadata) -> None:
         expiration_ms = self._config.transactional_id_expiration_ms
-        if not self._is_here(transaction) or not transaction.is_forgotten(self._clock.now_ms(), expiration_ms):
+        if not self._is_here(transaction) or not transaction.is_expired(self._clock.now_ms(), expiration_ms):
             return
         transaction.forget()
 

@@ -248,7 +248,7 @@ class TransactionMetadata:
         state = self.state
         return self.pending is None and state.status is ONGOING and abs(now_ms - state.started_ms) > state.timeout_ms
 
-    def is_forgotten(self, now_ms: int, expiration_ms: int) -> bool:
+    def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
         """Tell whether the id is in no transaction and nobody has used it for `expiration_ms`."""
         state = self.state
         return self.pending is None and state.status in EXPIRABLE and now_ms - state.updated_ms >= expiration_ms

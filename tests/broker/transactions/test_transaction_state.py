@@ -72,7 +72,7 @@ def test_while_a_change_is_on_its_way_everybody_comes_again(status: TransactionS
     assert one.end(P, commit=True, now_ms=NOW) is CONCURRENT
     assert one.fence_and_abort(NOW) is CONCURRENT
     assert one.verify(P, T1, INVALID_STATE) is INVALID_STATE
-    assert not one.is_overdue(NOW * 10) and not one.is_forgotten(NOW * 10, 1)
+    assert not one.is_overdue(NOW * 10) and not one.is_expired(NOW * 10, 1)
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ def test_time() -> None:
     assert not transaction(ONGOING).is_overdue(NOW - 10 - TIMEOUT), "of a coordinator whose clock is ahead"
     assert transaction(ONGOING).is_overdue(NOW - 10 - TIMEOUT - 1), "the clock was put back"
     assert not transaction(EMPTY).is_overdue(NOW * 10)
-    assert transaction(COMPLETE_COMMIT).is_forgotten(NOW + 95, 100)
-    assert not transaction(COMPLETE_COMMIT).is_forgotten(NOW + 94, 100)
-    assert not transaction(ONGOING).is_forgotten(NOW * 10, 100)
+    assert transaction(COMPLETE_COMMIT).is_expired(NOW + 95, 100)
+    assert not transaction(COMPLETE_COMMIT).is_expired(NOW + 94, 100)
+    assert not transaction(ONGOING).is_expired(NOW * 10, 100)
 
 
 @pytest.mark.parametrize("status", [EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT])
