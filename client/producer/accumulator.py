@@ -141,13 +141,14 @@ class Accumulator:
                     f"{topic_partition}: the record takes {needed_bytes} bytes, more than {name}={limit}"
                 )
 
-    def _full(self, queue: deque[ProducerBatch]) -> bool:
+    def is_full(self, queue: deque[ProducerBatch]) -> bool:
+        """Tell whether a queue's oldest batch takes no further record: it has its size, or others come after it."""
         return len(queue) > 1 or queue[0].size_bytes >= self.limits.batch_size_bytes
 
     def due_at_ms(self, queue: deque[ProducerBatch]) -> float:
         """Return when a queue's oldest batch may be sent: at once when full or hurried, else when it has lingered."""
         head = queue[0]
-        hurried = self._full(queue) or bool(self.memory_waiters) or self.flushing > 0 or head.closed
+        hurried = self.is_full(queue) or bool(self.memory_waiters) or self.flushing > 0 or head.closed
         due_ms = head.created_ms if hurried else head.created_ms + self.limits.linger_ms
         return max(due_ms, head.ready_at_ms)
 

@@ -211,12 +211,12 @@ class Sender:
             self._calls_on_wire[node_id] = self._calls_on_wire.get(node_id, 0) + 1
             plan.calls.append(call)
             if not waiting:
-                waiting = [tp for tp in due if tp in self._accumulator.queues and self._more(tp)]
+                waiting = [tp for tp in due if tp in self._accumulator.queues and self._has_more(tp)]
 
-    def _more(self, topic_partition: TopicPartition) -> bool:
+    def _has_more(self, topic_partition: TopicPartition) -> bool:
         """Tell whether a partition that has just been sent from has another full batch that may follow at once."""
         queue = self._accumulator.queues[topic_partition]
-        full = len(queue) > 1 or queue[0].size_bytes >= self._accumulator.limits.batch_size_bytes
+        full = self._accumulator.is_full(queue)
         return full and not queue[0].closed and self._may_send(topic_partition, queue[0])
 
     def _send(self, topic_partition: TopicPartition) -> ProducerBatch:
@@ -233,13 +233,13 @@ class Sender:
         self._calls_on_wire[call.node_id] -= 1
         settled = Settled()
         for batch in call.batches:
-            self._off_wire(batch)
+            self._take_off_wire(batch)
         for batch in call.batches:
             answer = answers.get(batch.topic_partition, Answer(ErrorCode.NETWORK_EXCEPTION, message="no answer"))
             self._settle(batch, answer, settled, now_ms)
         return settled
 
-    def _off_wire(self, batch: ProducerBatch) -> None:
+    def _take_off_wire(self, batch: ProducerBatch) -> None:
         left = [other for other in self._on_wire[batch.topic_partition] if other is not batch]
         if left:
             self._on_wire[batch.topic_partition] = left
