@@ -10,9 +10,9 @@ It runs on a loop. A blocking consumer's loop is on a thread of its own: the app
     fetcher.py          sends fetches and keeps what comes    fetch_requests.py which fetches, what answers mean
     buffer.py           what `poll` hands out                 chunks.py         fetched bytes as records
 
-    coordinator.py      carries out a membership, commits     membership.py     one member, step by step
+    group_driver.py     carries out a membership              membership.py     one member, step by step
     member_states.py    its tables and its steps              group_protocol.py its requests, the bytes inside them
-    assignors.py        who reads what
+    commits.py          offsets committed, one by one         assignors.py      who reads what
 
 Without I/O, values in and values out: subscription, positions, fetch_requests, chunks, membership, member_states,
 group_protocol and assignors.

@@ -14,9 +14,9 @@ from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.buffer import Shared
 from odradek.client.consumer.config import ConsumerSettings
-from odradek.client.consumer.coordinator import GroupDriver
 from odradek.client.consumer.fetch_requests import without_leader
 from odradek.client.consumer.fetcher import Fetcher
+from odradek.client.consumer.group_driver import GroupDriver
 from odradek.client.consumer.positions import RESET_TIMESTAMPS, Sought, reset_timestamp
 from odradek.client.consumer.subscription import NOTHING, Kind, Subscription
 from odradek.client.errors import BrokerUnreachable, ClientBroken, ClientClosed, LogTruncated

@@ -1,20 +1,21 @@
 """The application's part in its group: what happens inside `poll`, `commit`, `unsubscribe` and `close`.
 
-The group's own part, which goes on between the polls, is in coordinator.py; the two meet in `Membership.turn`,
+The group's own part, which goes on between the polls, is in group_driver.py; the two meet in `Membership.turn`,
 `polled` and the commits. On the loop.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
 from odradek.client.calls import Deadline
-from odradek.client.consumer.coordinator import LEAVE_TIMEOUT_MS, Commits, GroupDriver, leave_limit_ms
+from odradek.client.consumer.commits import Commits, Offsets
 from odradek.client.consumer.engine import ConsumerEngine
+from odradek.client.consumer.group_driver import LEAVE_TIMEOUT_MS, GroupDriver, leave_limit_ms
 from odradek.client.consumer.group_protocol import NO_GENERATION
 from odradek.client.consumer.member_states import Adopt, Prepare, Turn, member_settings
 from odradek.client.consumer.membership import Membership
@@ -34,7 +35,6 @@ from odradek.world.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], object]
 CallBack = Callable[[Callable[[], object]], Awaitable[object]]
 """Calls a function of the application: here, or on the thread that waits for this coroutine."""

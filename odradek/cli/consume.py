@@ -50,7 +50,7 @@ def consume(
     printer = Printer(max_messages, key_separator, as_json=json)
     opened = KafkaConsumer(config, bootstrap_servers=bootstrap_server, group_id=group)
     # a group that lets nobody in is no error, for it may any moment; but somebody is looking at an empty terminal
-    heard = heard_from("WARNING", "odradek.client.consumer.coordinator")
+    heard = heard_from("WARNING", "odradek.client.consumer.group_driver")
     with heard, contextlib.suppress(KeyboardInterrupt), opened as consumer:
         known = _known_partitions(consumer, topic, partition)
         if group is not None:

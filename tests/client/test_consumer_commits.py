@@ -7,7 +7,8 @@ import pytest
 
 from odradek.client.calls import Deadline
 from odradek.client.consumer.assignors import ASSIGNORS
-from odradek.client.consumer.coordinator import Commits, GroupDriver
+from odradek.client.consumer.commits import Commits
+from odradek.client.consumer.group_driver import GroupDriver
 from odradek.client.consumer.group_protocol import Identity
 from odradek.client.consumer.member_states import FindCoordinator, MemberSettings, State
 from odradek.client.consumer.membership import Membership

@@ -10,11 +10,11 @@ from odradek.aio import Consumer, Producer
 from odradek.protocol.errors import KafkaError
 from odradek.testing.virtual_run import VirtualCluster, run
 
-COORDINATOR = "odradek.client.consumer.coordinator"
+DRIVER = "odradek.client.consumer.group_driver"
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.name == COORDINATOR and one.levelname == "WARNING"]
+    return [one.getMessage() for one in caplog.records if one.name == DRIVER and one.levelname == "WARNING"]
 
 
 def test_a_consumer_says_once_that_its_group_has_no_coordinator(caplog: pytest.LogCaptureFixture) -> None:
@@ -59,7 +59,7 @@ def test_a_coordinator_that_is_away_for_a_moment_now_and_then_is_worth_no_warnin
                 await consumer.getmany(timeout_ms=30_000)
             assert consumer.assignment()
 
-    caplog.set_level(logging.INFO, COORDINATOR)
+    caplog.set_level(logging.INFO, DRIVER)
     run(test)
     assert sum("no answer to" in one for one in caplog.messages) == 2, caplog.messages
     assert not warnings_in(caplog)

@@ -1,16 +1,13 @@
-"""The group's coordinator as one consumer asks it, on a loop: the steps of its membership, and its commits.
+"""A consumer in its group, on a loop: asks the coordinator what the steps of its membership want to know.
 
-The application takes part by `Membership.turn`: it runs the turn inside `poll` and reports it done. Commits are sent
-in the order in which they were asked for, and only as the member who asked.
+The application takes part by `Membership.turn`: it runs the turn inside `poll` and reports it done.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TypeVar
 
-from odradek.client.calls import COORDINATOR_CONNECTION, Deadline, ask_until, within
+from odradek.client.calls import COORDINATOR_CONNECTION, within
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.group_protocol import Identity, leave_request
 from odradek.client.consumer.member_states import (
@@ -26,9 +23,7 @@ from odradek.client.consumer.member_states import (
     outcome_of,
 )
 from odradek.client.consumer.membership import Membership
-from odradek.client.errors import BrokerUnreachable, ClientTimeout, CommitFailed, RebalanceInProgress
-from odradek.client.offsets import commit_errors, commit_request
-from odradek.client.records import OffsetAndMetadata, TopicPartition
+from odradek.client.errors import BrokerUnreachable, ClientTimeout
 from odradek.client.sensors import GroupSensors
 from odradek.client.waiting import NEVER, WakeUp
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
@@ -36,7 +31,6 @@ from odradek.protocol.fields import Message
 from odradek.protocol.messages.heartbeat import HeartbeatResponse
 from odradek.protocol.messages.join_group import JoinGroupResponse
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from odradek.protocol.messages.offset_commit import OffsetCommitResponse
 from odradek.protocol.messages.sync_group import SyncGroupResponse
 
 logger = logging.getLogger(__name__)
@@ -217,154 +211,3 @@ class GroupDriver:
 def leave_limit_ms(left_ms: float) -> float:
     """Return how long leaving a group may take when `left_ms` are left for everything."""
     return min(LEAVE_TIMEOUT_MS, max(LEAVE_LEAST_MS, left_ms))
-
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-
-
-@dataclass(eq=False, slots=True)
-class Place:
-    """Place of a commit in the line, and who was a member when it was asked for."""
-
-    identity: Identity
-    turn: "asyncio.Future[None]"
-
-
-class Commits:
-    """Commits of one consumer. For the loop's thread only.
-
-    They are sent in the order in which they were asked for, whether somebody waits for them or not. A commit that has
-    to be tried again holds up those behind it: if a later one overtook it, it would take the group back. For the same
-    reason it ends with the membership that it was asked under: by the time it got through, another member might have
-    its partitions, and have committed there too.
-    """
-
-    def __init__(self, group: GroupDriver, committed: Callable[[Offsets], object] = lambda offsets: None) -> None:
-        """`committed` is told of each commit that has succeeded."""
-        self._group, self._committed = group, committed
-        self._line: dict[Place, None] = {}
-        """Commits that have not ended yet; it is the turn of the first one."""
-        self._unanswered: set[asyncio.Task[None]] = set()
-
-    def stand_in_line(self) -> Place:
-        """Take the last place, as the member that it is now. Whoever takes one leaves it in the end, come what may."""
-        place = Place(self._group.membership.identity, asyncio.get_running_loop().create_future())
-        self._line[place] = None
-        self._call_the_first()
-        return place
-
-    def leave_line(self, place: Place) -> None:
-        """Give up a place, so that the next commit has its turn. Harmless twice."""
-        self._line.pop(place, None)
-        self._call_the_first()
-
-    def _call_the_first(self) -> None:
-        first = next(iter(self._line), None)
-        if first is not None and not first.turn.done():
-            first.turn.set_result(None)
-
-    async def commit(self, offsets: Offsets, deadline: Deadline, place: Place, *, automatic: bool = False) -> None:
-        """Commit when it is the turn of `place`. Raises CommitFailed, KafkaError, ClientTimeout.
-
-        An `automatic` commit is not repeated for a partition that is gone: the rebalance that follows waits for it.
-        """
-        await place.turn
-        while offsets:
-            self._check(place.identity)
-            failure = await self._try(offsets, place.identity, deadline)
-            if failure is None:
-                self._committed(offsets)
-                return
-            if automatic and failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._gone(offsets):
-                raise failure
-            await deadline.pause_after(failure)
-
-    def _gone(self, offsets: Offsets) -> bool:
-        """Tell whether the metadata lack one of these partitions."""
-        view = self._group.cluster.view
-        return any(view.partition(topic_partition) is None for topic_partition in offsets)
-
-    def follow(self, task: "asyncio.Task[None]", place: Place) -> None:
-        """Take a commit for which only `settle` waits, in the end; its place is left when the task ends."""
-        self._unanswered.add(task)
-        task.add_done_callback(self._unanswered.discard)
-        task.add_done_callback(lambda _: self.leave_line(place))
-
-    async def settle(self, timeout_ms: float) -> None:
-        """Wait for the asynchronous commits that are not answered yet, for at most `timeout_ms`."""
-        if self._unanswered:
-            await asyncio.wait(self._unanswered, timeout=timeout_ms / 1000)
-
-    def _check(self, identity: Identity) -> None:
-        membership = self._group.membership
-        if membership.lost:
-            raise CommitFailed(
-                f"group {membership.settings.group_id}: offsets not committed: the partitions belong to others by now"
-            )
-        if not membership.may_commit:
-            raise RebalanceInProgress(
-                f"group {membership.settings.group_id}: offsets not committed: the group is being rebalanced; "
-                "poll until the rebalance is over, then commit"
-            )
-        if membership.identity != identity:
-            raise CommitFailed(
-                f"group {membership.settings.group_id}: offsets not committed: the group was rebalanced meanwhile"
-            )
-
-    async def _try(self, offsets: Offsets, identity: Identity, deadline: Deadline) -> KafkaError | None:
-        """Try once; return None when it is done, or why it may be tried again. Raises KafkaError for the rest."""
-        membership, settings = self._group.membership, self._group.membership.settings
-        request = commit_request(
-            settings.group_id, offsets, identity.generation_id, identity.member_id, settings.group_instance_id
-        )
-        began_ms = self._group.cluster.clock.monotonic_ms()
-        try:
-            node_id = await self._group.coordinator()
-            cluster = self._group.cluster
-            answer = await ask_until(cluster, node_id, request, OffsetCommitResponse, deadline, COORDINATOR_CONNECTION)
-        except BrokerUnreachable as error:
-            if deadline.left_ms():  # else nobody waits any longer, which says nothing of the coordinator
-                membership.coordinator_lost()
-            return error
-        except KafkaError as error:
-            if outcome_of(error.code) == Outcome.FATAL:
-                raise
-            return error
-        now_ms = self._group.cluster.clock.monotonic_ms()
-        self._group.sensors.commits.record()
-        self._group.sensors.commit_latency.record(now_ms - began_ms)
-        errors = commit_errors(answer)
-        return self._judge(max(errors, key=_weight), identity) if errors else None
-
-    def _judge(self, error: ErrorCode, identity: Identity) -> KafkaError | None:
-        membership = self._group.membership
-        group_id = membership.settings.group_id
-        outcome = outcome_of(error)
-        if outcome == Outcome.COORDINATOR:
-            membership.coordinator_lost()
-        if outcome in (Outcome.COORDINATOR, Outcome.AGAIN) or KafkaError(error).retriable:
-            return KafkaError(error, f"group {group_id}")
-        if outcome == Outcome.FATAL:
-            raise KafkaError(error, f"group {group_id}: offsets not committed")
-        if identity == membership.identity:  # else it has moved on meanwhile
-            membership.refused(error, self._group.cluster.clock.monotonic_ms())
-            self._group.wake()
-        if outcome == Outcome.REJOIN:
-            raise RebalanceInProgress(
-                f"group {group_id}: offsets not committed ({error.name}): the group is being rebalanced; "
-                "poll until the rebalance is over, then commit"
-            )
-        raise CommitFailed(
-            f"group {group_id}: offsets not committed ({error.name}): the group rebalances or has moved on; "
-            "poll again, and if it was max.poll.interval.ms, poll sooner or fetch fewer records"
-        )
-
-
-def _weight(error: ErrorCode) -> int:
-    """Rate the errors of one answer's partitions: what nothing mends says more than what asking again may."""
-    outcome = outcome_of(error)
-    if outcome in (Outcome.COORDINATOR, Outcome.AGAIN):
-        return 0
-    if outcome == Outcome.FATAL:
-        return 1 if KafkaError(error).retriable else 3
-    return 2
