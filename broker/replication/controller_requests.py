@@ -112,28 +112,19 @@ class ControllerRequests:
 
     def apply(self, topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
         """Make this broker leader or follower of one partition; returns the error for its answer."""
-        if self._replicas.broker_id not in state.replicas:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        key = topic, state.partition_index
-        if key in self._undeleted:
-            return ErrorCode.KAFKA_STORAGE_ERROR
         known = self._metadata  # the topic may be deleted though replicas are left, of which one is out of reach
         is_deleted = topic_id in known.deleted_ids and topic_id != known.names.ids_by_name.get(topic)
-        if is_deleted and key not in self._replicas.partitions:
-            return ErrorCode.STALE_CONTROLLER_EPOCH
-        if self._deleted.deleted_after(topic_id, state.partition_index, state.leader_epoch):
-            return ErrorCode.STALE_CONTROLLER_EPOCH
+        error = self._why_not_here(topic, topic_id, state, is_deleted=is_deleted)
+        if error is not ErrorCode.NONE:
+            return error
         try:
             partition = self._partition(topic, state.partition_index, topic_id, is_new=state.is_new)
-        except KafkaError as error:
-            self.lacks_room = self.lacks_room or isinstance(error, NoRoom)
-            return error.code
-        if partition.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if state.leader_epoch < partition.leader_epoch:
-            return ErrorCode.STALE_CONTROLLER_EPOCH
-        if state.leader_epoch == partition.leader_epoch and state.partition_epoch < partition.partition_epoch:
-            return ErrorCode.STALE_CONTROLLER_EPOCH
+        except KafkaError as failed:
+            self.lacks_room = self.lacks_room or isinstance(failed, NoRoom)
+            return failed.code
+        error = self._why_not_taken(partition, state)
+        if error is not ErrorCode.NONE:
+            return error
         view = PartitionView(
             leader=NO_LEADER if is_deleted else state.leader,
             leader_epoch=state.leader_epoch,
@@ -153,6 +144,32 @@ class ControllerRequests:
             if failed.code is ErrorCode.KAFKA_STORAGE_ERROR and not partition.offline:
                 self.lacks_room = True
             return failed.code
+        return ErrorCode.NONE
+
+    def _why_not_here(
+        self, topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState, *, is_deleted: bool
+    ) -> ErrorCode:
+        """Return the error for a replica that this broker is not to have, or cannot; NONE if there is none."""
+        key = topic, state.partition_index
+        if self._replicas.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if key in self._undeleted:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if is_deleted and key not in self._replicas.partitions:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self._deleted.deleted_after(topic_id, state.partition_index, state.leader_epoch):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        return ErrorCode.NONE
+
+    @staticmethod
+    def _why_not_taken(partition: Partition, state: LeaderAndIsrPartitionState) -> ErrorCode:
+        """Return the error for a state that a partition cannot take: its disk has failed, or it has a later one."""
+        if partition.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if state.leader_epoch < partition.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if state.leader_epoch == partition.leader_epoch and state.partition_epoch < partition.partition_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
 
     def _partition(self, topic: str, index: int, topic_id: bytes, *, is_new: bool) -> Partition:

@@ -174,8 +174,30 @@ class FetcherCore:
         """
         self._hold_back(now_ms)
         self._choose_version()
-        states, session = self._states, self._session
-        known = session.known
+        session, settings = self._session, self.settings
+        wanted, waiting, complete = self._choose_partitions(now_ms)
+        changes = session.changes(wanted.items())
+        if not changes.named and len(changes.forgotten) == len(session.known):
+            return None
+        session.tell(changes)
+        self._to_look_at = waiting
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self.local_id, replica_epoch=self.broker_epoch),
+            max_wait_ms=settings.replica_fetch_wait_max_ms if complete else 0,
+            min_bytes=settings.replica_fetch_min_bytes,
+            max_bytes=settings.replica_fetch_response_max_bytes,
+            session_id=session.id,
+            session_epoch=session.epoch,
+            topics=self._topics(changes.named.items()),
+            forgotten_topics_data=changes.forgotten_topics(),
+        )
+
+    def _choose_partitions(
+        self, now_ms: float
+    ) -> tuple[dict[PartitionKey, Asked | None], dict[PartitionKey, None], bool]:
+        """Return what to ask for (None: a partition that is not asked for), what to look at again for the Fetch after
+        that, and whether all that may be asked for now is in this one."""
+        states, known = self._states, self._session.known
         if now_ms >= self._look_at_all_ms:
             self._to_look_at = dict.fromkeys((*states, *known))
             self._look_at_all_ms = now_ms + LOOK_AT_ALL_MS
@@ -197,22 +219,7 @@ class FetcherCore:
             else:
                 waiting[key] = None
                 complete = False
-        changes = session.changes(wanted.items())
-        if not changes.named and len(changes.forgotten) == len(known):
-            return None
-        session.tell(changes)
-        self._to_look_at = waiting
-        settings = self.settings
-        return FetchRequest(
-            replica_state=ReplicaState(replica_id=self.local_id, replica_epoch=self.broker_epoch),
-            max_wait_ms=settings.replica_fetch_wait_max_ms if complete else 0,
-            min_bytes=settings.replica_fetch_min_bytes,
-            max_bytes=settings.replica_fetch_response_max_bytes,
-            session_id=session.id,
-            session_epoch=session.epoch,
-            topics=self._topics(changes.named.items()),
-            forgotten_topics_data=changes.forgotten_topics(),
-        )
+        return wanted, waiting, complete
 
     def _choose_version(self) -> None:
         states = self._states
