@@ -6,7 +6,7 @@ Sources: KafkaConfig.validateValues, and for changes while the broker runs the R
 
 import os.path
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from odradek.broker.settings.definition import BadValue
@@ -32,47 +32,101 @@ REPLICA_SELECTORS: Final = (
 )
 
 
-def check(layers: Layers, values: Mapping[str, Any]) -> None:
-    """`values` by attribute name, as BrokerConfig is to have them. Raises BadValue."""
+Values = Mapping[str, Any]
+"""Settings by attribute name, as BrokerConfig is to have them."""
+RULES: Final[tuple[tuple[str, Callable[[Values], bool], str], ...]] = (
+    (
+        "zookeeper.connect",
+        lambda v: bool(v["zookeeper_connect"]),
+        "a ZooKeeper-mode broker needs it",
+    ),
+    (
+        "replica.selector.class",
+        lambda v: v["replica_selector_class"] in (None, *REPLICA_SELECTORS),
+        f"must be one of {', '.join(REPLICA_SELECTORS)}: no Java class can be loaded",
+    ),
+    (
+        "log.roll.ms",
+        lambda v: v["log_roll_ms"] >= 1,
+        "must be at least 1",
+    ),
+    (
+        "log.roll.jitter.ms",
+        lambda v: v["log_roll_jitter_ms"] >= 0,
+        "must be at least 0",
+    ),
+    (
+        "log.cleaner.dedupe.buffer.size",
+        lambda v: (
+            not v["log_cleaner_enable"]
+            or v["log_cleaner_dedupe_buffer_size"] >= LEAST_MAP_BYTES * v["log_cleaner_threads"]
+        ),
+        "must be at least 1 MB for each of log.cleaner.threads",
+    ),
+    (
+        "log.cleaner.io.buffer.load.factor",
+        lambda v: 0 < v["log_cleaner_io_buffer_load_factor"] <= 1,
+        "must be more than 0 and at most 1",
+    ),
+    (
+        "log.cleaner.io.max.bytes.per.second",
+        lambda v: v["log_cleaner_io_max_bytes_per_second"] > 0,
+        "must be more than 0",
+    ),
+    (
+        "log.retention.ms",
+        lambda v: v["log_retention_ms"] != 0,
+        "must be -1 (for ever) or at least 1",
+    ),
+    (
+        "replica.fetch.wait.max.ms",
+        lambda v: v["replica_fetch_wait_max_ms"] <= v["replica_socket_timeout_ms"],
+        "must not be more than replica.socket.timeout.ms",
+    ),
+    (
+        "replica.fetch.wait.max.ms",
+        lambda v: v["replica_fetch_wait_max_ms"] <= v["replica_lag_time_max_ms"],
+        "must not be more than replica.lag.time.max.ms, or followers leave the ISR",
+    ),
+    (
+        "group.min.session.timeout.ms",
+        lambda v: v["group_min_session_timeout_ms"] <= v["group_max_session_timeout_ms"],
+        "must not be more than group.max.session.timeout.ms",
+    ),
+    (
+        "offsets.topic.compression.codec",
+        lambda v: v["offsets_topic_compression_codec"] in range(5),
+        "is no codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd",
+    ),
+    (
+        "max.connections.per.ip",
+        lambda v: v["max_connections_per_ip"] != 0 or bool(v["max_connections_per_ip_overrides"]),
+        "may be 0 only with max.connections.per.ip.overrides",
+    ),
+    (
+        "super.users",
+        lambda v: all(map(_names_principal, filter(None, map(str.strip, v["super_users"].split(";"))))),
+        "principals are written User:name, with semicolons between",
+    ),
+)
+"""Rules: a setting, what must hold, and what is said of the setting where it does not."""
 
-    def refuse(name: str, reason: str) -> None:
-        raise BadValue(name, layers.given(name), reason)
 
-    if not values["zookeeper_connect"]:
-        refuse("zookeeper.connect", "a ZooKeeper-mode broker needs it")
-    lowest_id = -1 if values["broker_id_generation_enable"] else 0
-    highest_id = values["reserved_broker_max_id"] if values["broker_id_generation_enable"] else 2**31 - 1
+def check(layers: Layers, values: Values) -> None:
+    """Check settings against each other. `layers` has what was given of them. Raises BadValue."""
+    generated = values["broker_id_generation_enable"]
+    lowest_id, highest_id = (-1, values["reserved_broker_max_id"]) if generated else (0, 2**31 - 1)
     if not lowest_id <= values["broker_id"] <= highest_id:
-        refuse("broker.id", f"must be between {lowest_id} and {highest_id} (reserved.broker.max.id)")
-    if values["replica_selector_class"] not in (None, *REPLICA_SELECTORS):
-        refuse("replica.selector.class", f"must be one of {', '.join(REPLICA_SELECTORS)}: no Java class can be loaded")
-    if values["log_roll_ms"] < 1:
-        refuse("log.roll.ms", "must be at least 1")
-    if values["log_roll_jitter_ms"] < 0:
-        refuse("log.roll.jitter.ms", "must be at least 0")
-    threads, map_bytes = values["log_cleaner_threads"], values["log_cleaner_dedupe_buffer_size"]
-    if values["log_cleaner_enable"] and map_bytes < LEAST_MAP_BYTES * threads:
-        refuse("log.cleaner.dedupe.buffer.size", "must be at least 1 MB for each of log.cleaner.threads")
-    if not 0 < values["log_cleaner_io_buffer_load_factor"] <= 1:
-        refuse("log.cleaner.io.buffer.load.factor", "must be more than 0 and at most 1")
-    if values["log_cleaner_io_max_bytes_per_second"] <= 0:
-        refuse("log.cleaner.io.max.bytes.per.second", "must be more than 0")
-    if values["log_retention_ms"] == 0:
-        refuse("log.retention.ms", "must be -1 (for ever) or at least 1")
-    if values["replica_fetch_wait_max_ms"] > values["replica_socket_timeout_ms"]:
-        refuse("replica.fetch.wait.max.ms", "must not be more than replica.socket.timeout.ms")
-    if values["replica_fetch_wait_max_ms"] > values["replica_lag_time_max_ms"]:
-        refuse("replica.fetch.wait.max.ms", "must not be more than replica.lag.time.max.ms, or followers leave the ISR")
-    if values["group_min_session_timeout_ms"] > values["group_max_session_timeout_ms"]:
-        refuse("group.min.session.timeout.ms", "must not be more than group.max.session.timeout.ms")
-    if values["offsets_topic_compression_codec"] not in range(5):
-        refuse("offsets.topic.compression.codec", "is no codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd")
-    if values["max_connections_per_ip"] == 0 and not values["max_connections_per_ip_overrides"]:
-        refuse("max.connections.per.ip", "may be 0 only with max.connections.per.ip.overrides")
-    for principal in values["super_users"].split(";"):
-        kind, _, name = principal.strip().partition(":")
-        if principal.strip() and not (kind and name):
-            refuse("super.users", "principals are written User:name, with semicolons between")
+        reason = f"must be between {lowest_id} and {highest_id} (reserved.broker.max.id)"
+        raise BadValue("broker.id", layers.given("broker.id"), reason)
+    for name, holds, reason in RULES:
+        if not holds(values):
+            raise BadValue(name, layers.given(name), reason)
+
+
+def _names_principal(text: str) -> bool:
+    kind, _, name = text.partition(":")
+    return bool(kind and name)
 
 
 def check_live_change(before: Layers, after: Layers) -> None:
