@@ -165,7 +165,7 @@ async def _has_started(server: BrokerServer, signals: _Signals) -> bool:
 
 def _zookeeper(clock: Clock) -> Callable[[BrokerConfig], Store]:
     def client(config: BrokerConfig) -> Store:
-        """Raises BadSecuritySetting. What TLS needs is imported where something is set."""
+        """Make a client of ZooKeeper. What TLS needs is imported where something is set. Raises BadSecuritySetting."""
         link = OPEN
         if any(config.value(name) for name in LINK_SETTINGS):
             from odradek.security.zookeeper_link import read_link

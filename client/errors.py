@@ -212,7 +212,7 @@ class LogTruncated(ClientError):
 
 
 class NoOffsetForPartition(ClientError):
-    """auto.offset.reset=none and there is no committed offset, or the position is out of range."""
+    """Lack of a committed offset, or a position out of range, with auto.offset.reset=none."""
 
 
 class QueueFull(ClientError):

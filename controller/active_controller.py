@@ -63,7 +63,7 @@ class ControllerCounters:
 
 
 class ActiveController:
-    """What the controller knows, and can do, in one of its epochs."""
+    """Controller in one of its epochs: what it knows, and can do."""
 
     def __init__(
         self,

@@ -84,6 +84,6 @@ async def _lose(active: ActiveController, broker: int, partitions: set[TopicPart
 
 
 def _log_refusal(active: ActiveController, broker: int, code: int) -> None:
-    """Say once that a broker refuses whole requests; why it refuses our epoch is said by `leave_refused_epoch`."""
+    """Log once that a broker refuses whole requests; why it refuses our epoch is said by `leave_refused_epoch`."""
     if code != ErrorCode.STALE_CONTROLLER_EPOCH and active.is_new_refusal(broker, code):
         log.warning("broker %d refuses LeaderAndIsr: %s%s", broker, error_code(code).name, WHAT_TO_DO.get(code, ""))

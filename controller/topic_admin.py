@@ -201,7 +201,7 @@ def _assignment(
 
 
 def _check_count(new_partitions: int) -> None:
-    """Raises KafkaError POLICY_VIOLATION."""
+    """Check a number of partitions against NEW_PARTITIONS_MAX. Raises KafkaError POLICY_VIOLATION."""
     if new_partitions > NEW_PARTITIONS_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

@@ -39,7 +39,7 @@ NO_VERSIONS = VersionRange(0, -1)
 
 
 def version_range(text: str) -> VersionRange:
-    """Kafka's notation: "none", "3", "3+", "0-14"."""
+    """Read a range in Kafka's notation: "none", "3", "3+", "0-14"."""
     if text == "none":
         return NO_VERSIONS
     if text.endswith("+"):

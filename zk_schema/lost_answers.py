@@ -26,7 +26,7 @@ async def repeated(store: Store, call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def in_any_session(store: Store, call: Callable[[], Awaitable[T]]) -> T:
-    """`call`, again after every lost connection and in each new session: for what may be done twice, and does not live
+    """Call again after every lost connection and in each new session: for what may be done twice, and does not live
     with a session, as all that a broker asks before it registers."""
     while True:
         await store.until_connected()

@@ -132,7 +132,7 @@ class Rebalance:
             self._outbox.answer_sync(member, SyncResult(error))
 
     def _wait_for_more_newcomers(self) -> bool:
-        """Kafka's InitialDelayedJoin: wait once more if somebody came, but not longer than the rebalance timeout."""
+        """Wait once more if somebody came, but not longer than the rebalance timeout (Kafka's InitialDelayedJoin)."""
         initial = self._initial
         if initial is None or not initial.newcomer or initial.remaining_ms == 0:
             return False

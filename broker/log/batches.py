@@ -310,7 +310,7 @@ def _why_not_from_client(base_offset: int, attributes: int, sequence: int) -> st
 
 
 class EndOfTransaction(NamedTuple):
-    """What a transaction's marker says."""
+    """Content of a transaction's marker."""
 
     aborted: bool
     coordinator_epoch: int

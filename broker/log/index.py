@@ -86,7 +86,7 @@ def _words(data: bytes) -> "array[int]":
 
 
 def _joined(highs: "array[int]", lows: "array[int]") -> "array[int]":
-    """64-bit numbers from their halves."""
+    """Return 64-bit numbers from their halves."""
     words = array("I", bytes(8 * len(highs)))
     words[::2], words[1::2] = (lows, highs) if sys.byteorder == "little" else (highs, lows)
     return array("q", words.tobytes())

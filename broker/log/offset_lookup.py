@@ -20,7 +20,7 @@ from odradek.protocol.records import Columns, read_wide, stored_section
 from odradek.protocol.steps import STEP_RECORDS, Steps
 
 TimestampedOffset = tuple[int, int, int]
-"""(timestamp, offset, leader epoch)."""
+"""Timestamp in ms, offset and leader epoch of a record."""
 
 
 class _Place(NamedTuple):
@@ -119,7 +119,7 @@ def offsets_before(log: LocalLog, timestamp_ms: int, limit: int) -> list[int]:
 
 
 Found = tuple[int, int] | None
-"""(timestamp, offset) of a record; None when there is none."""
+"""Timestamp in ms and offset of a record; None when there is none."""
 HEAD_BYTES: Final = 5 + 1 + 10 + 5
 """Most that comes before a record's key: its length, attributes, and the differences of timestamp and offset."""
 
@@ -142,7 +142,7 @@ def find_record(batch: Buffer, timestamp_ms: int, start_offset: int) -> Steps[Fo
 
 
 def _find(batch: Buffer, header: BatchHeader, timestamp_ms: int, start_offset: int) -> Steps[Found]:
-    """Raises IndexError, MalformedMessage."""
+    """Find the record in a batch of magic 2. Raises IndexError, MalformedMessage."""
     base_offset, base_ms = header.base_offset, header.base_timestamp
     left = header.record_count
     pieces = compression.pieces(header.codec, stored_section(batch, 0, header))

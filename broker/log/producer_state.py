@@ -269,7 +269,7 @@ class ProducerState:
 
     @property
     def first_ongoing_offset(self) -> int | None:
-        """Where the first transaction without a marker begins; None when there is none."""
+        """Offset at which the first transaction without a marker begins; None when there is none."""
         return next(iter(self._ongoing), None)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:

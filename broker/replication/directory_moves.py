@@ -293,7 +293,7 @@ class DirectoryMoves:
         return ErrorCode.NONE
 
     def _begin(self, partition: Partition, path: str) -> None:
-        """Raises KafkaError."""
+        """Begin, or go on, to copy a partition's log into another directory. Raises KafkaError."""
         topic, index = partition.topic, partition.index
         future = self._logs.future_log(topic, index)
         if future is not None and future.log_directory != path:

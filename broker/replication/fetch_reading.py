@@ -79,7 +79,7 @@ class FetchParameters:
 
 @dataclass(slots=True)
 class PartitionsRead:
-    """What has been read of a Fetch so far."""
+    """Partitions of a Fetch that have been read so far."""
 
     answers: list[tuple[CachedPartition, PartitionData]] = field(default_factory=list)
     total_bytes: int = 0
@@ -100,7 +100,7 @@ class PartitionsRead:
 
 
 class Room(NamedTuple):
-    """How much the next partition may give to the answer."""
+    """Room in the answer for the next partition."""
 
     max_bytes: int
     whole_first_batch: bool

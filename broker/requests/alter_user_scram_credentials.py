@@ -60,7 +60,7 @@ async def _alter_user(broker: Services, user: str, changes: list[Change]) -> Res
 
 
 def _check(change: Change) -> None:
-    """Raises KafkaError."""
+    """Check a change by itself. Raises KafkaError."""
     if not change.name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if not is_part_of_path(change.name):  # Kafka: UNKNOWN_SERVER_ERROR, what ZooKeeper's client says

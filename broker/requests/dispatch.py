@@ -120,7 +120,7 @@ class RoutedOutcome:
 
 
 class Dispatcher:
-    """Has each request that reaches `broker` handled by the module of its API, whose `handle` is given the broker."""
+    """Dispatcher of the requests that reach `broker`: each is handled by the module of its API."""
 
     def __init__(
         self,

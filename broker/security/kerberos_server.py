@@ -63,7 +63,7 @@ class KerberosNames:
     """
 
     def __init__(self, rules: Sequence[str], default_realm: str) -> None:
-        """Raises BadSecuritySetting."""
+        """Read the rules by which principals become users. Raises BadSecuritySetting."""
         self._rules = [_parsed(text.strip()) for text in rules] or [_Rule(0)]
         self._default_realm = default_realm
 
@@ -123,7 +123,7 @@ class KerberosAcceptor:
     """Keys of a listener, and its rules of names. Makes an exchange for each client."""
 
     def __init__(self, look: Look, jaas: JaasEntry | None) -> None:
-        """Raises BadSecuritySetting: without the package, keys, or with a rule that is none."""
+        """Take the keys of the service. Raises BadSecuritySetting: without the package, keys, or by a bad rule."""
         self._gssapi = load_gssapi("sasl.enabled.mechanisms")
         keys = KerberosKeys.read(look, jaas, server=True)
         try:

@@ -71,7 +71,7 @@ class TlsListener:
     """TLS at one listener, and whom its clients' certificates speak for."""
 
     def __init__(self, look: Look) -> None:
-        """Raises BadSecuritySetting."""
+        """Read keys, certificates, and the rules for principals. Raises BadSecuritySetting."""
         self.context = server_context(TlsSettings.read(look))
         self._mapping = PrincipalMapping(look(SETTING) or "")
 
@@ -96,7 +96,7 @@ class BrokerSecurity:
     """Security of one broker: of its listeners that are not PLAINTEXT, and of its connections to other brokers."""
 
     def __init__(self, config: BrokerConfig, network: Network, clock: Clock, find_scram: FindIdentity) -> None:
-        """Raises BadSecuritySetting."""
+        """Read what each listener asks of its clients. Raises BadSecuritySetting."""
         self._find_scram = find_scram
         self._beneath = network
         self._bearers: dict[str, tuple[JaasEntry | None, Callable[[str], ValidToken]]] = {}

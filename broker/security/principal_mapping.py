@@ -35,7 +35,7 @@ class PrincipalMapping:
     """The rules of one listener, the first that fits a name decides."""
 
     def __init__(self, rules: str) -> None:
-        """Raises BadSecuritySetting."""
+        """Read the rules, as ssl.principal.mapping.rules has them. Raises BadSecuritySetting."""
         self._rules: list[tuple[re.Pattern[str] | None, str, str]] = []
         text, at = rules.strip() or DEFAULT_RULE, 0
         while at < len(text):

@@ -96,7 +96,7 @@ class RangeAssignor:
 
 
 class RoundRobinAssignor:
-    """All partitions of all topics in order, dealt to the members in turn; who does not want a topic is passed over."""
+    """Assignor that deals all partitions in order to the members in turn; who does not want a topic is passed over."""
 
     name = "roundrobin"
     cooperative = False

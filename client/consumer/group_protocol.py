@@ -159,7 +159,7 @@ def encode_subscription(
 
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """Raises MalformedMessage."""
+    """Decode what a member wants, as its leader gets it. Raises MalformedMessage."""
     return decoder(ConsumerProtocolSubscription, _version(data))(data, VERSION_BYTES)[0]
 
 
@@ -175,7 +175,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """Raises MalformedMessage. Empty bytes mean no partitions."""
+    """Decode a member's partitions; empty bytes mean none. Raises MalformedMessage."""
     if not data:
         return []
     message, _ = decoder(ConsumerProtocolAssignment, _version(data))(data, VERSION_BYTES)

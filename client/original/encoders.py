@@ -41,7 +41,7 @@ class StringEncoder:
 
 
 class NullEncoder:
-    """Nothing, whatever is given: for keys that choose a partition and are not stored."""
+    """Encoder to nothing, whatever is given: for keys that choose a partition and are not stored."""
 
     def to_bytes(self, data: Any) -> bytes | None:
         """Return None."""

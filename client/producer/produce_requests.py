@@ -19,7 +19,7 @@ def same_answer(call: ProduceCall, error: ErrorCode, message: str = "") -> dict[
 
 
 class Compression(NamedTuple):
-    """How batches are compressed."""
+    """Codec and level by which batches are compressed."""
 
     codec: int
     """By Kafka's number; 0 is none."""

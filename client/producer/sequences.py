@@ -82,7 +82,7 @@ class PartitionSequences:
 
 
 class ProducerSequences:
-    """All partitions of one idempotent producer."""
+    """Sequences of one idempotent producer, in all its partitions."""
 
     def __init__(self) -> None:
         self.producer_id = -1

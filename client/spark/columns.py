@@ -201,7 +201,7 @@ def _timestamps(milliseconds: Integers) -> Any:
 
 
 def _pieces(data: bytes, located: Located) -> Any:
-    """All bytes as one binary array of four pieces per record. Nothing is copied."""
+    """Return all bytes as one binary array of four pieces per record. Nothing is copied."""
     bounds = numpy.empty(len(located.ends) * _PIECES + 1, dtype=numpy.int32)
     bounds[0:-1:_PIECES] = located.key_starts
     bounds[1::_PIECES] = located.key_starts + numpy.maximum(located.key_lengths, 0)

@@ -180,7 +180,7 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-    """All partitions of `end`, in order; those that `start` does not know must have been given a start before."""
+    """Return the ranges of all partitions of `end`, in order. `start` must have each of them."""
     return [OffsetRange(one.topic, one.partition, start[one], end[one]) for one in sorted(end)]
 
 

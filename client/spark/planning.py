@@ -137,7 +137,7 @@ async def _at_times(
 
 
 def check_not_beyond(limit: Limit, offsets: Offsets, latest_offsets: Offsets) -> None:
-    """Raises ConfigError for an offset that is behind the end of its log."""
+    """Check that no offset of a limit is behind the end of its log. Raises ConfigError."""
     for one, offset in sorted(offsets.items()):
         if offset > latest_offsets[one]:
             raise ConfigError(

@@ -126,7 +126,7 @@ def _records(options: SinkOptions, batches: Iterable["pyarrow.RecordBatch"]) -> 
 
 
 def commit(options: SinkOptions, messages: Iterable[WriterCommitMessage | None], *, strict: bool = False) -> None:
-    """All tasks have finished: have what they wrote committed. Raises as `commit_epoch`."""
+    """Commit what all tasks wrote, which have finished. Raises as `commit_epoch`."""
     results = _results(messages)
     if not results:
         return

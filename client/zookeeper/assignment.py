@@ -47,7 +47,7 @@ def range_assignment(threads: Threads, partitions: Partitions) -> Assignment:
 
 
 def round_robin_assignment(threads: Threads, partitions: Partitions) -> Assignment:
-    """All partitions in the order of the hash of their names, to all threads in turn that consume the topic.
+    """Deal all partitions, in the order of the hash of their names, to all threads in turn that consume the topic.
 
     The hashed name is `topic-partition`, as in Kafka 1.0 and 1.1. Before 1.0 it was `[topic,partition]`, so that those
     versions cannot share a group with 1.x under roundrobin, and not with this either. Names of equal hash, which Kafka

@@ -112,7 +112,7 @@ class GroupStore:
         return {name: one for name, one in zip(names, found, strict=True) if one is not None}
 
     async def _member(self, consumer_id: str) -> ConsumerRegistration | None:
-        """None when it has just left: the watch on the list says so too."""
+        """Read a member; None when it has just left: the watch on the list says so too."""
         try:
             data, _ = await self._store.get(consumer_id_path(self._group_id, consumer_id))
         except NoNode:
@@ -139,7 +139,7 @@ class GroupStore:
         return next((one.address for one in endpoints if one.security_protocol == self._security_protocol), None)
 
     async def _partitions(self, topic: str) -> tuple[int, ...]:
-        """None of a topic that does not exist; it is watched for."""
+        """Read the partitions of a topic; of one that does not exist there are none, and it is watched for."""
         while True:
             try:
                 data, _ = await self._store.get(topic_path(topic), watch=True)

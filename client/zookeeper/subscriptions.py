@@ -81,7 +81,7 @@ def topics_of(registration: ConsumerRegistration, existing: Iterable[str], *, ex
 def threads_by_topic(
     members: Mapping[str, ConsumerRegistration], existing: Iterable[str], *, exclude_internal: bool
 ) -> dict[str, list[str]]:
-    """All threads that consume each topic, sorted as text, as Kafka's ConsumerThreadId is."""
+    """Return all threads that consume each topic, sorted as text, as Kafka's ConsumerThreadId is."""
     topics = list(existing)
     found: dict[str, list[str]] = {}
     for consumer_id, registration in members.items():

@@ -52,7 +52,7 @@ def text(value: bytes) -> str:
 
 
 def time(timestamp_ms: object) -> str:
-    """2023-11-14 22:13:20.000; a dash for none; the number for what no calendar has."""
+    """Write a timestamp as 2023-11-14 22:13:20.000; a dash for none; the number for what no calendar has."""
     assert isinstance(timestamp_ms, int), timestamp_ms
     if timestamp_ms < 0:
         return "-" if timestamp_ms == -1 else str(timestamp_ms)

@@ -97,7 +97,7 @@ class SecureFiles:
         }
 
     def client_settings(self, user: str) -> dict[str, str]:
-        """Kafka's own names."""
+        """Return the settings of a client that logs in as `user`, by Kafka's names."""
         return {
             "security.protocol": LISTENER,
             "sasl.mechanism": MECHANISM,

@@ -189,7 +189,7 @@ class KazooSession:
         return await waiting
 
     async def _ask(self, path: str, ask: Callable[[], Any], noted: Callable[[Any], object] | None = None) -> Any:
-        """kazoo's answer; `noted` sees the value in its place among the events, before the caller does."""
+        """Return kazoo's answer; `noted` sees it in its place among the events, before the caller does."""
         async with self._in_flight:
             if not self._connected:
                 raise SessionExpired(path) if self._condemned and not self._session_id else ConnectionLost(path)

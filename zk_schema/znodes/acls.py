@@ -109,7 +109,7 @@ class AclEntry:
 
 
 def encode_acls(entries: Iterable[AclEntry]) -> bytes:
-    """{"version":1,"acls":[{"principal":"User:alice","permissionType":"Allow","operation":"Read","host":"*"}]}."""
+    """Encode as {"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"All","host":"*"}]}."""
     lines = [
         {
             "principal": entry.principal,

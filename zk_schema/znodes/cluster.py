@@ -18,7 +18,7 @@ def new_cluster_id(randomness: random.Random) -> str:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """{"version":"1","id":"Kvp0wWMvQTGnH6p8NlEmgA"}: the version is text."""
+    """Encode as {"version":"1","id":"Kvp0wWMvQTGnH6p8NlEmgA"}: the version is text."""
     return dump({"version": "1", "id": cluster_id})
 
 

@@ -23,7 +23,7 @@ def entity_type_path(entity_type: str) -> str:
 
 
 def entity_path(entity: str) -> str:
-    """`entity` is type and name, `topics/t`, or the four parts of `users/[user]/clients/[client]`; sanitized."""
+    """Return the path of an entity: type and name, `topics/t`, or `users/[user]/clients/[client]`; sanitized."""
     return f"{CONFIG_PATH}/{entity}"
 
 
@@ -56,7 +56,7 @@ def encode_config(settings: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """{} for an empty znode. Raises BadZnode."""
+    """Decode the settings of an entity; {} for an empty znode. Raises BadZnode."""
     if not data:
         return {}
     fields = Fields(path, data)

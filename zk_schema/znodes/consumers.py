@@ -71,7 +71,7 @@ class ConsumerRegistration:
 
     @classmethod
     def decode(cls, group: str, consumer_id: str, data: bytes) -> "ConsumerRegistration":
-        """Raises BadZnode."""
+        """Decode a member's registration. Raises BadZnode."""
         fields = Fields(consumer_id_path(group, consumer_id), data)
         pattern = fields.text("pattern", STATIC)
         if pattern not in (STATIC, WHITE_LIST, BLACK_LIST):

@@ -113,7 +113,7 @@ def _is_overdue(log: Log, dirty: list[Segment], until_ms: int) -> bool:
 
 
 def make_request(log: Log, dirty: LogToClean, now_ms: int, map_bytes: int, map_load_factor: float) -> Request:
-    """Raises OSError."""
+    """Say to a compacting child what it is to do with a log. Raises OSError."""
     config = log.config
     start, end = log.segments[0].base_offset, dirty.first_uncleanable_offset
     infos = [_info(log.environment.files, one) for one in log.segments if one.base_offset < end]

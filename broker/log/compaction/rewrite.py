@@ -54,7 +54,10 @@ class Compactor:
         self._read_bytes = self._written_bytes = 0
 
     def run(self) -> Iterator[Cleaned | Finished]:
-        """Raises OSError, CorruptBatch, and KafkaError for a damaged transaction marker."""
+        """Compact the log; yield each group that is ready, then the end.
+
+        Raises OSError, CorruptBatch, and KafkaError for a damaged transaction marker.
+        """
         request = self._request
         fill_map(self._map, self._verdicts, self._batches, request)
         end_offset = self._map.latest_offset + 1

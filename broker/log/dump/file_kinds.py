@@ -40,7 +40,7 @@ class Kind(NamedTuple):
 
 
 def offset_index(data: bytes, base_offset: int) -> Entries:
-    """Kafka's broker makes the file of the active segment long beforehand: zeros to the end are no entries."""
+    """Yield the entries of an `.index` file. Kafka makes that of the active segment long beforehand: zeros are none."""
     for at in _places(data, OFFSET_ENTRY.size):
         relative, position = OFFSET_ENTRY.unpack_from(data, at)
         yield at, {"offset": base_offset + relative, "position": position}

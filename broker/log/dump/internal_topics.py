@@ -47,7 +47,7 @@ Decoder = Callable[[bytes | None, bytes | None], Decoded]
 
 
 def decoder_for(topic: str) -> Decoder | None:
-    """Raises MalformedMessage when called with what does not decode. None for topics of clients."""
+    """Return the decoder of a coordinator's topic, which raises MalformedMessage; None for topics of clients."""
     keys = KEYS.get(topic)
     if keys is None:
         return None

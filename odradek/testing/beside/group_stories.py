@@ -87,7 +87,7 @@ def heartbeat(actor: str, instance: str | None = None, **fields: Any) -> Step:
 
 
 def leave(actor: str, *members: tuple[Any, str | None], member_id: Any = None, group: str = GROUP) -> Step:
-    """`members`: (member id, instance) of those that go; the actor alone when none is given."""
+    """Make the step of a LeaveGroup. `members`: (member id, instance) of those that go; by default the actor alone."""
     gone = members or ((member(actor) if member_id is None else member_id, None),)
     fields = {
         "group_id": group,

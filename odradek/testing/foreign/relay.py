@@ -51,7 +51,7 @@ class Relay:
             kafkas_corpus.check_sent(self.kafkas, self.seen)
 
     def check(self, *, batches_known: int, copied: bool = False) -> None:
-        """`batches_known`: of the sequenced producer, at least.
+        """Compare with what was noted. `batches_known`: of the sequenced producer, at least.
 
         `copied`: the broker has replicas that it fetched from another one: the first segment may begin elsewhere,
         and there are new epochs.

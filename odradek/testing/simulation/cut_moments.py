@@ -83,7 +83,7 @@ class CutMoments(Director):
                 await self.until(lambda: (led := third.led) is None or led.committed_isr == set(led.replicas))
 
     async def early_expiry(self) -> None:
-        """What a leader has written and nobody has copied is old enough to be deleted, and in segments of its own."""
+        """Make what a leader has written and nobody has copied old enough to be deleted, in segments of its own."""
         cast = self.cast(self._topic) if self._expires else None
         if cast is None:
             return
