@@ -34,24 +34,26 @@ ABOUT_BROKERS: Final = ("broker", "controller")
 
 def is_readable(entry: Any) -> bool:
     """Tell whether an entry has the shape that is read of its kind; of a kind that nobody knows, that of all."""
-    if not fits(entry, BASE):
+    if not has_shape(entry, BASE):
         return False
     kind, subject = entry["kind"], entry["subject"]
     number = subject.rpartition("-")[2] if kind in ABOUT_PARTITIONS else subject if kind in ABOUT_BROKERS else "0"
     shape = SHAPES.get(f"{kind} {entry['change']}" if "change" in entry else kind, {})
-    return number.isdecimal() and fits(entry, shape)
+    return number.isdecimal() and has_shape(entry, shape)
 
 
-def fits(value: Any, shape: Any) -> bool:
+def has_shape(value: Any, shape: Any) -> bool:
     """Tell whether a value has a shape: a type, or None; a list of such; a mapping with such under its names, `...`
     being all of them; or a tuple of which one must fit, with `...` where the value may be missing."""
     if isinstance(shape, tuple):
-        return any(fits(value, one) for one in shape)
+        return any(has_shape(value, one) for one in shape)
     if isinstance(shape, list):
-        return isinstance(value, list) and all(fits(one, shape[0]) for one in value)
+        return isinstance(value, list) and all(has_shape(one, shape[0]) for one in value)
     if isinstance(shape, Mapping):
         return isinstance(value, Mapping) and all(
-            all(fits(one, wanted) for one in value.values()) if name is ... else fits(value.get(name, ...), wanted)
+            all(has_shape(one, wanted) for one in value.values())
+            if name is ...
+            else has_shape(value.get(name, ...), wanted)
             for name, wanted in shape.items()
         )
     return value is shape if shape is None or shape is ... else isinstance(value, shape)

@@ -14,7 +14,7 @@ from odradek.client.admin.values import ConfigResource
 from odradek.client.errors import ClientError
 from odradek.diagnosis.facts import BrokerFacts, Facts, JournalFacts
 from odradek.diagnosis.gathering import Gathering, Names, Scope
-from odradek.diagnosis.shapes import JOURNAL, fits, is_readable
+from odradek.diagnosis.shapes import JOURNAL, has_shape, is_readable
 from odradek.diagnosis.watching import metrics_place
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import LoopClock
@@ -134,8 +134,8 @@ async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
             told = json.loads(await get_page(host, port, "/journal"))
     except (OSError, TimeoutError, ValueError, RecursionError) as error:
         return f"its journal at {host}:{port} cannot be read from here ({error or 'no answer'})"
-    entries = tuple(one for one in told["entries"] if is_readable(one)) if fits(told, JOURNAL) else ()
-    if not fits(told, JOURNAL) or (told["entries"] and not entries):
+    entries = tuple(one for one in told["entries"] if is_readable(one)) if has_shape(told, JOURNAL) else ()
+    if not has_shape(told, JOURNAL) or (told["entries"] and not entries):
         return f"what answers at {host}:{port} is no journal"
     began_ms = told.get("began_ms", entries[0]["at_ms"] if entries else 0)
     unreadable = len(told["entries"]) - len(entries)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from odradek.zk_schema.znodes.json_data import INT32_BITS, Fields, dump, fits, number_named
+from odradek.zk_schema.znodes.json_data import INT32_BITS, Fields, dump, fits_in, number_named
 
 BROKER_IDS_PATH = "/brokers/ids"
 BROKER_SEQUENCE_ID_PATH = "/brokers/seqid"
@@ -100,7 +100,7 @@ class BrokerRegistration:
     def decode(cls, broker_id: int, data: bytes) -> "BrokerRegistration":
         """Decode any version from 1 on: Kafka adds fields and takes none away. Raises BadZnode."""
         fields = Fields(broker_path(broker_id), data)
-        if not fits(broker_id, INT32_BITS):
+        if not fits_in(broker_id, INT32_BITS):
             raise fields.bad("no broker has this number")
         version = fields.integer("version")
         if version < 1:

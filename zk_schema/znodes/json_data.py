@@ -74,7 +74,7 @@ class Fields:
             number = int(value)
         except ValueError as error:
             raise self.bad(f"{key!r} is not a number") from error
-        if not fits(number, bits):
+        if not fits_in(number, bits):
             raise self.bad(f"{key!r} is not a number of {bits} bits")
         return number
 
@@ -99,7 +99,7 @@ class Fields:
 
     def integers(self, value: object, what: str) -> tuple[int, ...]:
         """Check a list of 32-bit numbers that was found somewhere inside the object; `what` is its name in errors."""
-        if not isinstance(value, list) or not all(type(item) is int and fits(item, INT32_BITS) for item in value):
+        if not isinstance(value, list) or not all(type(item) is int and fits_in(item, INT32_BITS) for item in value):
             raise self.bad(f"{what} is not a list of numbers of {INT32_BITS} bits")
         return tuple(value)
 
@@ -108,7 +108,7 @@ class Fields:
         return [Fields(self._path, json.dumps(item).encode()) for item in self.array(key)]
 
 
-def fits(number: int, bits: int) -> bool:
+def fits_in(number: int, bits: int) -> bool:
     """Tell whether a signed number of so many bits can hold it."""
     return -(1 << bits - 1) <= number < 1 << bits - 1
 
@@ -121,7 +121,7 @@ def number_named(name: str) -> int | None:
     if not (name.isascii() and name.isdecimal() and len(name) <= INT32_DIGITS_MAX):
         return None
     number = int(name)
-    return number if fits(number, INT32_BITS) else None
+    return number if fits_in(number, INT32_BITS) else None
 
 
 def whole_number(path: str, data: bytes, bits: int = INT64_BITS) -> int:
@@ -130,7 +130,7 @@ def whole_number(path: str, data: bytes, bits: int = INT64_BITS) -> int:
         number = int(data)
     except ValueError as error:
         raise BadZnode(path, data, "not a number") from error
-    if not fits(number, bits):
+    if not fits_in(number, bits):
         raise BadZnode(path, data, f"not a number of {bits} bits")
     return number
 

@@ -29,30 +29,31 @@ def check_types(name: str, method: Callable[..., object], values: Mapping[str, A
     """Check values, by the name of the argument, against its types. Raises ClusterError."""
     hints = get_type_hints(method)
     for key, value in values.items():
-        if not fits(value, hints.get(key, Any)):
+        if not is_of_type(value, hints.get(key, Any)):
             raise ClusterError(f"{name}: {key}={value!r} is not what it takes: {_named(hints[key])}")
 
 
-def fits(value: Any, hint: Any) -> bool:
+def is_of_type(value: Any, hint: Any) -> bool:
     """Tell whether a value is of an argument's type."""
     kind, inner = get_origin(hint) or hint, get_args(hint)
     if kind in (Union, UnionType):
-        return any(fits(value, one) for one in inner)
+        return any(is_of_type(value, one) for one in inner)
     if kind is float:
-        return (isinstance(value, float) or fits(value, int)) and math.isfinite(value)
+        return (isinstance(value, float) or is_of_type(value, int)) and math.isfinite(value)
     if kind is int:
         return hasattr(value, "__index__") and not isinstance(value, bool)
     if kind is list:
-        return isinstance(value, list | tuple) and all(fits(one, inner[0]) for one in value)
+        return isinstance(value, list | tuple) and all(is_of_type(one, inner[0]) for one in value)
     if kind in (Sequence, Collection, Iterable):
         if not isinstance(value, kind) or isinstance(value, str):
             return False
-        return not isinstance(value, Collection) or all(fits(one, inner[0]) for one in value)  # others are read once
+        # what is no collection can be read once only, and not here
+        return not isinstance(value, Collection) or all(is_of_type(one, inner[0]) for one in value)
     if kind in (dict, Mapping):
         return (
             isinstance(value, kind)
-            and all(fits(one, inner[0]) for one in value)
-            and all(fits(one, inner[1]) for one in value.values())
+            and all(is_of_type(one, inner[0]) for one in value)
+            and all(is_of_type(one, inner[1]) for one in value.values())
         )
     if kind is NoneType:
         return value is None
