@@ -1,7 +1,7 @@
 """The controller: the one broker of a cluster that elects the leaders of partitions.
 
-- controller_election.py: who is controller; failover.py: its first act; controller.py: its queue of events (events.py);
-  flows.py: which flow handles which event
+- controller_election.py: who is controller; failover.py: its first act; controller.py: its queue of events (events.py)
+  and requests (calls.py); flows.py: which flow handles which event
 - active_controller.py: what each flow works on, one event at a time, and what is counted
 - broker_changes.py: a broker's coming and death; partition_machine.py: who leads then; ZooKeeper is told of it first,
   the brokers afterwards; first_states.py: new partitions

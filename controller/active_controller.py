@@ -9,8 +9,7 @@ and the next controller starts from ZooKeeper.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Sequence
 
 from odradek.broker.settings.cluster_settings import ControllerSettings
 from odradek.controller.channel_manager import Channels
@@ -20,7 +19,7 @@ from odradek.controller.events import EpochRefused, Event, LeaderAndIsrAnswered,
 from odradek.controller.request_batch import NO_EPOCH, RequestBatch
 from odradek.journal.journal import Entry, Journal, plain
 from odradek.journal.sentences import tell
-from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -30,8 +29,6 @@ from odradek.world.clock import Clock, Timer
 from odradek.world.durations import Durations
 from odradek.world.time_slices import TimeSlice
 from odradek.zk_schema.znodes.topics import NO_LEADER
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 state_change = logging.getLogger("state.change.logger")
@@ -259,41 +256,3 @@ class ActiveController:
             state_change.log(
                 level, "%d controller %s", self._clock.now_ms(), tell(readable), extra={"fields": readable}
             )
-
-
-class Call(Generic[T]):
-    """A request that waits for its turn; whoever asked awaits `answer`."""
-
-    def __init__(self, work: Callable[[ActiveController], Awaitable[T]], name: str = "Call") -> None:
-        """`name`: of the request, for the journal."""
-        self.work, self.name = work, name
-        self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-    def refuse(self, error: KafkaError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-    async def carry_out(self, active: ActiveController) -> None:
-        """Answer in any case: NOT_CONTROLLER when ControllerMoved is raised or the controller stops.
-
-        An exception that nobody foresaw is raised on, but answered by UNKNOWN_SERVER_ERROR: with NOT_CONTROLLER the
-        client would take its request to the next controller, and the next.
-        """
-        try:
-            result = await self.work(active)
-        except KafkaError as error:
-            self.refuse(error)
-        except ControllerMoved:
-            raise
-        except Exception as error:
-            self.refuse(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller failed: {type(error).__name__}"))
-            raise
-        else:
-            if not self.answer.done():
-                self.answer.set_result(result)
-        finally:
-            self.refuse(not_controller())
-
-
-def not_controller() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")

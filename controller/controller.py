@@ -28,7 +28,8 @@ from odradek.controller import (
     reassignment,
     requested_elections,
 )
-from odradek.controller.active_controller import ActiveController, Call, ControllerCounters, not_controller
+from odradek.controller.active_controller import ActiveController, ControllerCounters
+from odradek.controller.calls import Call, not_controller
 from odradek.controller.channel_manager import Channels
 from odradek.controller.cluster_state import Assignment, ClusterState
 from odradek.controller.controller_election import NO_CONTROLLER, Elected
