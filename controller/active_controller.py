@@ -70,14 +70,13 @@ class ActiveController:
         config: Callable[[], ControllerSettings],
         clock: Clock,
         enqueue: Callable[[Event], None],
-        counters: ControllerCounters | None = None,
-        journal: Journal | None = None,
+        counters: ControllerCounters,
+        journal: Journal,
     ) -> None:
         """`enqueue` puts an event into the controller's queue, unless an equal one waits there."""
         self.state, self.store = state, store
         self._channels, self._config, self._clock, self._enqueue = channels, config, clock, enqueue
-        self.counters = counters or ControllerCounters()
-        self.journal = journal or Journal(clock.now_ms)
+        self.counters, self.journal = counters, journal
         self._timers: dict[Event, Timer] = {}
         self._slice = TimeSlice(clock)
         self._closed = False

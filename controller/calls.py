@@ -14,7 +14,7 @@ T = TypeVar("T")
 class Call(Generic[T]):
     """A request that waits for its turn; whoever asked awaits `answer`."""
 
-    def __init__(self, work: Callable[[ActiveController], Awaitable[T]], name: str = "Call") -> None:
+    def __init__(self, work: Callable[[ActiveController], Awaitable[T]], name: str) -> None:
         """`name`: of the request, for the journal."""
         self.work, self.name = work, name
         self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()

@@ -68,7 +68,7 @@ class ControllerMoved(Exception):  # noqa: N818 (it is news, not an error)
 class ControllerStore:
     """Access to ZooKeeper in one controller epoch."""
 
-    def __init__(self, store: Store, epoch_path: str, epoch_version: int, journal: Journal | None = None) -> None:
+    def __init__(self, store: Store, epoch_path: str, epoch_version: int, journal: Journal) -> None:
         """Make the store in the session that won the election."""
         self._journal = journal
         self._store = store
@@ -295,7 +295,7 @@ class ControllerStore:
     def _note_written(self, operations: Sequence[Operation], results: Sequence[OperationResult]) -> None:
         """Note the written paths in the journal, with ZooKeeper's id of the transaction (zxid) if an answer has it."""
         paths = [operation.path for operation in operations if not isinstance(operation, Check)]
-        if self._journal is None or not paths:
+        if not paths:
             return
         zxid = next((result.mzxid for result in results if isinstance(result, Stat)), None)
         self._journal.note("write", "zookeeper", zxid=zxid, znodes=len(paths), paths=paths[:PATHS_NOTED_MAX])

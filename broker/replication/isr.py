@@ -78,7 +78,7 @@ class FollowerProgress:
         "log_end", "log_start", "refused_ms", "session",
     )  # fmt: skip
 
-    def __init__(self, broker_id: int, last_caught_up_ms: float = -math.inf) -> None:
+    def __init__(self, broker_id: int, last_caught_up_ms: float) -> None:
         """Take -inf for a follower that has not been seen at the leader's end."""
         self.broker_id, self.last_caught_up_ms = broker_id, last_caught_up_ms
         self.broker_epoch = NO_BROKER_EPOCH

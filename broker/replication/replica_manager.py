@@ -93,7 +93,7 @@ class ReplicaManager:
         criteria: IsrCriteria,
         throttling: Throttling,
         *,
-        exists: Callable[[str, int], bool] = lambda topic, index: False,
+        exists: Callable[[str, int], bool],
         selector: RackAwareReplicaSelector | None = None,
         moves_at_once: int | None = None,
         journal: Journal | None = None,

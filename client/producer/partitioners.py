@@ -123,7 +123,7 @@ class FunctionPartitioner:
 BY_NAME = ("sticky", "round_robin", "random")
 
 
-def partitioner(config: ProducerConfig, source: random.Random | None = None) -> Partitioner:
+def partitioner(config: ProducerConfig, source: random.Random | None) -> Partitioner:
     """Return the partitioner that a setting names or is. Raises ConfigError."""
     given, source = config.partitioner, source or random.Random()
     if given is None or given == "sticky":
