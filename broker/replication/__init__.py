@@ -13,6 +13,6 @@ truncation               where a follower truncates
 alter_partition_manager  leaders' changes of the ISR, on their way to the controller
 controller_requests      LeaderAndIsr, StopReplica and UpdateMetadata, applied
 controller_fences        what is remembered of them, so that one that comes late changes nothing
-directory_moves          replicas that move to another log directory (KIP-113)
+directory_moves          replicas that move to another log directory (KIP-113); log_copy: the work of one
 throttling               limits on how fast replicas are copied (KIP-73)
 """

@@ -12,8 +12,8 @@ from odradek.broker.log.log_environment import FULL_DISK_PAUSE_MS, LogEnvironmen
 from odradek.broker.log.recovery.log_opening import open_log
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.log.segment import Segment
-from odradek.broker.replication import directory_moves
-from odradek.broker.replication.directory_moves import LogCopy
+from odradek.broker.replication import log_copy
+from odradek.broker.replication.log_copy import LogCopy
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.background_work import DeferredBackground
@@ -179,8 +179,8 @@ def test_the_end_of_a_compacted_log_without_a_batch() -> None:
 
 
 def test_what_was_written_is_brought_to_the_disk_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory_moves, "UNSYNCED_BYTES_MAX", 40_000)
-    monkeypatch.setattr(directory_moves, "READ_BYTES", 10_000)
+    monkeypatch.setattr(log_copy, "UNSYNCED_BYTES_MAX", 40_000)
+    monkeypatch.setattr(log_copy, "READ_BYTES", 10_000)
     world = World(1, InlineBackground())
     world.source.config = world.target.config = LogConfig()
     for _ in range(500):

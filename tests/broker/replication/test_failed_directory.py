@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from odradek.broker.replication import directory_moves
+from odradek.broker.replication import log_copy
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend
 from odradek.protocol.errors import ErrorCode, KafkaError
@@ -137,7 +137,7 @@ def test_the_last_directory_takes_the_broker_with_it() -> None:
 @pytest.mark.parametrize("target_fails", [True, False])
 def test_a_directory_fails_amid_a_move(target_fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it goes to: the replica stays what and where it is. Where it comes from: the replica is gone."""
-    monkeypatch.setattr(directory_moves, "READ_BYTES", 50_000)
+    monkeypatch.setattr(log_copy, "READ_BYTES", 50_000)
 
     async def scenario(cluster: EmbeddedCluster) -> None:
         broker = cluster.brokers[0]

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.broker.cluster.peer import Peer
 from odradek.broker.network.outcomes import RequestContext
-from odradek.broker.replication import directory_moves
+from odradek.broker.replication import log_copy
 from odradek.broker.requests import describe_log_dirs
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
@@ -130,7 +130,7 @@ def test_a_replica_moves_while_it_is_written() -> None:
 
 def test_a_move_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """500 kB at 100 kB per second (KIP-113)."""
-    monkeypatch.setattr(directory_moves, "READ_BYTES", 60_000)
+    monkeypatch.setattr(log_copy, "READ_BYTES", 60_000)
 
     async def scenario(client: Client) -> None:
         await client.create()
@@ -192,7 +192,7 @@ def test_a_move_ends_where_it_was_told_last() -> None:
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 4])
 def test_a_broker_that_died_amid_a_move_goes_on_with_it(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory_moves, "READ_BYTES", 20_000)
+    monkeypatch.setattr(log_copy, "READ_BYTES", 20_000)
     values = [b"%d" % n * 5_000 for n in range(100)]
 
     async def scenario(client: Client) -> None:
@@ -268,16 +268,16 @@ def test_so_many_move_at_a_time_and_the_lag_says_how_far_they_are() -> None:
 
 def test_a_move_that_finds_no_descriptor_goes_on_when_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was dropped without a word, though no directory was offline."""
-    read, attempts = directory_moves.LogCopy._read, list[int]()
+    read, attempts = log_copy.LogCopy._read, list[int]()
 
-    def exhausted(copy: directory_moves.LogCopy, max_bytes: int) -> FileRange | None:
+    def exhausted(copy: log_copy.LogCopy, max_bytes: int) -> FileRange | None:
         attempts.append(max_bytes)
         if len(attempts) <= 2:
             cause = OSError(errno.EMFILE, "Too many open files")
             raise copy.source.unreadable(cause) from cause
         return read(copy, max_bytes)
 
-    monkeypatch.setattr(directory_moves.LogCopy, "_read", exhausted)
+    monkeypatch.setattr(log_copy.LogCopy, "_read", exhausted)
 
     async def scenario(client: Client) -> None:
         await client.create(partitions=1)
@@ -294,15 +294,15 @@ def test_a_move_that_finds_no_descriptor_goes_on_when_there_are_some(monkeypatch
 
 def test_a_move_that_waits_for_room_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """It kept its place, so that none of the others went on as long as its disk was full."""
-    append, full = directory_moves.LogCopy._append, [True]
+    append, full = log_copy.LogCopy._append, [True]
 
-    def has_no_room(copy: directory_moves.LogCopy, data: memoryview) -> int:
+    def has_no_room(copy: log_copy.LogCopy, data: memoryview) -> int:
         if full and copy.source.partition == 0:
             cause = OSError(errno.ENOSPC, "No space left on device")
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room") from cause
         return append(copy, data)
 
-    monkeypatch.setattr(directory_moves.LogCopy, "_append", has_no_room)
+    monkeypatch.setattr(log_copy.LogCopy, "_append", has_no_room)
 
     async def scenario(client: Client) -> None:
         await client.create(partitions=3)
@@ -334,14 +334,14 @@ def test_a_move_that_waits_for_room_keeps_nobody_waiting(monkeypatch: pytest.Mon
 def test_a_move_that_ends_by_a_bug_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    advance = directory_moves.LogCopy.advance
+    advance = log_copy.LogCopy.advance
 
-    def stumbles(copy: directory_moves.LogCopy, then: Callable[[], object]) -> bool:
+    def stumbles(copy: log_copy.LogCopy, then: Callable[[], object]) -> bool:
         if copy.source.partition == 0:
             raise AssertionError("planted")
         return advance(copy, then)
 
-    monkeypatch.setattr(directory_moves.LogCopy, "advance", stumbles)
+    monkeypatch.setattr(log_copy.LogCopy, "advance", stumbles)
 
     async def scenario(client: Client) -> None:
         await client.create(partitions=3)
