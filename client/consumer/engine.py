@@ -121,15 +121,7 @@ class ConsumerEngine:
 
     def spawn_essential(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
         """Run something beside the loop; whatever it raises breaks the consumer."""
-
-        async def guarded() -> None:
-            try:
-                await work()
-            except Exception as fault:
-                self.broke(fault)
-                raise
-
-        task = self.tasks.spawn(f"consumer {self.settings.client_id}: {name}", guarded, OnDeath.END)
+        task = self.tasks.spawn(f"consumer {self.settings.client_id}: {name}", work, OnDeath.END, self.broke)
         task.add_done_callback(lambda _: self.wake())
         return task
 

@@ -204,15 +204,7 @@ class ProducerEngine:
 
     def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
         """Run a task until it ends or the engine stops; a round follows its end. Its death breaks the producer."""
-
-        async def guarded() -> None:
-            try:
-                await work()
-            except Exception as fault:
-                self.broke(fault)
-                raise
-
-        task = self.tasks.spawn(f"producer {self.config.client_id}: {name}", guarded, OnDeath.END)
+        task = self.tasks.spawn(f"producer {self.config.client_id}: {name}", work, OnDeath.END, self.broke)
         task.add_done_callback(lambda _: self.wake())
         return task
 

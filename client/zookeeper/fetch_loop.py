@@ -59,15 +59,7 @@ class FetchLoop:
 
     def _spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run something beside the loop; what it raises, the readers of all streams get."""
-
-        async def told() -> None:
-            try:
-                await work()
-            except Exception as error:
-                self._fail_all(error)
-                raise
-
-        task = self._tasks.spawn(f"{self._settings.client_id}: {name}", told, OnDeath.REPORT)
+        task = self._tasks.spawn(f"{self._settings.client_id}: {name}", work, OnDeath.REPORT, self._fail_all)
         task.add_done_callback(lambda _: self._consumption.wake())
 
     def _fail_all(self, error: Exception) -> None:

@@ -43,13 +43,18 @@ class Tasks:
         self._running: set[asyncio.Task[Any]] = set()
 
     def spawn(
-        self, name: str, work: Callable[[], Coroutine[Any, Any, object]], on_death: OnDeath
+        self,
+        name: str,
+        work: Callable[[], Coroutine[Any, Any, object]],
+        on_death: OnDeath,
+        died: Callable[[Exception], object] = lambda error: None,
     ) -> "asyncio.Task[None]":
         """Start `work()` as a task. `work` makes a new coroutine at each call, because a restart needs one.
 
-        The task returned may be cancelled; a cancellation is no death. It never ends by an exception.
+        `died` hears first of the exception by which it dies. The task returned may be cancelled; a cancellation is no
+        death. It never ends by an exception.
         """
-        task = asyncio.get_running_loop().create_task(self._supervise(name, work, on_death), name=name)
+        task = asyncio.get_running_loop().create_task(self._supervise(name, work, on_death, died), name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
@@ -69,12 +74,19 @@ class Tasks:
         for task in tuple(self._running):
             task.cancel()
 
-    async def _supervise(self, name: str, work: Callable[[], Coroutine[Any, Any, object]], on_death: OnDeath) -> None:
+    async def _supervise(
+        self,
+        name: str,
+        work: Callable[[], Coroutine[Any, Any, object]],
+        on_death: OnDeath,
+        died: Callable[[Exception], object],
+    ) -> None:
         while True:
             try:
                 await work()
                 return
             except Exception as error:
+                died(error)
                 self.deaths[name] += 1
                 log.error("task %s has died (%s)", name, on_death.value, exc_info=error)
                 if on_death is OnDeath.END:

@@ -68,6 +68,20 @@ def test_what_does_not_restart_dies_once(rule: OnDeath, lines: int) -> None:
     assert on_virtual_time(story).deaths == {"registration": 1}
 
 
+def test_whoever_started_it_hears_of_a_death_before_its_owner() -> None:
+    async def story(tasks: Tasks, ended: list[str], clock: VirtualClock) -> None:
+        heard: list[tuple[Exception, list[str]]] = []
+
+        async def work() -> None:
+            raise failure
+
+        failure = KeyError("leader")
+        await tasks.spawn("registration", work, OnDeath.END, lambda error: heard.append((error, ended.copy())))
+        assert heard == [(failure, [])] and len(ended) == 1
+
+    assert on_virtual_time(story).deaths == {"registration": 1}
+
+
 @pytest.mark.parametrize("rule", list(OnDeath))
 def test_an_end_and_a_cancellation_are_no_deaths(rule: OnDeath) -> None:
     async def story(tasks: Tasks, ended: list[str], clock: VirtualClock) -> None:
