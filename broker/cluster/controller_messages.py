@@ -1,7 +1,7 @@
 """Partitions in the requests of controllers, of any version: how they are grouped has changed, what is said has not."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
@@ -18,8 +18,12 @@ class StoppedReplica(NamedTuple):
     delete: bool
 
 
-def leader_and_isr_states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes, LeaderAndIsrPartitionState]]:
-    """Yield topic, topic id and state of each partition in a LeaderAndIsr of any version."""
+@overload
+def partition_states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, bytes, LeaderAndIsrPartitionState]]: ...
+@overload
+def partition_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, bytes, UpdateMetadataPartitionState]]: ...
+def partition_states(request: LeaderAndIsrRequest | UpdateMetadataRequest) -> Iterator[tuple[str, bytes, Any]]:
+    """Yield topic, topic id and state of each partition in a LeaderAndIsr or an UpdateMetadata of any version."""
     for state in request.ungrouped_partition_states:
         yield state.topic_name, ZERO_UUID, state
     for topic in request.topic_states:
@@ -37,12 +41,3 @@ def stopped_replicas(request: StopReplicaRequest) -> Iterator[StoppedReplica]:
     for states in request.topic_states:
         for state in states.partition_states:
             yield StoppedReplica(states.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
-
-
-def metadata_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, bytes, UpdateMetadataPartitionState]]:
-    """Yield topic, topic id and state of each partition in an UpdateMetadata of any version."""
-    for state in request.ungrouped_partition_states:
-        yield state.topic_name, ZERO_UUID, state
-    for topic in request.topic_states:
-        for state in topic.partition_states:
-            yield topic.topic_name, topic.topic_id, state

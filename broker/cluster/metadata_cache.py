@@ -8,7 +8,7 @@ when that is answered; a broker whose session had expired was told nothing meanw
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from odradek.broker.cluster.controller_messages import metadata_states
+from odradek.broker.cluster.controller_messages import partition_states
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.update_metadata import (
     LEADER_DURING_DELETE,
@@ -100,7 +100,7 @@ class MetadataCache:
     def share_lists(self, request: UpdateMetadataRequest) -> Iterator[None]:
         """Have the partitions of a request, before its `update`, share lists of brokers with each other and with those
         that are known: the lists are most of a partition. Nobody sees anything of it; may be paused at each yield."""
-        for _, _, state in metadata_states(request):
+        for _, _, state in partition_states(request):
             self._share_lists(state)
             yield
 
@@ -122,7 +122,7 @@ class MetadataCache:
         former = dict(self.topics) if complete else {}
         topics = {} if complete else self.topics
         deleted = []
-        for topic, topic_id, state in metadata_states(request):
+        for topic, topic_id, state in partition_states(request):
             if state.leader == LEADER_DURING_DELETE:
                 if self._is_back(topic, topic_id):
                     continue

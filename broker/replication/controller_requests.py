@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Protocol
 
-from odradek.broker.cluster.controller_messages import StoppedReplica, metadata_states
+from odradek.broker.cluster.controller_messages import StoppedReplica, partition_states
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.log.errors import NoRoom
 from odradek.broker.log.log_manager import LogManager
@@ -356,7 +356,7 @@ class ControllerRequests:
         write to them, and the records would be acknowledged and lost. Kafka's Produce and Fetch ask the metadata first.
         """
         led = []
-        for topic, topic_id, state in metadata_states(request):
+        for topic, topic_id, state in partition_states(request):
             if state.leader != LEADER_DURING_DELETE or topic_id == ZERO_UUID:
                 continue
             partition = self._replicas.partitions.get((topic, state.partition_index))
@@ -375,7 +375,7 @@ class ControllerRequests:
         an earlier topic of that name could not be told from a new one. When this broker registers anew,
         cluster/stray_replicas.py does the same.
         """
-        for topic, topic_id, state in metadata_states(request):
+        for topic, topic_id, state in partition_states(request):
             if self._replicas.broker_id in state.replicas:
                 continue
             partition = self._replicas.partitions.get((topic, state.partition_index))

@@ -5,7 +5,7 @@ one partition is applied whole; the epochs of the request are checked again afte
 StopReplica waits for its end, also when its connection has broken.
 """
 
-from odradek.broker.cluster.controller_messages import leader_and_isr_states
+from odradek.broker.cluster.controller_messages import partition_states
 from odradek.broker.network.outcomes import Reply, RequestContext, Silent
 from odradek.broker.requests.authorization.refusals import of_leader_and_isr
 from odradek.broker.services import Services
@@ -44,7 +44,7 @@ async def _apply(broker: Services, request: LeaderAndIsrRequest, context: Reques
     response = LeaderAndIsrResponse(error_code=error)
     topics: dict[bytes, LeaderAndIsrTopicError] = {}
     turn = TimeSlice(broker.clock)
-    for topic, topic_id, state in leader_and_isr_states(request):
+    for topic, topic_id, state in partition_states(request):
         if await turn.pause_if_over():
             error = refusal()
         if error is not ErrorCode.NONE:
@@ -67,7 +67,7 @@ def _new_topics(broker: Services, request: LeaderAndIsrRequest) -> set[str]:
     """Topics of which this broker has no log yet: whoever creates a topic writes its settings before its partitions."""
     return {
         topic
-        for topic, _, state in leader_and_isr_states(request)
+        for topic, _, state in partition_states(request)
         if (topic, state.partition_index) not in broker.replicas.partitions
         and broker.logs.get(topic, state.partition_index) is None
     }

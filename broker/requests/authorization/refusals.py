@@ -6,7 +6,7 @@ Source: getErrorResponse of the requests of Kafka 3.9.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from odradek.broker.cluster.controller_messages import leader_and_isr_states, stopped_replicas
+from odradek.broker.cluster.controller_messages import partition_states, stopped_replicas
 from odradek.broker.requests.authorization import item_refusals
 from odradek.broker.requests.authorization.rules import denied_text
 from odradek.protocol.errors import ErrorCode
@@ -62,7 +62,7 @@ def of_leader_and_isr(
     """Return the error, and again for each partition: by name up to version 4, by id from 5 on."""
     named = []
     topics: dict[bytes, leader_and_isr.LeaderAndIsrTopicError] = {}
-    for topic, topic_id, state in leader_and_isr_states(request):
+    for topic, topic_id, state in partition_states(request):
         one = leader_and_isr.LeaderAndIsrPartitionError(
             topic_name=topic, partition_index=state.partition_index, error_code=error
         )
