@@ -4,6 +4,7 @@ In a notebook the program goes on too; elsewhere it closes its producer, which w
 """
 
 import dis
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -35,11 +36,13 @@ class InterruptAt:
         self._last: dict[FrameType, str] = {}
 
     def __enter__(self) -> "InterruptAt":
+        gc.disable()  # of a generator that is collected Python only says that it passes over what is raised in it
         sys.settrace(self._enter)
         return self
 
     def __exit__(self, *_: Any) -> None:
         sys.settrace(None)
+        gc.enable()
 
     def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
         if not any(one in frame.f_code.co_filename for one in self._here):
