@@ -111,6 +111,7 @@ class Assignment(NamedTuple):
         )
 
     def without(self, broker: int) -> "Assignment":
+        """Return the assignment without a replica on that broker."""
         return Assignment(
             tuple(b for b in self.replicas if b != broker),
             tuple(b for b in self.adding if b != broker),
@@ -122,7 +123,7 @@ NOT_ASSIGNED = Assignment(())
 
 
 class Topic(NamedTuple):
-    """`/brokers/topics/[topic]`."""
+    """Topic as `/brokers/topics/[topic]` has it."""
 
     topic_id: bytes | None
     """Id of the topic; None for one that is older than topic ids."""
@@ -171,11 +172,12 @@ class ClusterState:
     reassigning: set[TopicPartition] = field(default_factory=set)
     topics_to_delete: set[str] = field(default_factory=set)
     deletion_halted: set[str] = field(default_factory=set)
-    """Topics among these that wait for a replica to come back."""
+    """Topics to delete that wait for a replica to come back."""
 
     # Brokers.
 
     def is_live(self, broker: int) -> bool:
+        """Tell whether a broker is registered and not shutting down."""
         return broker in self.brokers and broker not in self.shutting_down
 
     @property
@@ -190,11 +192,13 @@ class ClusterState:
     def online_among(
         self, brokers: Iterable[int], partition: TopicPartition, *, or_shutting_down: bool = False
     ) -> set[int]:
+        """Return those of the brokers whose replica of a partition can serve."""
         return {broker for broker in brokers if self.is_online(broker, partition, or_shutting_down=or_shutting_down)}
 
     # Topics.
 
     def add_topic(self, topic: str, topic_id: bytes | None) -> None:
+        """Take in a topic; None for one that has no id."""
         self.topics.add(topic)
         if topic_id is not None:
             self.topic_ids[topic] = topic_id
@@ -218,6 +222,7 @@ class ClusterState:
     # Partitions and replicas.
 
     def assignment(self, partition: TopicPartition) -> Assignment:
+        """Return the replicas of a partition; NOT_ASSIGNED for one that is not known."""
         return self.assignments.get(partition.topic, {}).get(partition.partition, NOT_ASSIGNED)
 
     def assign(self, partition: TopicPartition, assignment: Assignment) -> None:
@@ -235,6 +240,7 @@ class ClusterState:
         return (TopicPartition(topic, index) for index in self.assignments.get(topic, ()))
 
     def replicas_on(self, brokers: Iterable[int]) -> list[Replica]:
+        """List the replicas that are assigned to these brokers, of all topics."""
         wanted = set(brokers)
         return [
             Replica(TopicPartition(topic, index), broker)
@@ -260,6 +266,7 @@ class ClusterState:
         return self.replica_phases.get(replica, ReplicaPhase.NON_EXISTENT)
 
     def being_deleted(self, partition: TopicPartition) -> bool:
+        """Tell whether the partition's topic is to be deleted."""
         return partition.topic in self.topics_to_delete
 
     def without_live_leader(self) -> list[TopicPartition]:

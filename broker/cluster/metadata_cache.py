@@ -227,6 +227,7 @@ class MetadataCache:
             self._tell()
 
     def is_alive(self, broker_id: int) -> bool:
+        """Tell whether the controller counts a broker as living."""
         return broker_id in self.brokers
 
     def node(self, broker_id: int, listener: str) -> Node | None:
@@ -239,6 +240,7 @@ class MetadataCache:
         return [node for _, broker in sorted(self.brokers.items()) if (node := broker.at(listener)) is not None]
 
     def topic_id(self, topic: str) -> bytes:
+        """Return the id of a topic; zeros when it is not known, or has none."""
         return self.names.ids_by_name.get(topic, ZERO_UUID)
 
     def partition(self, topic: str, index: int) -> UpdateMetadataPartitionState | None:
@@ -249,9 +251,11 @@ class MetadataCache:
         return {at: one for at, one in said.items() if self.partition(*at) is not None}
 
     def partition_count(self, topic: str) -> int:
+        """Count the partitions of a topic; 0 when it is not known."""
         return len(self.topics.get(topic, ()))
 
     def leader_node(self, topic: str, index: int, listener: str) -> Node | None:
+        """Return the address of a partition's leader at a listener; None when there is none, or it is not alive."""
         state = self.partition(topic, index)
         return None if state is None else self.node(state.leader, listener)
 

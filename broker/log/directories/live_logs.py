@@ -41,9 +41,11 @@ class LiveLogs:
         return key in self._logs
 
     def get(self, key: PartitionKey) -> Log | None:
+        """Return the current log of a partition; None when there is none."""
         return self._logs.get(key)
 
     def future(self, key: PartitionKey) -> Log | None:
+        """Return the future log of a partition; None when it does not move."""
         return self._futures.get(key)
 
     def current(self) -> list[Log]:
@@ -53,6 +55,7 @@ class LiveLogs:
         return list(self._futures.values())
 
     def all(self) -> list[Log]:
+        """List the current logs and the future ones."""
         return [*self._logs.values(), *self._futures.values()]
 
     def to_compact(self) -> list[Log]:
