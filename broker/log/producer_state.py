@@ -129,7 +129,7 @@ class ProducerState:
         return self.verifications.begin(producer_id, epoch, first_sequence, now_ms)
 
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Return whether no end of a transaction was written since: the answer might be about the one before."""
+        """Tell whether no end of a transaction was written since: the answer might be about the one before."""
         return self._is_open(producer_id) or self.verifications.stands(producer_id, guard)
 
     def _is_open(self, producer_id: int) -> bool:

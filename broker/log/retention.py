@@ -51,7 +51,7 @@ def _delete_old_segments(log: Log, high_watermark: int, at_most: int) -> int:
 
 
 def _is_older(segment: Segment, oldest_ms: int) -> bool:
-    """Return whether it is, not by the word of an index alone."""
+    """Tell whether a segment's newest record is older than that time, and not by the word of an index alone."""
     if segment.retention_timestamp_ms() >= oldest_ms:
         return False
     confirm_largest_timestamp(segment)

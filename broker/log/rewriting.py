@@ -81,7 +81,7 @@ class BadRecords(KafkaError):  # noqa: N818 - what there is in the batch
 
 
 def needed(config: LogConfig) -> bool:
-    """Return whether any rule of the topic has to see the records. Asked once per configuration, not per append."""
+    """Tell whether any rule of the topic has to see the records. Asked once per configuration, not per append."""
     return (
         config.compacts
         or config.message_timestamp_type != CREATE_TIME

@@ -30,7 +30,7 @@ def offset_before(segment: Segment, timestamp_ms: int) -> int:
 
 
 def is_true(segment: Segment, entry: TimeEntry) -> bool:
-    """Return whether the batch with that offset has that timestamp. Raises OSError, CorruptBatch."""
+    """Tell whether the batch with that offset has that timestamp. Raises OSError, CorruptBatch."""
     batch = next(segment.batches_from(entry.offset), None)
     return batch is not None and batch.max_timestamp_ms == entry.timestamp_ms
 

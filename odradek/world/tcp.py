@@ -32,7 +32,7 @@ Found = Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[
 DEFAULT_BACKLOG = 50
 """Kafka's `socket.listen.backlog.size`."""
 CAN_WAKE_AT = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (5, 9)
-"""Whether SO_RCVLOWAT is safe: an older Linux may wait for more bytes than it has memory for, and so for ever."""
+"""True where SO_RCVLOWAT is safe: an older Linux may wait for more bytes than it has memory for, and so for ever."""
 
 
 class TcpEndpoint:

@@ -103,7 +103,7 @@ def _too_young_from(dirty: list[Segment], latest_ms: int) -> int | None:
 
 
 def _is_overdue(log: Log, dirty: list[Segment], until_ms: int) -> bool:
-    """Return whether one begins with a batch older than `until_ms` (LogCleanerManager.maxCompactionDelay)."""
+    """Tell whether a segment begins with a batch older than `until_ms` (LogCleanerManager.maxCompactionDelay)."""
     for segment in dirty:
         log.use(segment)
         first = next(iterate_headers(segment.file, 0, segment.size_bytes), None)

@@ -135,7 +135,7 @@ def fill_map(
 
 
 def _put(offset_map: OffsetMap, verdicts: RecordVerdicts, batch: Batch, content: bytes, start: int) -> bool:
-    """Return whether all records of the batch found room."""
+    """Put the keys of a batch into the map; tell whether all of them found room."""
     records = keys_of_any(batch, content)
     first = bisect_left(records.offsets, start)
     superseded = offset_map.put(records.offsets[first:], records.keys[first:])

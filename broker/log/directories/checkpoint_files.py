@@ -173,7 +173,7 @@ class CheckpointFiles:
         return newest
 
     def claim_more_than(self, claims: Claims) -> bool:
-        """Return whether a start might believe more of that log than is true."""
+        """Tell whether a start might believe more of that log than is true."""
         key = claims.topic, claims.partition
         limits = {
             RECOVERY_POINTS: claims.recovery_point,

@@ -137,7 +137,7 @@ class LogDirectories:
         return [directory for directory in self.by_path.values() if directory.offline is None]
 
     def all_online(self) -> bool:
-        """Return whether every log that this broker has is within reach."""
+        """Tell whether every log that this broker has is within reach."""
         return all(directory.offline is None for directory in self.by_path.values())
 
     def fail(self, path: str, cause: OSError) -> None:
