@@ -15,7 +15,7 @@ Kind = TypeVar("Kind")
 HIGHEST_INT32, HIGHEST_INT64 = 2**31 - 1, 2**63 - 1
 TOPIC_CHARACTERS_LIMIT = 249
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
-"""org.apache.kafka.common.internals.Topic."""
+"""Pattern of a topic's name (org.apache.kafka.common.internals.Topic)."""
 
 
 def topic_name(given: Any) -> str:

@@ -92,7 +92,7 @@ class ConsumerRecord(NamedTuple):
     offset: int
     timestamp_ms: int
     timestamp_type: int
-    """0 CreateTime, 1 LogAppendTime."""
+    """Kind of the timestamp: 0 CreateTime, 1 LogAppendTime."""
     key: Any
     value: Any
     headers: Headers

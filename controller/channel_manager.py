@@ -54,7 +54,7 @@ Connect = Callable[[str, int], Connection]
 
 
 class BrokerChannels:
-    """`Channels` over connections that `connect` makes."""
+    """Implementation of `Channels` over connections that `connect` makes."""
 
     def __init__(self, connect: Connect, clock: Clock, request_timeout_ms: float, tasks: Tasks) -> None:
         """`request_timeout_ms`: controller.socket.timeout.ms. `tasks` supervises the task of each channel."""

@@ -30,7 +30,7 @@ class Broker(NamedTuple):
     """A registered broker."""
 
     epoch: int
-    """czxid of its registration: another epoch under the same id is another life of the broker."""
+    """Epoch, the czxid of its registration: another one under the same id is another life of the broker."""
     registration: BrokerRegistration
 
 

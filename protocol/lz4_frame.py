@@ -26,7 +26,7 @@ def _rotate(value: int, bits: int) -> int:
 
 
 def xxh32_short(data: bytes) -> int:
-    """xxHash32 with seed 0 of fewer than 16 bytes, which is all that a frame header can need."""
+    """Hash (xxHash32, seed 0) fewer than 16 bytes, which is all that a frame header can need."""
     assert len(data) < 16, len(data)
     total = (_PRIME_5 + len(data)) & _MASK
     whole = len(data) & ~3

@@ -15,9 +15,9 @@ from odradek.protocol.primitives import SIGNED, read_varint, read_varlong, write
 LEAST: Final = 8
 """Fewest records of a run: a shorter one is not worth its preparation."""
 _NARROW: Final = 1 << 6
-"""Offset deltas from here on take two bytes,"""
+"""Offset delta from which on a varint has two bytes."""
 _WIDE: Final = 1 << 13
-"""and from here on three, of which no run is made."""
+"""Offset delta from which on it has three: of those no run is made."""
 _FIRST_BYTES: Final = bytes(write_varint(delta)[0] for delta in range(_WIDE))
 _SECOND_BYTES: Final = bytes(_NARROW) + bytes(write_varint(delta)[1] for delta in range(_NARROW, _WIDE))
 

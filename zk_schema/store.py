@@ -324,7 +324,7 @@ def is_znode_name(name: str) -> bool:
 
 
 def parent(path: str) -> str:
-    """`/a` of `/a/b`; `/` of `/a`."""
+    """Return the path above: `/a` of `/a/b`; `/` of `/a`."""
     return path.rpartition("/")[0] or "/"
 
 

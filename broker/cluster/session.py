@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Identity:
-    """`broker_epoch` is the transaction id of the registration in ZooKeeper: each has its own; -1 before the first."""
+    """Ids of a broker and its cluster. `broker_epoch`: the transaction id of its registration; -1 before the first."""
 
     broker_id: int
     cluster_id: str

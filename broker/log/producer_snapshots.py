@@ -96,7 +96,7 @@ class Snapshots:
     __slots__ = ("_directory", "_files", "_offsets")
 
     def __init__(self, files: Files, directory: str, names: list[str]) -> None:
-        """`names` is the listing of the directory."""
+        """Take the listing of the directory as `names`."""
         self._files = files
         self._directory = directory
         self._offsets = sorted(int(name.removesuffix(SNAPSHOT)) for name in names if is_snapshot(name))

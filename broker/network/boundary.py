@@ -31,7 +31,7 @@ PEER_MISTAKES = (MalformedMessage, UnsupportedRequestError, FrameSizeError)
 
 
 class Boundary:
-    """`with` it around work for one connection. It has no state, so it may be entered again inside itself."""
+    """Boundary for a `with` around work for one connection. It has no state, so it may be entered inside itself."""
 
     __slots__ = ("_close", "_peer")
 

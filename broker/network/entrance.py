@@ -17,7 +17,7 @@ class Entrance:
     def __init__(
         self, clock: Clock, security_of: Callable[[str], ListenerSecurity | None], refusal_delay_ms: int
     ) -> None:
-        """`security_of`: of each listener as it is now; None for PLAINTEXT."""
+        """Take `security_of`, which returns that of a listener as it is now; None for PLAINTEXT."""
         self._clock = clock
         self._security_of = security_of
         self._refusal_delay_ms = refusal_delay_ms

@@ -96,7 +96,7 @@ class Client:
     __slots__ = ("api", "by_token", "contexts", "identity", "listener", "number", "peer", "principal")
 
     def __init__(self, peer: str, listener: str, number: int = 0) -> None:
-        """`number`: of the connection; one that was made later has a higher one."""
+        """Take the connection's `number`; one that was made later has a higher one."""
         self.peer = peer
         self.listener = listener
         self.number = number

@@ -64,7 +64,7 @@ class ClientQuotas:
     """The quotas of one broker. Loop-thread only."""
 
     def __init__(self, clock: Clock, windows: RateWindows, mutation_windows: RateWindows) -> None:
-        """`windows` of rates, `mutation_windows` of what is created and deleted."""
+        """Take the `windows` of rates, and `mutation_windows`, those of what is created and deleted."""
         self.windows = windows
         self._clock = clock
         self._mutation_windows = mutation_windows

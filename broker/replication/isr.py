@@ -51,7 +51,7 @@ class IsrCriteria(NamedTuple):
     """Criteria that a broker's followers must meet to count as in sync."""
 
     lag_time_ms_max: int = 30_000
-    """`replica.lag.time.max.ms`."""
+    """Longest time that a follower may lag: `replica.lag.time.max.ms`."""
     is_alive: Callable[[int], bool] = lambda broker_id: True
     """Tells whether the cluster's metadata has a broker of that id."""
     refused_pause_ms: float = 500.0

@@ -27,7 +27,8 @@ class Listener(NamedTuple):
 
 
 class Listeners(NamedTuple):
-    """`inter_broker`, and `control_plane` where there is one, are names of `advertised`, which are some of `bound`."""
+    """Listeners of a broker. `inter_broker`, and `control_plane` where there is one, are names of `advertised`, which
+    are some of `bound`."""
 
     bound: tuple[Listener, ...]
     advertised: tuple[Listener, ...]

@@ -24,7 +24,7 @@ from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicP
 LOWEST_SPEC = -5
 """The lowest of the numbers that stand for offsets by their meaning: the latest in remote storage (KIP-1005)."""
 LONGEST_TRANSACTION_MS = 900_000
-"""transaction.max.timeout.ms, unless a broker has another."""
+"""Longest transaction: transaction.max.timeout.ms, unless a broker has another."""
 
 
 class GroupsAdmin(AdminBase):

@@ -35,7 +35,7 @@ HEADERS_KEPT = 1_000
 """Number of batches of one answer whose headers are read once: one takes more memory than a small batch itself."""
 ABORT_MARKER = 0
 Aborted = Sequence[tuple[int, int]]
-"""(producer id, first offset) of aborted transactions, by first offset."""
+"""Pairs of producer id and first offset of aborted transactions, by first offset."""
 
 
 class Chunk:

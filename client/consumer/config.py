@@ -121,7 +121,7 @@ def check(config: ConsumerSettings) -> ConsumerSettings:
 
 
 Deserializer = Callable[[str, Any, bytes | None], Any]
-"""(topic, headers, bytes) -> key or value."""
+"""Function of topic, headers and bytes that returns the key or value."""
 
 
 def deserializer(given: Any, name: str) -> Deserializer | None:

@@ -52,7 +52,7 @@ KAFKAS_ENCODERS: dict[str, type[Encoder]] = {
     f"kafka.serializer.{one.__name__}": one for one in (DefaultEncoder, StringEncoder, NullEncoder)
 }
 Encode = Callable[[Any], bytes | None]
-"""(data) -> bytes."""
+"""Function of data that returns bytes."""
 
 
 def encode_function(given: Any, setting: str) -> Encode:
@@ -102,7 +102,7 @@ def hash_of_key(key: Any) -> int:
 
 
 Partition = Callable[[Any, int], int]
-"""(key, number of partitions) -> partition."""
+"""Function of a key and a number of partitions that returns a partition."""
 
 
 def default_partition(key: Any, partitions: int) -> int:

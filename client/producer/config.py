@@ -122,11 +122,11 @@ def _check_idempotence(config: ProducerConfig, because: str) -> None:
 
 
 Serializer = Callable[[str, Any, Any], bytes | None]
-"""(topic, headers, key or value) -> bytes."""
+"""Function of topic, headers and key or value that returns its bytes."""
 
 
 def serializer(given: Any, name: str) -> Serializer:
-    """A serializer as one function: from None (bytes as they are), a function of the value, or an object with
+    """Return a serializer as one function: from None (bytes as they are), a function of the value, or an object with
     `serialize(topic, headers, value)`."""
     if given is None:
         return lambda topic, headers, value: _plain_bytes(value, name)

@@ -36,7 +36,7 @@ class Records:
     values: list[bytes | None]
     headers: list[Headers] | None
     hashes: NDArray[numpy.uint32] | None
-    """murmur2 of the keys, where these decide; of no meaning where a key is None."""
+    """Hashes (murmur2) of the keys, where these decide; of no meaning where a key is None."""
 
     def __len__(self) -> int:
         return len(self.values)

@@ -153,7 +153,7 @@ def _results(messages: Iterable[WriterCommitMessage | None]) -> list[TaskResult]
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`. With transactionalId everything is committed at once, or nothing; with epoch, once."""
+    """Writer of `df.write`. With transactionalId everything is committed at once, or nothing; with epoch, once."""
 
     def __init__(self, options: SinkOptions, *, overwrite: bool) -> None:
         if overwrite:
@@ -171,7 +171,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`."""
+    """Writer of `df.writeStream`."""
 
     def __init__(self, options: SinkOptions) -> None:
         if options.epoch is not None:

@@ -27,13 +27,13 @@ class GroupView:
     threads: Threads
     partitions: Partitions
     brokers: Sequence[str] = ()
-    """`host:port` of those that live."""
+    """Addresses, `host:port`, of those that live."""
     held: frozenset[TopicPartition] = field(default_factory=frozenset)
     """Partitions, of those that were asked about, that this session really owns."""
 
 
 def range_assignment(threads: Threads, partitions: Partitions) -> Assignment:
-    """Topic by topic: runs of size/threads partitions, the first size%threads threads get one more."""
+    """Deal topic by topic: runs of size/threads partitions, the first size%threads threads get one more."""
     assigned: Assignment = {}
     for topic, consuming in threads.items():
         numbers = sorted(partitions.get(topic, ()))

@@ -80,7 +80,7 @@ class Balance:
     def __init__(self, consumer_id: str, strategy: str, max_retries: int, backoff_ms: float) -> None:
         self.consumer_id = consumer_id
         self.session_id = 0
-        """0: none."""
+        """Id of the session; 0 while there is none."""
         self.owned: Assignment = {}
         """Owner znodes of this session, as far as is known."""
         self.started = False

@@ -54,7 +54,7 @@ def thread_number(thread: str) -> int:
 
 
 def consumer_id_of(group_id: str, host: str, now_ms: int, random_bits: int) -> str:
-    """`group_host-milliseconds-uuid`: ZookeeperConsumerConnector.consumerIdString. 32 random bits."""
+    """Make an id `group_host-milliseconds-uuid`, with 32 random bits (ZookeeperConsumerConnector.consumerIdString)."""
     return f"{group_id}_{host}-{now_ms}-{random_bits:08x}"
 
 

@@ -45,7 +45,7 @@ class GroupMetadataKey(Message):
 
 
 class ConsumerGroupKey(Message):
-    """3 the group, 4 its partitions, 6 its target assignment; of 5, 7 and 8 the beginning."""
+    """Key of a group's record, by version: 3 the group, 4 its partitions, 6 its target; the beginning of 5, 7 and 8."""
 
     VERSIONS = (3, 8)
 
@@ -53,7 +53,7 @@ class ConsumerGroupKey(Message):
 
 
 class ConsumerGroupMemberKey(Message):
-    """5 a member, 7 its target assignment, 8 its current assignment."""
+    """Key of a member's record by version: 5 the member, 7 its target assignment, 8 its current one."""
 
     VERSIONS = (5, 8)
 

@@ -63,7 +63,7 @@ class LoopQueue:
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler without its two worker threads. Also notes when the server was last heard.
+    """Handler of kazoo's without its two worker threads. Also notes when the server was last heard.
 
     `connect_seconds`: how long a server may take to accept a TCP connection; `tls`: encrypts it, unless None.
     """

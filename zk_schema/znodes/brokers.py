@@ -35,7 +35,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """`host:port`, an IPv6 address in brackets."""
+        """Address as `host:port`, an IPv6 one in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property

@@ -64,7 +64,7 @@ class TopicAssignment:
 
     partitions: Mapping[int, PartitionReplicas] = field(default_factory=dict)
     topic_id: bytes | None = None
-    """16 bytes."""
+    """Id of the topic, 16 bytes."""
 
     def encode(self) -> bytes:
         topic_id = {} if self.topic_id is None else {"topic_id": uuid_text(self.topic_id)}

@@ -19,7 +19,7 @@ SYNC_AGAIN_MS = 1_000.0
 
 
 class Job:
-    """`done(job)` is called once, when the child has ended and all that was swapped in is on the disk.
+    """Compaction of a log. `done(job)` is called once, when the child has ended and what was swapped in is on the disk.
 
     Then `end_offset` says up to where the log is clean, None when it did not come to an end; `damage` says why it
     would not come to an end the next time either, `hindered` that it may.

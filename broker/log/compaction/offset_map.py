@@ -27,7 +27,7 @@ VERDICTS_MAX = 16 * 1024 * 1024
 
 
 class OffsetMap:
-    """`latest_offset` is how far the log has been put in, -1 in the beginning; who fills the map moves it on, too."""
+    """Map of keys to offsets. `latest_offset`, moved by who fills it: how far the log has been put in; -1 at first."""
 
     __slots__ = ("_hashes", "_limit", "_offsets", "_slots", "entries", "latest_offset")
 

@@ -30,8 +30,8 @@ from odradek.world.time_slices import run_in_slices
 logger = logging.getLogger(__name__)
 
 Entries = Iterable[tuple[PartitionKey, int] | None]
-"""(topic, partition) and offset, one after the other; None for a log that is left out. Others have the loop after a log
-that is left out, too: ten thousand logs may all begin at 0."""
+"""Pairs of (topic, partition) and offset, one after the other; None for a log that is left out. Others have the loop
+after a log that is left out, too: ten thousand logs may all begin at 0."""
 
 
 class CheckpointFiles:
