@@ -1,14 +1,15 @@
 """Catalog of a broker's metrics, in the order in which they are told; `docs/metrics.md` is made of it.
 
-The metrics themselves are in broker_metrics and cluster_metrics; those of partitions, which have the names of
-kafka_exporter and are told by the leaders, are here.
+The metrics themselves are in broker_metrics, cluster_metrics and coordinator_metrics; those of partitions, which have
+the names of kafka_exporter and are told by the leaders, are here.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from odradek.broker.monitoring.broker_metrics import REPLICATION, REQUESTS, under_replicated
-from odradek.broker.monitoring.cluster_metrics import CONTROLLER, COORDINATORS, LAG, PROCESS, SESSION
+from odradek.broker.monitoring.cluster_metrics import CONTROLLER, LAG, PROCESS, SESSION
+from odradek.broker.monitoring.coordinator_metrics import COORDINATORS
 from odradek.broker.monitoring.metric import Metric, Samples, own
 from odradek.broker.monitoring.observed import Observed
 from odradek.broker.replication.partition import Partition
