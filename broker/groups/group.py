@@ -10,7 +10,15 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from odradek.broker.coordination.topic_storage import TopicStorage
-from odradek.broker.groups.group_effects import AnswerJoin, Note, StartTimer, StopTimer, StoreGroup, TimerKind
+from odradek.broker.groups.group_effects import (
+    AnswerJoin,
+    AssignmentWrite,
+    Note,
+    StartTimer,
+    StopTimer,
+    StoreGroup,
+    TimerKind,
+)
 from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
 from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, expired
 from odradek.broker.groups.group_records import (
@@ -82,6 +90,19 @@ class CommitRequest:
     """Records of the offsets, if these are so many that they were made in steps beforehand (`offset_records`)."""
 
 
+@dataclass(slots=True)
+class GroupCounters:
+    """Counts, since a coordinator began, of what has become of its groups: Kafka's group-coordinator-metrics."""
+
+    offset_commits: int = 0
+    """Offsets that were written, also those of transactions."""
+    offset_expirations: int = 0
+    offset_deletions: int = 0
+    """Offsets that OffsetDelete has removed."""
+    completed_rebalances: int = 0
+    """Assignments by a group's leader that were written."""
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorContext:
     """Clock, storage and settings that all groups of a coordinator share."""
@@ -92,6 +113,7 @@ class CoordinatorContext:
     journal: Journal | None = None
     unwritten: Callable[[int, Sequence[Record]], object] = lambda partition, tombstones: None
     """Takes the tombstones for which the disk has no room, to write them later."""
+    counters: GroupCounters = field(default_factory=GroupCounters)
 
 
 class CoordinatedGroup:
@@ -107,6 +129,7 @@ class CoordinatedGroup:
         self._storage = context.storage
         self._config = context.config
         self._journal, self._unwritten = context.journal, context.unwritten
+        self._counters = context.counters
         self._timers: dict[tuple[TimerKind, str], Timer] = {}
 
     @property
@@ -162,6 +185,8 @@ class CoordinatedGroup:
         def done(append_error: ErrorCode) -> None:
             if self.metadata.state is not GroupState.DEAD:
                 ended(append_error)
+            if append_error is ErrorCode.NONE:
+                self._counters.offset_commits += len(fitting)
             answer(errors | dict.fromkeys(fitting, commit_error(append_error)))
 
         self._append(records, done, transaction)
@@ -169,8 +194,9 @@ class CoordinatedGroup:
     def remove_expired_offsets(self) -> None:
         """Forget what is older than the retention, and the whole group when nothing is left of it."""
         now_ms = self._clock.now_ms()
-        over = expired(self.metadata, self.offsets, now_ms, self._config.offsets_retention_ms)
-        self.forget(self.offsets.remove(over))
+        over = self.offsets.remove(expired(self.metadata, self.offsets, now_ms, self._config.offsets_retention_ms))
+        self._counters.offset_expirations += len(over)
+        self.forget(over)
 
     def forget(self, removed: list[PartitionKey], made: Mapping[PartitionKey, Record] = NOT_MADE) -> None:
         """Write tombstones for offsets that were just removed, of which some may be `made`; an empty group without any
@@ -237,6 +263,7 @@ class CoordinatedGroup:
                 ended(error)
 
         def ended(error: ErrorCode) -> None:
+            self._counters.completed_rebalances += error is ErrorCode.NONE and isinstance(effect.write, AssignmentWrite)
             self.state_machine.stored(effect.write, group_error(error), self._clock.now_ms())
             self.run_effects()
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from odradek.broker.coordination.owned_partitions import OwnedPartitions
 from odradek.broker.coordination.partition_count import LONGEST_TEXT, partition_for
 from odradek.broker.coordination.topic_storage import TopicStorage
-from odradek.broker.groups.group import CommitAnswer, CommitRequest, CoordinatedGroup, CoordinatorContext
+from odradek.broker.groups.group import CommitAnswer, CommitRequest, CoordinatedGroup, CoordinatorContext, GroupCounters
 from odradek.broker.groups.group_effects import (
     UNKNOWN_MEMBER,
     JoinCallback,
@@ -62,7 +62,8 @@ class GroupCoordinator:
         self._partition_count, self._is_deleted = partition_count, is_deleted
         self._groups: dict[str, CoordinatedGroup] = {}
         self._unwritten = UnwrittenTombstones(clock, self._groups, self._write_tombstones)
-        self._context = CoordinatorContext(clock, storage, config, journal, self._unwritten.add)
+        self.counters = GroupCounters()
+        self._context = CoordinatorContext(clock, storage, config, journal, self._unwritten.add, self.counters)
         self._partitions = OwnedPartitions(
             CONSUMER_OFFSETS, clock, storage, config.offsets_load_buffer_size, GroupReplay, self._install
         )
@@ -263,7 +264,9 @@ class GroupCoordinator:
             errors |= dict.fromkeys(subscribed, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
         removable = [partition for partition, refusal in errors.items() if refusal is ErrorCode.NONE]
         if removable:
-            group.forget(group.offsets.remove(removable), made)
+            removed = group.offsets.remove(removable)
+            self.counters.offset_deletions += len(removed)
+            group.forget(removed, made)
             self._drop_if_dead(group)
         return ErrorCode.NONE, errors
 
