@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from odradek.broker.groups.group_metadata import CONSUMER_PROTOCOL_TYPE, GroupMetadata, GroupState
+from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_names import PartitionKey
 
@@ -278,11 +278,7 @@ def expired(group: GroupMetadata, offsets: OffsetTable, now_ms: int, retention_m
     elif group.state is GroupState.EMPTY:
         kept = frozenset()
         since_ms = group.state_since_ms if group.state_since_ms >= 0 else None
-    elif (
-        group.state is GroupState.STABLE
-        and group.protocol_type == CONSUMER_PROTOCOL_TYPE
-        and group.subscribed_topics is not None
-    ):
+    elif group.state is GroupState.STABLE and group.subscribed_topics is not None:
         kept = group.subscribed_topics
         since_ms = None
     else:

@@ -1,12 +1,16 @@
 """Which offsets are forgotten, and when (KIP-211)."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from odradek.broker.groups.group import InTransaction
+from odradek.broker.groups.group_metadata import GroupMetadata, GroupState
+from odradek.broker.groups.group_offsets import CommittedOffset, OffsetTable, expired
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_names import PartitionKey
 
 T0, U0 = ("t", 0), ("u", 0)
 MINUTE = 60_000
@@ -107,3 +111,34 @@ def test_nothing_expires_while_a_transaction_holds_a_later_commit(world):
     successor.on_elected(partition, 1)
     world.clock.advance()
     assert successor.fetch_offsets("g", [T0], require_stable=True)[1][T0].offset == 2
+
+
+@pytest.mark.parametrize(
+    ("known", "over"),
+    [
+        ({"protocol_type": None}, [U0]),
+        ({"protocol_type": "consumer", "state_since_ms": -1}, [U0]),  # it is not known since when it is empty
+        ({"protocol_type": "consumer", "state_since_ms": 1000}, [T0, U0]),
+        ({"protocol_type": "consumer", "state_since_ms": 1001}, []),
+        ({"protocol_type": "consumer", "state": GroupState.STABLE, "subscribed_topics": frozenset("t")}, [U0]),
+        ({"protocol_type": "consumer", "state": GroupState.STABLE, "subscribed_topics": frozenset("u")}, []),
+        ({"protocol_type": "consumer", "state": GroupState.STABLE}, []),  # any topic may be one of its
+        ({"protocol_type": "connect", "state": GroupState.STABLE}, []),
+        *(
+            ({"protocol_type": "consumer", "state": state, "subscribed_topics": frozenset("t")}, [])
+            for state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+        ),
+    ],
+)
+def test_what_expires_where(known: dict[str, Any], over: list[PartitionKey]) -> None:
+    """After 100 ms; T0 was committed 99 ms ago, U0 one earlier."""
+    offsets = OffsetTable()
+    offsets.load(T0, CommittedOffset(1, 1001), 0)
+    offsets.load(U0, CommittedOffset(1, 1000), 1)
+    assert expired(GroupMetadata("g", **known), offsets, 1100, 100) == over
+
+
+def test_a_retention_that_the_client_asked_for_ends_on_the_millisecond() -> None:
+    offsets = OffsetTable()
+    offsets.load(T0, CommittedOffset(1, 1000, expire_timestamp_ms=1050), 0)
+    assert [expired(GroupMetadata("g"), offsets, now_ms, 100) for now_ms in (1049, 1050)] == [[], [T0]]
