@@ -66,9 +66,9 @@ def judge(state: ClusterState, partition: TopicPartition, proposal: Proposal, ve
         return False, current
     if proposal.partition_epoch < current.partition_epoch:
         return False, ErrorCode.INVALID_UPDATE_VERSION
-    if not _sound(state, partition, current, proposal):
+    if not _is_sound(state, partition, current, proposal):
         return False, ErrorCode.INVALID_REQUEST
-    ineligible = [broker for broker, epoch in proposal.isr if not _eligible(state, broker, epoch)]
+    ineligible = [broker for broker, epoch in proposal.isr if not _is_eligible(state, broker, epoch)]
     if ineligible:
         log.info("%s: brokers %s are not allowed in the ISR", partition, ineligible)
         return False, ErrorCode.INELIGIBLE_REPLICA if version > 1 else ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -79,7 +79,8 @@ def judge(state: ClusterState, partition: TopicPartition, proposal: Proposal, ve
     )
 
 
-def _sound(state: ClusterState, partition: TopicPartition, current: LeaderAndIsr, proposal: Proposal) -> bool:
+def _is_sound(state: ClusterState, partition: TopicPartition, current: LeaderAndIsr, proposal: Proposal) -> bool:
+    """Tell whether an ISR makes sense: replicas, each once, the leader among them, alone while it recovers."""
     brokers = proposal.brokers
     if len(set(brokers)) != len(brokers) or proposal.leader not in brokers:
         return False
@@ -90,7 +91,7 @@ def _sound(state: ClusterState, partition: TopicPartition, current: LeaderAndIsr
     return True
 
 
-def _eligible(state: ClusterState, broker: int, epoch: int) -> bool:
+def _is_eligible(state: ClusterState, broker: int, epoch: int) -> bool:
     """Tell whether a broker may be in the ISR: alive, not shutting down, and of the broker epoch the leader named."""
     return state.is_live(broker) and epoch in (UNKNOWN_BROKER_EPOCH, state.brokers[broker].epoch)
 
@@ -117,7 +118,7 @@ async def decide_proposals(
                 to_write[partition] = verdict
         remaining = await _write(active, to_write, verdicts)
     await active.send_metadata(proposals)
-    _fill(state, response, verdicts, version)
+    _fill_response(state, response, verdicts, version)
     changed = [partition for partition, verdict in verdicts.items() if isinstance(verdict, LeaderAndIsr)]
     await reassignment.complete_where_caught_up(active, changed)
     return response
@@ -190,9 +191,10 @@ def _proposal(request: AlterPartitionRequest, partition: PartitionData, version:
     )
 
 
-def _fill(
+def _fill_response(
     state: ClusterState, response: AlterPartitionResponse, verdicts: dict[TopicPartition, Verdict], version: int
 ) -> None:
+    """Put the verdicts into a response, by topic: with ids from version 2 on."""
     topics: dict[str, ResponseTopicData] = {}
     for partition, verdict in verdicts.items():
         name = partition.topic

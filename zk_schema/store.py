@@ -239,7 +239,7 @@ class Store(Protocol):
 
     @property
     def connected(self) -> bool:
-        """False before the first Connected, and from Suspended or Expired to the next Connected."""
+        """Tell whether calls can be made: from Connected to the next Suspended or Expired."""
 
     async def start(self, timeout_ms: float) -> None:
         """Connect, creating the chroot; raises ConnectionLost when that takes longer, ZooKeeperLoginRefused."""

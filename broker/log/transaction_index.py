@@ -118,7 +118,7 @@ class TransactionIndex:
             self._written, self._unwritten = kept, ()
 
     def clear(self) -> bool:
-        """Forget all, readable or not: the batches will tell again. Whether there was a file."""
+        """Forget all, readable or not: the batches will tell again. Tells whether there was a file."""
         self._written, self._unwritten = [], ()
         if not self._files.exists(self._path):
             return False

@@ -70,7 +70,7 @@ class FetchParameters:
 
     as_follower: bool = field(init=False)
     wants_messages: bool = field(init=False)
-    """The reader is from before Kafka 0.11 and does not know record batches."""
+    """True if the reader is from before Kafka 0.11 and does not know record batches."""
 
     def __post_init__(self) -> None:
         self.as_follower = self.replica_id >= 0  # each partition asks for these

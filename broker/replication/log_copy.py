@@ -67,7 +67,7 @@ class LogCopy:
         return f"<copy of {self.source} to {self.target.directory}, which ends at {self.target.log_end_offset}>"
 
     def advance(self, then: Callable[[], object]) -> bool:
-        """Copy some more. Whether the target is a whole copy now; if not, `then` is called when it is time to go on.
+        """Copy some more; tell whether the target is a whole copy now. If not, `then` is called when it can go on.
 
         Raises KafkaError: StorageFailure; KAFKA_STORAGE_ERROR when the target's disk is full; CORRUPT_MESSAGE.
         """

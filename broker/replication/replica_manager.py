@@ -44,7 +44,7 @@ class AwaitedAppend:
         """Outcome of the append; None while nobody knows."""
 
     def settle(self) -> bool:
-        """Tell whether the outcome is known. A partition that we do not lead any more may yet lose the records."""
+        """Look for the outcome; tell whether it is known. A partition that we lead no more may yet lose the records."""
         if self.error is None:
             partition = self.partition
             if not partition.is_leader:

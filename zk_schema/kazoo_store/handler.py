@@ -84,7 +84,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     @property
     def running(self) -> bool:
-        """Always: even what ends with the client is told on the loop."""
+        """Return True, always: even what ends with the client is told on the loop."""
         return True
 
     def start(self) -> None:
