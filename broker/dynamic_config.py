@@ -54,6 +54,7 @@ class DynamicConfig:
     `broker_changed` is called with the new settings when those of this broker or of all brokers have changed (topics'
     settings that follow from them have changed then too), `topic_changed` with the name of a topic, `entity_changed`
     with a user, a client or an address, as `users/alice` (sanitized), and all settings that it has now.
+    `own_told` is called when somebody has set this broker's own, be it to what they were.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class DynamicConfig:
         broker_changed: Callable[[BrokerConfig], object] = lambda config: None,
         topic_changed: Callable[[str], object] = lambda topic: None,
         entity_changed: Callable[[str, Mapping[str, str]], object] = lambda entity, settings: None,
+        own_told: Callable[[], object] = lambda: None,
     ) -> None:
         self.config = config
         self._broker_id = broker_id
@@ -73,6 +75,7 @@ class DynamicConfig:
         self._broker_changed = broker_changed
         self._topic_changed = topic_changed
         self._entity_changed = entity_changed
+        self._own_told = own_told
         self._entities: set[str] = set()
         """Users, clients and addresses that have settings."""
         self._topics: dict[str, dict[str, str]] = {}
@@ -143,6 +146,8 @@ class DynamicConfig:
         await self._read_entities([one for one in entities if one.partition("/")[0] in (USERS, CLIENTS, IPS)])
         if any(entity.startswith(f"{BROKERS}/") for entity in entities):
             await self._read_broker()
+        if f"{BROKERS}/{self._broker_id}" in entities:
+            self._own_told()
 
     async def _settings(self, path: str) -> dict[str, str] | None:
         """Read a znode's settings; None when they cannot be understood: what was before stays."""

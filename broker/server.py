@@ -123,6 +123,7 @@ class BrokerServer:
             broker_changed=self.setting_changes.broker_changed,
             topic_changed=self.setting_changes.topic_changed,
             entity_changed=self.setting_changes.entity_changed,
+            own_told=self.setting_changes.own_told,
         )
         await self._dynamic.start()
         await self._open_logs(logs, identity)

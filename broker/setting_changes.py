@@ -46,6 +46,10 @@ class LiveSettings:
         for applier in sorted(called & self._appliers.keys()):
             self._appliers[applier](after)
 
+    def apply_again(self, applier: str, config: BrokerConfig) -> None:
+        """Call an applier although no setting differs."""
+        self._appliers[applier](config)
+
 
 def _names(*layers: Layers) -> set[str]:
     """Collect what was set while the broker ran, before or after, which is all that can differ."""
@@ -103,6 +107,11 @@ class SettingChanges:
         if self._assembly is not None:
             self._assembly.services.config = config
         self._live.apply(before, config)
+
+    def own_told(self) -> None:
+        """Read the files of keys and certificates anew: others may be in them, though the paths are as they were
+        (DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange)."""
+        self._live.apply_again("tls", self.config)
 
     def topic_changed(self, topic: str) -> None:
         """Obey other settings of a topic."""

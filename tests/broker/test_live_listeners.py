@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -277,6 +278,44 @@ def test_a_listener_with_tls_is_added_and_its_key_is_kept_encrypted() -> None:
         assert PasswordEncoder("another").decode(key) == pair.key_pem().decode(), "written anew at the start"
 
     play(scenario, {"password.encoder.secret": "a secret"})
+
+
+def test_a_key_store_that_is_replaced_under_its_name_is_read_when_somebody_sets_it_again(tmp_path: Path) -> None:
+    """The former certificate was served until it expired, and the broker was started anew."""
+    store = tmp_path / "broker.pem"
+
+    def written() -> str:
+        authority = Authority("Test CA")
+        pair = authority.issue("broker-0", hosts=["broker-0"])
+        store.write_text(pair.key_pem().decode() + pair.chain_pem().decode())
+        return authority.certificate.public_bytes(Encoding.PEM).decode()
+
+    async def served(broker: Broker, trusted: str) -> None:
+        look = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": trusted}
+        network = SecureNetwork(
+            broker.cluster.network.host("client"), broker.clock, ClientSecurity.read("SSL", look.get)
+        )
+        peer = Peer(network, broker.clock, "broker-0", 9600, "c")
+        await broker.until_addresses(peer, ("broker-0", 9600))
+        peer.close()
+
+    async def scenario(broker: Broker) -> None:
+        first = written()
+        settings = {
+            "listeners": f"{PLAIN},SAFE://broker-0:9600",
+            "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,SAFE:SSL",
+            "listener_name_safe_ssl_keystore_type": "PEM",
+            "listener_name_safe_ssl_keystore_location": str(store),
+        }
+        await broker.alter(**settings)
+        await broker.until_registered(PLAIN, "SAFE://broker-0:9600")
+        await served(broker, first)
+        second = written()
+        await broker.alter(**settings)
+        await asyncio.sleep(1)
+        await served(broker, second)
+
+    play(scenario)
 
 
 def test_the_controller_has_a_listener_of_its_own() -> None:
