@@ -21,6 +21,18 @@ STAGING_BYTES = 1 << 17
 OWN_BYTES_MAX = 1 << 16
 """TLS's own answers (to key updates, say) that may wait for a peer that does not read."""
 
+NOT_ACCEPTED = "the other side does not accept our certificate"
+MEANINGS = {
+    "UNKNOWN_CA": NOT_ACCEPTED,
+    "CERTIFICATE_UNKNOWN": NOT_ACCEPTED,
+    "BAD_CERTIFICATE": NOT_ACCEPTED,
+    "CERTIFICATE_EXPIRED": NOT_ACCEPTED,
+    "CERTIFICATE_REQUIRED": "the other side wants a certificate of us",
+    "WRONG_VERSION_NUMBER": "the other side does not speak TLS here",
+    "UNEXPECTED_EOF_WHILE_READING": "the other side closed the connection; it may not speak TLS here",
+}
+"""By OpenSSL's reason, or the name of the alert that the other side has sent."""
+
 
 class TlsEndpoint:
     """An end of a TLS connection over `endpoint`, from the handshake on.
@@ -132,6 +144,8 @@ class TlsEndpoint:
                 self._drained = False
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 break
+            except ssl.SSLError as error:  # a server of TLS 1.3 refuses a certificate when the client is done
+                raise ssl.SSLError(error.errno, f"TLS failed: {in_words(error)}") from error
             else:
                 if not some:
                     break
@@ -272,7 +286,9 @@ def new_staging() -> memoryview:
 
 
 def in_words(error: ssl.SSLError) -> str:
-    """Return what OpenSSL says, without its source lines."""
+    """Return what OpenSSL says, without its source lines, and what it means where that takes knowing TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate not accepted: {error.verify_message}"
-    return (error.reason or str(error)).replace("_", " ").lower()
+    reason = error.reason or str(error)
+    meaning = MEANINGS.get(reason.rpartition("ALERT_")[2])
+    return reason.replace("_", " ").lower() + (f" ({meaning})" if meaning else "")

@@ -1,5 +1,6 @@
 """A listener with TLS: requests behind a handshake, whom they speak for, and who does not come through."""
 
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,10 +16,12 @@ from odradek.security.authority import Authority
 from odradek.security.errors import BadSecuritySetting
 from odradek.security.secure_network import ClientSecurity, SecureNetwork
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.world.network import Endpoint
 
 AUTHORITY = Authority("Test CA")
 BROKER = AUTHORITY.issue("broker", hosts=["broker"])
 ALICE = AUTHORITY.issue("alice", organization="Flights")
+STRANGER = Authority("Another CA").issue("stranger")
 TRUST = {
     "ssl.truststore.type": "PEM",
     "ssl.truststore.certificates": AUTHORITY.certificate.public_bytes(Encoding.PEM).decode(),
@@ -69,11 +72,15 @@ def play(make_harness: Any) -> Callable[..., None]:
     return run
 
 
-async def connect(harness: Any, **settings: Any) -> Any:
+async def endpoint_to(harness: Any, **settings: Any) -> Endpoint:
     security = ClientSecurity.read("SSL", {**TRUST, **settings}.get)
     network = SecureNetwork(harness.network.host("client"), harness.clock, security)
+    return await network.connect("broker", harness.secure_port)
+
+
+async def connect(harness: Any, **settings: Any) -> Any:
     raw_client = type(await harness.connect())
-    return raw_client(await network.connect("broker", harness.secure_port))
+    return raw_client(await endpoint_to(harness, **settings))
 
 
 def test_requests_behind_tls(play: Any) -> None:
@@ -119,13 +126,36 @@ def test_who_shows_no_certificate_is_refused_after_a_while(play: Any, caplog: An
     play(scenario, ssl_client_auth="required")
 
 
+@pytest.mark.parametrize(
+    ("certificate", "said"),
+    [
+        ({}, "certificate required (the other side wants a certificate of us)"),
+        (shown(STRANGER), "unknown ca (the other side does not accept our certificate)"),
+    ],
+)
+def test_a_client_that_is_refused_after_its_own_handshake_is_told_why_in_words(
+    play: Any, certificate: dict[str, str], said: str
+) -> None:
+    """With TLS 1.3. It was `[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert … (_ssl.c:2580)`."""
+
+    async def scenario(harness: Any, security: Any) -> None:
+        endpoint = await endpoint_to(harness, **certificate)
+        await harness.settle()
+        with pytest.raises(ssl.SSLError) as refused:
+            endpoint.receive_into(memoryview(bytearray(100)))
+        endpoint.close()
+        assert str(refused.value).startswith("TLS failed: tls") and str(refused.value).endswith(said)
+
+    play(scenario, ssl_client_auth="required")
+
+
 def test_plain_bytes_on_a_tls_port_are_refused(play: Any, caplog: Any) -> None:
     async def scenario(harness: Any, security: Any) -> None:
         client = await harness.connect(port=harness.secure_port)
         await client.send(client.heartbeat("", 1) + bytes(1000))
         await client.end()
         assert harness.handlers.handled == []
-        assert "TLS handshake failed" in caplog.text
+        assert "TLS handshake failed: wrong version number (the other side does not speak TLS here)" in caplog.text
 
     play(scenario)
 
