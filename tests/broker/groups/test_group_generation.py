@@ -3,6 +3,7 @@
 import pytest
 
 from odradek.broker.groups.group import REFUSAL_PAUSE_MS
+from odradek.broker.requests.describe_groups import described
 from odradek.protocol.errors import ErrorCode
 
 
@@ -22,6 +23,49 @@ def test_followers_wait_for_the_leader(world):
     assert (world.only(waiting).protocol_type, world.only(waiting).protocol_name) == ("consumer", "range")
     assert world.state() == "Stable"
     assert world.only(world.sync(follower)).assignment == b"B"
+
+
+def dies_after_its_session(world, alive, member_id):
+    """Its session begins anew with the answer: else who dies after a long wait is a member for ever."""
+    for _ in range(3):
+        world.clock.advance(5_000)
+        world.heartbeat(alive)
+    left = {one.member_id for one in world.describe("g").members}
+    assert left == {alive.member_id}, f"{member_id} died after it was answered"
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT])
+def test_the_session_of_a_member_that_waited_for_its_assignment_begins_with_the_answer(world, error):
+    leader, follower = joined_pair(world)
+    waiting = world.sync(follower)
+    for _ in range(3):
+        world.clock.advance(5_000)
+        assert world.heartbeat(leader) is ErrorCode.NONE
+    world.log.error = error
+    world.sync(leader, {})
+    assert len(waiting) == 1
+    dies_after_its_session(world, leader, follower.member_id)
+
+
+def test_the_session_of_a_member_that_waited_for_the_others_begins_with_the_answer(world):
+    leader, follower = world.stable(2)
+    waiting = world.join(member_id=leader.member_id)
+    for _ in range(3):
+        world.clock.advance(5_000)
+        assert world.heartbeat(follower) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = world.only(world.join(member_id=follower.member_id))
+    assert world.only(waiting).generation == again.generation == 2
+    dies_after_its_session(world, again, leader.member_id)
+
+
+def test_the_next_coordinator_knows_that_a_group_has_no_members_any_more(world):
+    world.leave(world.stable(1)[0].member_id)
+    world.clock.advance()
+    successor = world.broker()
+    successor.on_elected(successor.partition_for("g"), 1)
+    world.clock.advance()
+    group = described(successor, "g")
+    assert (group.group_state, group.members) == ("Empty", [])
 
 
 def test_forgotten_member_gets_empty_bytes(world):

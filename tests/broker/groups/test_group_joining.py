@@ -23,16 +23,34 @@ def test_first_rebalance_waits_for_company_then_all_are_answered(world):
     assert (a.protocol_type, a.protocol_name) == ("consumer", "range")
 
 
-def test_initial_delay_never_exceeds_the_rebalance_timeout(make_world):
-    world = make_world(group_initial_rebalance_delay_ms=3000)
-    answers = [world.join(rebalance_ms=7000)]
-    for _ in range(20):
-        if answers[0]:
-            break
-        world.clock.advance(1000)
-        answers.append(world.join(rebalance_ms=7000))
-    assert answers[0]
-    assert world.clock.monotonic_ms() <= 7000 + 1000
+@pytest.mark.parametrize(("joins_at_s", "answered_at_s"), [([], 3), ([1], 6), ([1, 4], 7), ([1, 4, 6], 7)])
+def test_the_initial_delay_begins_anew_while_members_come_up_to_the_rebalance_timeout(world, joins_at_s, answered_at_s):
+    first = world.join(rebalance_ms=7000)
+    for second in range(answered_at_s):
+        if second in joins_at_s:
+            world.join(rebalance_ms=7000)
+        world.clock.advance(SECOND - 1)
+        assert not first, second
+        world.clock.advance(1)
+    assert len(world.only(first).members) == 1 + len(joins_at_s)
+
+
+def test_a_rebalance_timeout_that_is_over_before_the_initial_delay_adds_nothing_to_it(world):
+    first, _ = world.join(rebalance_ms=2000), world.clock.advance(1000)
+    world.join(rebalance_ms=2000)
+    world.clock.advance(2000)
+    assert len(world.only(first).members) == 2
+
+
+def test_a_group_that_had_a_generation_waits_for_company_once(world):
+    world.leave(world.stable(1)[0].member_id)
+    world.clock.advance()
+    first, _ = world.join(), world.clock.advance(1000)
+    world.join()
+    world.clock.advance(1999)
+    assert not first
+    world.clock.advance(1)
+    assert len(world.only(first).members) == 2
 
 
 def test_initial_delay_of_zero_answers_at_once(make_world):
