@@ -36,7 +36,7 @@ from odradek.broker.requests.slow_records import (
     put_off_topic,
 )
 from odradek.broker.services import Services
-from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, Verdicts, first_batches
+from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, Verdicts, begin_verifications
 from odradek.protocol.compression import ZSTD
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.produce import (
@@ -109,7 +109,7 @@ def handle(broker: Services, request: ProduceRequest, context: RequestContext) -
         return Reply(_refused(request, ErrorCode.INVALID_REQUIRED_ACKS))
     if request.transactional_id is not None and acks and broker.config.transaction_partition_verification_enable:
         try:
-            unverified = first_batches(broker.replicas, request)
+            unverified = begin_verifications(broker.replicas, request)
         except KafkaError as error:
             return Reply(_refused(request, error.code))
         if unverified:

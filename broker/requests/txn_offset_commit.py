@@ -15,7 +15,7 @@ from odradek.broker.network.outcomes import Outcome, Reply, RequestContext
 from odradek.broker.requests.coordinator_answers import LaterReply
 from odradek.broker.services import Services
 from odradek.broker.transactions.transaction_state import ProducerIdentity
-from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, unverified
+from odradek.broker.transactions.transaction_verification import RETRIED, Unverified, begin_verification
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -84,7 +84,7 @@ def _unverified(broker: Services, request: TxnOffsetCommitRequest) -> Unverified
     if not servable or not broker.config.transaction_partition_verification_enable:
         return None
     at = (CONSUMER_OFFSETS, broker.groups.partition_for(request.group_id))
-    return unverified(broker.replicas, at, ProducerIdentity(request.producer_id, request.producer_epoch))
+    return begin_verification(broker.replicas, at, ProducerIdentity(request.producer_id, request.producer_epoch))
 
 
 async def _commit_verified(

@@ -74,7 +74,7 @@ class Unverified(NamedTuple):
     guard: VerificationGuard
 
 
-def unverified(
+def begin_verification(
     replicas: ReplicaManager, partition: PartitionKey, producer: ProducerIdentity, first_sequence: int = NO_SEQUENCE
 ) -> Unverified | None:
     """Begin a verification; None when the transaction is open in the log, or the partition is not led here.
@@ -89,7 +89,7 @@ def unverified(
     return None if guard is None else Unverified(partition, producer, partition_log, guard)
 
 
-def first_batches(replicas: ReplicaManager, request: ProduceRequest) -> list[Unverified]:
+def begin_verifications(replicas: ReplicaManager, request: ProduceRequest) -> list[Unverified]:
     """Begin the verifications that a Produce request needs; its other faults are found when it is appended.
 
     Raises KafkaError INVALID_PRODUCER_ID_MAPPING when its transactional batches are of more than one producer
@@ -106,7 +106,7 @@ def first_batches(replicas: ReplicaManager, request: ProduceRequest) -> list[Unv
             written.append(((topic.name, data.index), producer, header.base_sequence))
     if len({producer for _, producer, _ in written}) > 1:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer")
-    asked = [unverified(replicas, *one) for one in written]
+    asked = [begin_verification(replicas, *one) for one in written]
     return [one for one in asked if one is not None]
 
 
