@@ -124,7 +124,7 @@ async def _serve(config: BrokerConfig) -> int:
     server = BrokerServer(config, world, on_broken=signals.asked.set)
     try:
         server.on_loaded = _keep_for_good
-        if not await _has_started(server, signals):
+        if not await _start(server, signals):
             await server.abort()
             return 0
         _keep_for_good()
@@ -146,7 +146,7 @@ def _keep_for_good() -> None:
     gc.freeze()
 
 
-async def _has_started(server: BrokerServer, signals: _Signals) -> bool:
+async def _start(server: BrokerServer, signals: _Signals) -> bool:
     """Start the broker; False when a signal stopped it before, as while ZooKeeper is away. Raises what `start` does."""
     here = asyncio.current_task()
     assert here is not None

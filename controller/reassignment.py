@@ -61,7 +61,7 @@ def _refusal(active: ActiveController, partition: TopicPartition, target: Sequen
     if target is None:
         if not current.reassigning or state.being_deleted(partition):
             return NOTHING_TO_CANCEL
-        return _loss(active, partition, current.origin)
+        return _refuse_loss(active, partition, current.origin)
     if not target:
         return _invalid("Empty replica list specified in partition reassignment.")
     if len(set(target)) != len(target):
@@ -75,11 +75,11 @@ def _refusal(active: ActiveController, partition: TopicPartition, target: Sequen
         )
     if not current.replicas or state.being_deleted(partition) or partition not in state.leader_and_isr:
         return NO_PARTITION
-    return _loss(active, partition, target)
+    return _refuse_loss(active, partition, target)
 
 
-def _loss(active: ActiveController, partition: TopicPartition, target: Sequence[int]) -> Outcome | None:
-    """Refuse to delete the last replicas in sync, which a move under way has added (KRaft refuses that too)."""
+def _refuse_loss(active: ActiveController, partition: TopicPartition, target: Sequence[int]) -> Outcome | None:
+    """Return a refusal to delete the last replicas in sync, which a move under way has added (as KRaft); None else."""
     current = active.state.leader_and_isr.get(partition)
     kept = active.state.assignment(partition).reassigned_to(target).replicas
     if current is None or set(kept) & set(current.isr):

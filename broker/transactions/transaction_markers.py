@@ -152,13 +152,13 @@ class TransactionMarkers:
                 sent, later = waiting[:PARTITIONS_MAX], waiting[PARTITIONS_MAX:]
                 if later:
                     self._waiting[lane] = later
-                self._retry_later(await self._unwritten(lane, sent), RETRY_BACKOFF_MS)
+                self._retry_later(await self._send(lane, sent), RETRY_BACKOFF_MS)
                 sent = []
         finally:
             self._busy.discard(lane)
             self._retry_later(sent + self._waiting.pop(lane, []), RETRY_AFTER_A_BUG_MS)
 
-    async def _unwritten(self, lane: _Lane, sent: list[Marker]) -> list[Marker]:
+    async def _send(self, lane: _Lane, sent: list[Marker]) -> list[Marker]:
         """Send one request; return what has to be sent again."""
         client = self._clients[lane.number]
         try:

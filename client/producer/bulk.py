@@ -13,7 +13,7 @@ from odradek.client.producer.batch import (
     ProducerBatch,
     record_size_bytes,
 )
-from odradek.client.producer.engine import ProducerEngine, settled
+from odradek.client.producer.engine import ProducerEngine, until_settled
 from odradek.client.records import Headers, TopicPartition
 
 NO_HEADERS: Headers = ()
@@ -91,7 +91,7 @@ class BulkSender:
         """Wait until everything is delivered. Raises what a record has failed with."""
         await self._engine.flush()
         for batch in self._open:
-            await settled(batch)
+            await until_settled(batch)
         self._look()
 
     def _look(self) -> None:

@@ -307,7 +307,7 @@ class ProducerEngine:
         self.hurry(1)
         try:
             for batch in waiting:
-                await settled(batch)
+                await until_settled(batch)
         finally:
             self.hurry(-1)
 
@@ -334,11 +334,11 @@ class ProducerEngine:
             batch.outcome.wake()
 
 
-async def settled(batch: ProducerBatch) -> None:
+async def until_settled(batch: ProducerBatch) -> None:
     """Wait until a batch, or all that it was split into, is decided and its callbacks were called."""
     await batch.outcome.until_awake()
     for half in batch.halves or ():
-        await settled(half)
+        await until_settled(half)
 
 
 def _sender_settings(config: ProducerConfig) -> SenderSettings:
