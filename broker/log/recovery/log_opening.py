@@ -57,10 +57,10 @@ def open_log(
     names = finish_interrupted_changes(environment, directory, names)
     segments = _load_segments(environment, directory, config, names)
     epochs, epochs_in_file = _load_epochs(environment, directory, names, segments)
-    doubtful = None if clean or validated or _is_new(segments, names) else _number_of(segments, recovery_point)
-    if doubtful is None and segments and not _readable_to_the_end(segments[-1]):
-        doubtful = len(segments) - 1
-        recovery_point = min(recovery_point, segments[-1].base_offset)
+    trusted = clean or validated or _is_new(segments, names)
+    doubtful = _first_doubtful(segments, None if trusted else recovery_point)
+    if trusted and doubtful is not None:  # what was on the disk for certain has rotted there
+        recovery_point = min(recovery_point, segments[doubtful].base_offset)
     if epochs_in_file is None:
         learn_epochs(segments[:doubtful], epochs)
     elif segments:
@@ -139,6 +139,18 @@ def _is_new(segments: list[Segment], names: list[str]) -> bool:
     """
     first, *indexes = (f"{0:020d}{suffix}" for suffix in (LOG, OFFSET_INDEX, TIME_INDEX))
     return first in names and not segments[0].size_bytes and {first, *indexes, PARTITION_METADATA}.issuperset(names)
+
+
+def _first_doubtful(segments: list[Segment], recovery_point: int | None) -> int | None:
+    """Return the number of the first segment whose batches are to be validated; None when none is.
+
+    `recovery_point`: None for a log that is trusted, of which only the last segment is looked through. Raises OSError.
+    """
+    if recovery_point is not None:
+        return _number_of(segments, recovery_point)
+    if segments and not _readable_to_the_end(segments[-1]):
+        return len(segments) - 1
+    return None
 
 
 def _number_of(segments: list[Segment], offset: int) -> int:
