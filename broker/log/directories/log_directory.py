@@ -173,12 +173,7 @@ class LogDirectory:
         `validated`: directories of logs that have been repaired after an unclean stop.
         """
         files = self._environment.files
-        marker = f"{self.path}/{CLEAN_SHUTDOWN}"
-        clean, closed_in = files.exists(marker), NO_BROKER_EPOCH
-        if clean:
-            self.mark = files.read(marker)
-            closed_in = decode_clean_shutdown(self.mark)
-            files.remove(marker)
+        clean, closed_in = self._take_mark()
         files.sync_directory(self.path)  # what is read next may have been renamed just before a kill
         recovery_points = self.checkpoints.read(RECOVERY_POINTS)
         starts = self.checkpoints.read(LOG_START_OFFSETS)
@@ -214,6 +209,16 @@ class LogDirectory:
         how = "after a clean shutdown" if clean else "with recovery, there is no mark of a clean shutdown"
         logger.info("%s: loaded %d logs %s", self.path, len(loaded.logs), how)
         return loaded
+
+    def _take_mark(self) -> tuple[bool, int]:
+        """Remove the mark of a clean shutdown; return whether there was one, and the broker epoch that it names."""
+        files, marker = self._environment.files, f"{self.path}/{CLEAN_SHUTDOWN}"
+        if not files.exists(marker):
+            return False, NO_BROKER_EPOCH
+        self.mark = files.read(marker)
+        closed_in = decode_clean_shutdown(self.mark)
+        files.remove(marker)
+        return True, closed_in
 
     def _pass_over(self, path: str, loaded: Loaded) -> None:
         if path.endswith(DELETE_SUFFIX):
