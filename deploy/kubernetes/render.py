@@ -1,4 +1,4 @@
-"""The manifests of this folder, made of the Helm chart beside it: `python deploy/kubernetes/render.py`.
+"""The manifests here and in kubernetes-outside, made of the Helm chart: `python deploy/kubernetes/render.py`.
 
 What the chart says is said here too, in the same words, for whoever has kubectl and no Helm. Not made are the two files
 kustomization.yaml: they say which image, and have the settings as a file that is yours to change.
@@ -45,8 +45,8 @@ def files(helm: Helm) -> dict[str, str]:
         "brokers.yaml": MADE + "---\n".join(alone["brokers"]),
         "zookeeper.yaml": MADE + "---\n".join(alone["zookeeper"]),
         "server.properties": settings["data"]["server.properties"],
-        "outside/services.yaml": MADE + "---\n".join(outside["outside"]),
-        "outside/listener.yaml": MADE + patch,
+        "../kubernetes-outside/services.yaml": MADE + "---\n".join(outside["outside"]),
+        "../kubernetes-outside/listener.yaml": MADE + patch,
     }
 
 

@@ -11,6 +11,7 @@ from yaml import CSafeLoader as Loader
 from odradek.broker.config import BrokerConfig, load_config
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
+OUTSIDE = FOLDER.with_name("kubernetes-outside")
 VERSIONS = ("1.28", "1.37")
 """The oldest that has the ordinal in a label, and the newest whose schemas are known here."""
 
@@ -23,7 +24,7 @@ def manifests() -> list[dict[str, Any]]:
 def outside() -> list[dict[str, Any]]:
     """The services of the overlay, and its patch."""
     files = ("services.yaml", "listener.yaml")
-    return [one for name in files for one in yaml.load_all((FOLDER / "outside" / name).read_text(), Loader)]
+    return [one for name in files for one in yaml.load_all((OUTSIDE / name).read_text(), Loader)]
 
 
 def of_kind(kind: str, name: str) -> dict[str, Any]:
@@ -84,6 +85,14 @@ def test_one_pod_of_each_kind_may_be_away() -> None:
         assert pods["spec"]["selector"]["matchLabels"].items() <= pods["spec"]["template"]["metadata"]["labels"].items()
         services = [one for one in manifests() if one["kind"] == "Service" and one["metadata"]["name"].startswith(name)]
         assert of_kind("Service", pods["spec"]["serviceName"])["spec"]["clusterIP"] == "None" and services
+
+
+def test_the_overlay_lies_beside_its_base() -> None:
+    """It lay in it, and `kubectl apply -k` ended with "cycle detected"."""
+    kustomization = yaml.safe_load((OUTSIDE / "kustomization.yaml").read_text())
+    base, *own = ((OUTSIDE / name).resolve() for name in kustomization["resources"])
+    assert base == FOLDER.resolve() and base not in OUTSIDE.resolve().parents
+    assert all(path.is_file() and path.parent == OUTSIDE.resolve() for path in own)
 
 
 def test_from_outside_each_broker_is_a_port_of_its_node() -> None:
