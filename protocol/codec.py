@@ -45,10 +45,11 @@ _limited_decoders: dict[tuple[type[Message], int], Decoder[Any]] = {}
 _stepwise_encoders: dict[tuple[type[Struct], int], StepwiseEncoder] = {}
 """What has been made so far: at most one for every version of every message or struct, so they need no limit."""
 
-
 ELEMENTS_MAX: Final = 500_000
-"""Most elements of a message's arrays in all: enough for a request about each of 200,000 partitions, as many as the
-largest cluster has that ZooKeeper bears."""
+"""Most structs and texts in a message's arrays in all: enough for a request about each of 200,000 partitions, as many
+as the largest cluster has that ZooKeeper bears."""
+ELEMENTS_IN_STEPS_MAX: Final = 4 * ELEMENTS_MAX
+"""Most of what is decoded beside other work: without news of the whole cluster nothing works, so there is room."""
 
 
 def encoder(message: type[Message], version: int) -> Encoder:
@@ -77,8 +78,10 @@ def decode_limited(message: type[M], version: int, data: Buffer, at: int) -> tup
 
 
 def stepwise_decoder(message: type[M], version: int) -> Callable[[Buffer, int], Steps[tuple[M, int]]]:
-    """Make a decoder that may be paused after each struct of an array: of a request with ten thousand partitions."""
-    return cast(Callable[[Buffer, int], Steps[tuple[M, int]]], compiled_decoder(message, version, stepwise=True))
+    """Make a decoder that may be paused after each struct of an array, of a request with ten thousand partitions. It
+    refuses more than ELEMENTS_IN_STEPS_MAX elements."""
+    made_decoder = compiled_decoder(message, version, stepwise=True, elements_max=ELEMENTS_IN_STEPS_MAX)
+    return cast(Callable[[Buffer, int], Steps[tuple[M, int]]], made_decoder)
 
 
 def encode_in_steps(value: Message, version: int, parts: list[Part]) -> Iterator[None]:

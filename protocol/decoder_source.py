@@ -30,7 +30,7 @@ def refuse_count(count: int, at: int, size: int) -> None:
 
 
 def refuse_elements(most: int) -> None:
-    raise MalformedMessage(f"more than {most} elements of arrays in one message")
+    raise MalformedMessage(f"more than {most} elements in the arrays of one message")
 
 
 def refuse_tag(tag: int, at: int, end: int) -> None:
@@ -50,7 +50,8 @@ class DecoderSource:
         elements_max: int | None,
     ) -> None:
         """`stepwise`: make it a generator that yields behind each struct of an array, and returns the result.
-        `elements_max`: most elements of all arrays together; None for as many as the bytes hold."""
+        `elements_max`: most structs, texts and ids in all arrays together; None for as many as the bytes hold. (Numbers
+        in arrays take nine times their bytes and hardly any time.)"""
         self.message = message
         self.version = version
         self.flexible = flexible
@@ -258,9 +259,6 @@ class DecoderSource:
     def array(self, wire: Array, target: str, nullable: bool) -> None:
         name, count = self.length("i", target, nullable)
         element = wire.element
-        if self.elements_max is not None:
-            self.line(f"left -= {count if count == name else f'({count})'}")
-            self.line(f"if left < 0: refuse_elements({self.elements_max})")
         if isinstance(element, Fixed) and element.code != "16s":
             readers = f"read_{element.code}"
             self.known[readers] = primitives.array_readers(element.code)
@@ -279,6 +277,9 @@ class DecoderSource:
         smallest = least_width(element, self.version, self.flexible)
         product = f"({count}) * {smallest}" if smallest > 1 else count
         self.line(f"if {product} > size - at: refuse_count({count}, at, size)")
+        if self.elements_max is not None:
+            self.line(f"left -= {count if count == name else f'({count})'}")
+            self.line(f"if left < 0: refuse_elements({self.elements_max})")
         self.line(f"{items} = []")
         self.line(f"for _ in range({'1, ' if self.flexible else ''}{name}):")
         self.depth += 1

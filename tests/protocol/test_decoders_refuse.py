@@ -23,6 +23,7 @@ from odradek.protocol.messages.sync_group import SyncGroupRequest
 from odradek.protocol.messages.transaction_state import TransactionLogValue
 from odradek.protocol.primitives import write_unsigned_varint
 from odradek.protocol.records import decode_headers, encode_headers
+from odradek.protocol.steps import at_once
 
 REQUESTS: list[type[Message]] = [message_classes(key).request for key in API_NAMES]
 OTHERS: list[type[Message]] = [ConsumerProtocolSubscription, GroupMetadataValue, TransactionLogValue]
@@ -94,10 +95,16 @@ def test_the_elements_of_all_arrays_are_counted_together(version: int) -> None:
     topic = FetchTopic(topic="t", partitions=[FetchPartition(), FetchPartition()])
     forgotten = [ForgottenTopic(topic="f", partitions=[1, 2, 3])]
     data = encode(FetchRequest(topics=[topic, topic], forgotten_topics_data=forgotten), version)
-    elements = 2 + 2 * 2 + 1 + 3
-    assert compiled_decoder(FetchRequest, version, elements_max=elements)(data, 0)[1] == len(data)
-    with pytest.raises(MalformedMessage, match=f"more than {elements - 1} elements of arrays in one message"):
-        compiled_decoder(FetchRequest, version, elements_max=elements - 1)(data, 0)
+    elements = 2 + 2 * 2 + 1  # and numbers, which cost little
+    for stepwise in (False, True):
+
+        def decoded(elements_max: int, stepwise: bool = stepwise) -> Any:
+            found: Any = compiled_decoder(FetchRequest, version, stepwise=stepwise, elements_max=elements_max)(data, 0)
+            return at_once(found) if stepwise else found
+
+        assert decoded(elements)[1] == len(data)
+        with pytest.raises(MalformedMessage, match=f"more than {elements - 1} elements in the arrays of one message"):
+            decoded(elements - 1)
 
 
 @pytest.mark.parametrize(("message", "version"), EVERY_VERSION)
