@@ -288,8 +288,8 @@ def test_a_file_system_without_locks_is_named(
     for command in (["up", "--brokers", "1", *ports], ["stop"]):
         assert run([*command, "--data", str(tmp_path)]) == 1
         assert capsys.readouterr().err == (
-            "odradek: [Errno 37] No locks available: this file system cannot lock files, --data needs one that can, "
-            f"such as a local disk: '{tmp_path / 'run' / 'up.pid'}'\n"
+            f"odradek: {tmp_path / 'run' / 'up.pid'}: No locks available: this file system cannot lock files, "
+            "--data needs one that can, such as a local disk\n"
         )
 
 
