@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from odradek.broker.security.acl_store import AclStore
@@ -36,6 +37,8 @@ BROKER, ADMIN, CLIENT = "broker", "admin", "client"
 USER_NAMES = (BROKER, ADMIN, CLIENT)
 MECHANISM = "SCRAM-SHA-512"
 PASSWORD_BYTES = 24
+RENEWED_BEFORE = timedelta(days=60)
+"""What a broker's certificate must have left when a cluster starts, or it is made anew."""
 LISTENER = "SASL_SSL"
 LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 CLIENTS_RIGHTS = {
@@ -60,12 +63,13 @@ class SecureFiles:
 
     @classmethod
     def make(cls, directory: Path, brokers: int) -> "SecureFiles":
-        """Make what is not there yet. Raises OSError, and BadSecuritySetting for files that are damaged."""
+        """Make what is not there yet, and anew a broker's certificate that soon expires. Raises OSError, and
+        BadSecuritySetting for files that are damaged."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         authority = _authority(directory)
         for number in range(brokers):
             path = directory / f"broker-{number}.pem"
-            if not path.exists():
+            if not path.exists() or _soon_expires(path, authority):
                 pair = authority.issue(f"broker-{number}", hosts=["localhost", HOST, "::1", f"broker-{number}"])
                 write_private(path, pair.chain_pem() + pair.key_pem())
         files = cls(directory, _passwords(directory / "users.json"), _token_key(directory / "token-key"))
@@ -194,6 +198,13 @@ def _authority(directory: Path) -> Authority:
     write_private(key_path, authority.pair.key_pem())
     write_private(certificate_path, authority.pair.chain_pem())
     return authority
+
+
+def _soon_expires(path: Path, authority: Authority) -> bool:
+    """Tell whether a certificate, of ours and not one that somebody has put there, is as good as refused."""
+    certificate = load_key_pair(StoreSettings("keystore", "PEM", str(path))).chain[0]
+    left = certificate.not_valid_after_utc - datetime.now(UTC)
+    return left < RENEWED_BEFORE and certificate.issuer == authority.certificate.subject
 
 
 def _passwords(path: Path) -> dict[str, str]:
