@@ -56,8 +56,7 @@ class LeaderEpochs:
         self.truncate_from_end(offset)
         while self.latest > epoch:
             self._entries.pop()
-        if self.latest != epoch:
-            self.assign(epoch, offset)
+        self.assign(epoch, offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (largest known epoch not above `epoch`, where it ended); (-1, -1) for -1 and for one above all known.

@@ -1,10 +1,14 @@
 """End offsets of epochs, and what a truncation leaves of them."""
 
+import errno
+from typing import cast
+
 import pytest
 
 from odradek.broker.log.checkpoint_format import decode_epochs, encode_epochs
 from odradek.broker.log.errors import CorruptFile
-from odradek.broker.log.leader_epochs import UNKNOWN, LeaderEpochs
+from odradek.broker.log.leader_epochs import UNKNOWN, EpochFile, LeaderEpochs
+from odradek.world.files import Files
 
 ENTRIES = [(2, 10), (4, 20), (7, 35)]
 LOG_END = 50
@@ -67,6 +71,39 @@ def test_truncate_from_start(start: int, entries: list[tuple[int, int]]) -> None
     assert epochs.entries() == entries
 
 
+@pytest.mark.parametrize(("offset", "epoch"), [(9, -1), (10, 2), (19, 2), (20, 4), (35, 7), (LOG_END, 7)])
+def test_epoch_at(offset: int, epoch: int) -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    assert epochs.epoch_at(offset) == epoch
+    epochs.clear()
+    assert epochs.epoch_at(offset) == -1 and not epochs.entries()
+
+
+@pytest.mark.parametrize(
+    ("learned", "entries"),
+    [
+        ((-1, 40), ENTRIES),  # an old format does not say
+        ((4, 30), ENTRIES),
+        ((7, 60), ENTRIES),
+        ((9, 60), [*ENTRIES, (9, 60)]),
+        ((7, 30), [*ENTRIES[:2], (7, 30)]),  # it began earlier
+        ((2, 5), [(2, 5)]),
+        ((4, 40), ENTRIES[:2]),  # there was no epoch 7
+        ((3, 40), [(2, 10), (3, 40)]),
+        ((5, 15), [(2, 10), (5, 15)]),
+        ((1, 40), [(1, 40)]),
+        ((0, 40), [(0, 40)]),
+    ],
+)
+def test_what_the_log_says_counts_more_than_the_checkpoint(
+    learned: tuple[int, int], entries: list[tuple[int, int]]
+) -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.learn(*learned)
+    assert epochs.entries() == entries
+    assert epochs.epoch_at(learned[1]) == (learned[0] if learned[0] >= 0 else 7)
+
+
 def test_checkpoint_golden_bytes() -> None:
     """Written by hand; Kafka's own checkpoints are in test_byte_for_byte.py."""
     assert encode_epochs(ENTRIES) == b"0\n3\n2 10\n4 20\n7 35\n"
@@ -80,3 +117,52 @@ def test_checkpoint_golden_bytes() -> None:
 def test_damaged_checkpoints_are_found(data: bytes) -> None:
     with pytest.raises(CorruptFile):
         decode_epochs(data)
+
+
+class Disk:
+    """Files of which one directory may be full, or broken."""
+
+    def __init__(self) -> None:
+        self.error: int | None = None
+        self.written: dict[str, bytes] = {}
+
+    def write_atomically(self, path: str, data: bytes, *, sync: bool) -> None:
+        assert not sync, "the log's next flush does that"
+        if self.error is not None:
+            raise OSError(self.error, "refused")
+        self.written[path] = data
+
+
+def test_epochs_for_which_there_is_no_room_are_written_later(caplog: pytest.LogCaptureFixture) -> None:
+    disk = Disk()
+    file = EpochFile(cast(Files, disk), "d/t-0")
+    file.write(ENTRIES[:1])
+    disk.error = errno.ENOSPC
+    for count in (2, 3):
+        file.write(ENTRIES[:count])
+    file.try_again()
+    assert file.waits_for_room and disk.written == {"d/t-0/leader-epoch-checkpoint": encode_epochs(ENTRIES[:1])}
+    assert len(caplog.records) == 1, "it is said once"
+    disk.error = None
+    file.moved_to("e/t-0")
+    file.try_again()
+    assert not file.waits_for_room and disk.written["e/t-0/leader-epoch-checkpoint"] == encode_epochs(ENTRIES)
+    disk.written.clear()
+    file.try_again()
+    assert not disk.written
+    disk.error = errno.EIO
+    with pytest.raises(OSError, match="refused"):
+        file.write(ENTRIES)
+    assert not file.waits_for_room
+
+
+def test_epochs_that_were_written_during_a_flush_wait_for_the_next_one() -> None:
+    file = EpochFile(cast(Files, Disk()), "t-0")
+    assert not file.unsynced
+    file.write(ENTRIES[:1])
+    flushed = file.written
+    file.write(ENTRIES)
+    file.synced(flushed)
+    assert file.unsynced
+    file.synced(file.written)
+    assert not file.unsynced
