@@ -6,6 +6,7 @@ from odradek.broker.config import BrokerConfig, Given, build_config
 from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.topic_overrides import log_config, validate_topic_config
 from odradek.broker.settings.topic_settings import LogConfig
+from odradek.protocol.compression import LZ4, compress
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 
@@ -114,5 +115,7 @@ def test_what_is_invalid(overrides: dict[str, str], message: str) -> None:
 def test_levels_of_compression() -> None:
     assert log_config(config(), {"compression.type": "gzip", "compression.gzip.level": "9"}).compression_level == 9
     assert log_config(config(compression_zstd_level="7"), {"compression.type": "zstd"}).compression_level == 7
-    assert log_config(config(), {"compression.type": "lz4"}).compression_level is None, "the fast compressor"
+    level = log_config(config(), {"compression.type": "lz4"}).compression_level
+    data = b"to be or not to be, " * 100 + bytes(range(256)) * 9
+    assert compress(LZ4, data, level=level) == compress(LZ4, data) != compress(LZ4, data, level=10), "the fast one"
     assert log_config(config(), {"compression.type": "snappy"}).compression_level is None
