@@ -45,7 +45,8 @@ class PartitionPosition:
     topic_id: bytes = ZERO_UUID
     """Id of the topic that was asked for last."""
     reset_to: int | None = None
-    """ListOffsets timestamp at which to start, whatever is committed; None to start where it is committed."""
+    """ListOffsets timestamp at which to start, whatever is committed; None to start where it is committed. It counts
+    until the partition is located."""
     paused: bool = False
     version: int = 0
     asked_of: int = -1
@@ -147,7 +148,6 @@ class Positions:
         state = self.partitions[topic_partition]
         state.move_to(offset)
         state.fetch_offset, state.fetch_epoch = offset, -1
-        state.reset_to = None
         self._invalidate(state)
 
     def truncate(self, topic_partition: TopicPartition, offset: int, leader_epoch: int) -> None:
@@ -214,7 +214,6 @@ class Positions:
             return
         state.move_to(offset, leader_epoch)
         state.fetch_offset, state.fetch_epoch = offset, leader_epoch
-        state.reset_to = None
 
     def retry_at(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:
         """Put off partitions that still have no position: they are not looked up before a monotonic time."""
