@@ -42,6 +42,41 @@ def test_replaced_process_is_fenced(world):
     assert old.error is ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_a_member_that_restarts_once_more_while_its_new_id_is_written_is_answered_under_the_last_one(world):
+    leader, _ = static_pair(world)
+    world.log.held = True
+    first, second = (world.join(instance_id="two", version=5) for _ in range(2))
+    assert world.only(first).error is ErrorCode.FENCED_INSTANCE_ID
+    world.log.acknowledge()
+    again = world.only(second)
+    assert (again.error, again.generation) == (ErrorCode.NONE, 1)
+    assert {one.member_id for one in world.describe("g").members} == {leader.member_id, again.member_id}
+
+
+def test_the_session_of_a_restarted_member_begins_with_the_answer(world):
+    """Else one that dies after a long wait is a member for ever."""
+    leader, _ = static_pair(world)
+    world.log.held = True
+    again = world.join(instance_id="two", version=5)
+    for round_number in range(6):
+        world.clock.advance(5_000)
+        world.heartbeat(leader)
+        if round_number == 2:
+            assert not again
+            world.log.acknowledge()
+            assert world.only(again).error is ErrorCode.NONE
+    assert {one.member_id for one in world.describe("g").members} == {leader.member_id}
+
+
+def test_a_group_whose_record_names_no_leader_names_none_to_who_comes_back(world):
+    static_pair(world)
+    (group,) = world.coordinator.groups
+    group.metadata.leader = None
+    for error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE):
+        world.log.error = error
+        assert world.only(world.join(instance_id="two", version=5)).leader == ""
+
+
 def test_restarted_leader_below_version_9_takes_itself_for_a_follower(world):
     leader, _ = static_pair(world)
     again = world.only(world.join(instance_id="one", version=8))
