@@ -1,6 +1,6 @@
 """AlterPartition as a leader sends it: what is decided, what is asked again, and when."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import pairwise
 from typing import cast
 
@@ -53,15 +53,16 @@ def leader_of(*topics: str, clock: VirtualClock, topic_id: bytes = TOPIC_ID) -> 
     return manager_of(*partitions, clock=clock)
 
 
-def propose(clock: VirtualClock, replicas: ReplicaManager, decide: Decide) -> tuple[Controller, Tasks]:
+def propose(
+    clock: VirtualClock, replicas: ReplicaManager, decide: Decide, isr: Collection[int] = (0,)
+) -> tuple[Controller, Tasks]:
     tasks = Tasks(clock, lambda line: None)
     controller = Controller(clock, decide)
     clients = cast(Callable[[str], BrokerClient], lambda name: controller)
     manager = AlterPartitionManager(replicas, clock, tasks, clients, lambda: 7, 30_000)
     replicas.alter_partition = manager
     for partition in replicas.partitions.values():
-        pending = partition._propose({0})
-        manager.submit(pending)
+        manager.submit(partition._propose(set(isr)))
     return controller, tasks
 
 
@@ -154,6 +155,97 @@ def test_an_answer_does_not_end_the_change_that_was_asked_for_meanwhile() -> Non
         await sleep(clock, 100)
         asked = [request.topics[0].partitions[0].leader_epoch for _, request, _ in controller.asked]
         assert asked == [0, 1] and partition.pending_isr is None and partition.committed_isr == {0}
+        tasks.close()
+
+    run_virtual(main)
+
+
+def test_topics_with_ids_are_told_by_them_with_the_epochs_of_the_brokers() -> None:
+    async def main(clock: VirtualClock) -> None:
+        replicas = leader_of("t", clock=clock)
+        second = replicas.partitions["t", 1] = Partition("t", 1, 0, open_test_log(make_environment()))
+        second.topic_id = TOPIC_ID
+        second.lead(PartitionView(0, 0, (0, 1), 0, (0, 1)), 0.0)
+        second.follower_fetched(1, 0, 0, 9, 0.0)
+        controller, tasks = propose(clock, replicas, lambda request: answers(request, 0), isr={0, 1})
+        await sleep(clock, 100)
+        ((_, request, version),) = controller.asked
+        (topic,) = request.topics
+        assert (version, request.broker_epoch, topic.topic_id, topic.topic_name) == (3, 7, TOPIC_ID, "")
+        told = [[(member.broker_id, member.broker_epoch) for member in p.new_isr_with_epochs] for p in topic.partitions]
+        assert [dict(members)[1] for members in told] == [-1, 9]
+        assert [p.partition_index for p in topic.partitions] == [0, 1]
+        tasks.close()
+
+    run_virtual(main)
+
+
+def test_all_are_named_where_one_topic_has_no_id() -> None:
+    async def main(clock: VirtualClock) -> None:
+        replicas = leader_of("a", "b", clock=clock)
+        replicas.partitions["b", 0].topic_id = bytes(16)
+        controller, tasks = propose(clock, replicas, lambda request: answers(request, 0))
+        await sleep(clock, 100)
+        ((_, request, version),) = controller.asked
+        assert version == 1 and [topic.topic_name for topic in request.topics] == ["a", "b"]
+        tasks.close()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("error", alter_partition_manager.OVERTAKEN)
+def test_a_change_that_was_overtaken_is_not_asked_for_again_and_stays_open(error: ErrorCode) -> None:
+    """LeaderAndIsr, which is on its way, ends it: a leader that proposed again would be refused again."""
+
+    async def main(clock: VirtualClock) -> None:
+        replicas = leader_of("t", clock=clock)
+        controller, tasks = propose(clock, replicas, lambda request: answers(request, error))
+        await sleep(clock, 1_000)
+        assert len(controller.asked) == 1 and replicas.partitions["t", 0].pending_isr is not None
+        tasks.close()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("how", ["gone", "led anew"])
+def test_what_nobody_wants_any_more_is_not_asked_for_again(how: str) -> None:
+    async def main(clock: VirtualClock) -> None:
+        replicas = leader_of("t", clock=clock)
+        controller, tasks = propose(clock, replicas, lambda request: answers(request, ErrorCode.NOT_CONTROLLER))
+        await sleep(clock, 10)
+        if how == "gone":
+            del replicas.partitions["t", 0]
+        else:
+            replicas.partitions["t", 0].lead(PartitionView(0, 1, (0, 1), 1, (0, 1)), 0.0)
+        await sleep(clock, 1_000)
+        assert len(controller.asked) == 1 and not tasks.deaths
+        tasks.close()
+
+    run_virtual(main)
+
+
+def test_a_controller_that_is_away_is_asked_until_it_answers_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", alter_partition_manager.log.name)
+    away = [True, True, False, True, True, False]
+
+    def decide(request: AlterPartitionRequest) -> AlterPartitionResponse:
+        if away.pop(0):
+            raise ConnectionRefusedError("nobody there")
+        return answers(request, 0)
+
+    async def main(clock: VirtualClock) -> None:
+        replicas = leader_of("t", clock=clock)
+        controller, tasks = propose(clock, replicas, decide)
+        await sleep(clock, 1_000)
+        partition = replicas.partitions["t", 0]
+        assert partition.committed_isr == {0} and len(caplog.records) == 1
+        replicas.submit_isr(partition._propose({0, 1}))
+        await sleep(clock, 1_000)
+        assert partition.pending_isr is None and len(caplog.records) == 2
+        times = [when for when, _, _ in controller.asked]
+        assert len(times) == 6 and all(later - earlier >= 50 for earlier, later in pairwise(times))
         tasks.close()
 
     run_virtual(main)
