@@ -116,7 +116,7 @@ class Partition:
 
     def _adopt(self, view: PartitionView) -> None:
         told_again = (view.leader_epoch, view.partition_epoch) == (self.leader_epoch, self.partition_epoch)
-        if not (told_again and self.is_leader):
+        if not told_again:
             self.pending_isr = None  # else it is as open as before: the controller's answer may be on its way
         self.leader, self.leader_epoch = view.leader, view.leader_epoch
         self.partition_epoch = view.partition_epoch

@@ -304,3 +304,45 @@ def test_what_a_deposed_leader_sends_from_a_file_that_it_has_cut_meanwhile_is_no
         deposed.log.append_as_follower(make_batch([b"y"], base_offset=number, epoch=6))
     follower.append_as_follower(answer.read(), 2, 0)
     assert follower.log.log_end_offset == 2 and follower.log.epochs.latest == 5
+
+
+def test_who_lacks_what_the_log_had_when_the_epoch_began_may_not_join() -> None:
+    """The high watermark of a new leader may be older than what was acknowledged under the one before (KAFKA-7128)."""
+    other = 2
+    view = PartitionView(LEADER, 0, (LEADER, other), 0, (LEADER, FOLLOWER, other))
+    world = World(view)
+    for _ in range(3):
+        world.append()
+    world.partition.lead(replace(view, leader_epoch=1, partition_epoch=1), 0.0)
+    world.append()
+    assert not world.fetch(2) and world.partition.high_watermark == 0
+    world.partition.lead(replace(view, leader_epoch=1, partition_epoch=2), 0.0)
+    assert world.fetch(3), "the epoch has not begun anew"
+
+
+def test_the_end_of_a_pending_change_is_that_of_this_one_alone_and_moves_the_high_watermark() -> None:
+    world = World()
+    world.append()
+    world.fetch(1)
+    old = world.partition.pending_isr
+    world.partition.lead(replace(ALONE, leader_epoch=1, partition_epoch=1), world.clock.monotonic_ms())
+    world.fetch(1)
+    pending = world.partition.pending_isr
+    assert old is not None and pending is not None
+    world.append()
+    world.alive.remove(FOLLOWER)
+    world.partition.isr_refused(old)
+    assert world.partition.pending_isr is pending and world.partition.high_watermark == 1
+    world.partition.isr_refused(pending)
+    assert world.partition.pending_isr is None and world.partition.high_watermark == 2
+
+
+@pytest.mark.parametrize(("checkpointed", "high_watermark"), [(0, 1), (1, 1), (2, 2), (3, 3), (9, 3)])
+def test_a_checkpointed_high_watermark_is_moved_into_the_log(checkpointed: int, high_watermark: int) -> None:
+    """The log may have lost its end, and its beginning."""
+    world = World()
+    for _ in range(3):
+        world.append()
+    log = world.partition.log
+    log.log_start_offset = 1
+    assert Partition("t", 0, LEADER, log, high_watermark=checkpointed).high_watermark == high_watermark
