@@ -295,3 +295,35 @@ def test_who_unsubscribes_while_it_adopts_has_nothing_in_the_end() -> None:
     bench.member.turn_done(turn)
     assert bench.member.owned == () and not bench.member.lost
     assert isinstance(bench.step(), WaitUntil)
+
+
+def test_the_same_topics_once_more_are_no_reason_to_join_again() -> None:
+    bench = Bench().stable(T0)
+    bench.member.subscribe(["t"])
+    assert isinstance(bench.step(), WaitUntil) and bench.member.state == State.STABLE
+
+
+def test_a_coordinator_that_a_commit_has_lost_is_looked_for_at_once() -> None:
+    bench = Bench().stable(T0)
+    bench.member.coordinator_lost()
+    bench.find_coordinator()
+    assert isinstance(bench.step(), WaitUntil)
+
+
+def test_who_waits_for_the_end_of_the_poll_interval_wakes_when_it_is_over() -> None:
+    """On the very millisecond it would find that it is not over yet, and wait for nothing, in a circle."""
+    bench = Bench().stable(T0)
+    polled_ms = bench.now_ms
+    bench.now_ms = polled_ms + 56_000
+    bench.beat(ErrorCode.NONE)
+    until = bench.step()
+    assert until == WaitUntil(polled_ms + 60_001)
+    bench.now_ms = until.at_ms
+    assert isinstance(bench.step(), Leave)
+
+
+def test_a_member_that_is_refused_for_good_has_lost_its_partitions() -> None:
+    bench = Bench().stable(T0)
+    assert not bench.member.lost
+    bench.beat(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert bench.member.lost and not bench.member.may_commit
