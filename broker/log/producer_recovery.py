@@ -51,7 +51,7 @@ def rebuild_producers(
     cleared: list[Segment] = []
     for number, segment in enumerate(segments):
         last = number + 1 == len(segments)
-        if doubtful_from is not None and segment.base_offset >= doubtful_from and segment.transactions.clear():
+        if doubtful_from is not None and segment.base_offset >= doubtful_from and _clear_index(segment, start_offset):
             cleared.append(segment)
         if (end_offset if last else segments[number + 1].base_offset) <= loaded_to:
             continue
@@ -142,6 +142,17 @@ def _lately_written(
         found.append((segment, begin, end))
         left -= end - begin
     return found[::-1]
+
+
+def _clear_index(segment: Segment, start_offset: int) -> bool:
+    """Tell whether the transaction index was there. What was aborted before the log start offset is added again.
+
+    Kafka recovers the index of the whole segment, too; the producer state begins at the log start offset.
+    """
+    was_there = segment.transactions.clear()
+    if segment.base_offset < start_offset:
+        _learn_what_is_good(ProducerState(), segment)
+    return was_there
 
 
 def _learn_what_is_good(state: ProducerState, segment: Segment) -> None:

@@ -357,3 +357,20 @@ def test_a_lost_marker_of_an_aborted_transaction_leaves_no_entry_behind() -> Non
     log.append_as_follower(marker)
     log.segments[0].release()
     assert log.aborted_transactions(0, 2) == [AbortedTransaction(9, 0, 1, 2)]
+
+
+def test_a_recovered_transaction_index_names_what_was_aborted_before_the_log_start_offset_too() -> None:
+    """Kafka's does. `dump-log --verify` called such a log damaged after a kill; Streams deletes what it has read."""
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files), clean=True)
+    log.append_as_leader(make_batch([b"aborted"], producer_id=9, transactional=True), 0)
+    log.append_as_leader(
+        bytearray(encode_end_txn_marker(EndTxnMarker(False, 0), 0, 9, 0)), 0, origin=Origin.COORDINATOR
+    )
+    log.append_as_leader(make_batch([b"last"]), 0)
+    close_log(log)
+    files.kill()
+    open_test_log(make_environment(files), recovery_point=0, log_start_offset=3, clean=False)
+    (path,) = names(files, ".txnindex")
+    assert decode_aborted(files.read(path)) == [AbortedTransaction(9, 0, 1, 2)]
+    assert list(verify(files, DIRECTORY)) == []
