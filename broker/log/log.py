@@ -357,8 +357,7 @@ class Log(LocalLog):
 
     def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard | None:
         """Return a guard while the coordinator is asked about the producer's transaction; None when it is open here."""
-        now_ms = self.environment.clock.now_ms()
-        return self.producers.begin_verification(producer_id, epoch, first_sequence, now_ms)
+        return self.producers.begin_verification(producer_id, epoch, first_sequence, self.environment.clock.now_ms())
 
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Tell whether a verification still stands (ProducerState.is_verified); False once the log is closed.
@@ -374,6 +373,7 @@ class Log(LocalLog):
         has nothing to rebuild. Return what to sync, None if the log is closed by now. Raises StorageFailure."""
         unchanged = self.log_end_offset == self.clean_end_offset and not self.history_changes
         if not self.log_end_offset or (unchanged and not self.epoch_file.unsynced):
+            self.environment.make_index_files(self.active)
             self.abandon()  # it has never held a record, or is as it was opened after the last clean shutdown
             return None
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from odradek.broker.log.errors import OUT_OF_DESCRIPTORS
-from odradek.broker.log.segment import SUFFIXES, Segment
+from odradek.broker.log.segment import OFFSET_INDEX, SUFFIXES, TIME_INDEX, Segment
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.background import Background
@@ -160,6 +160,17 @@ class LogEnvironment:
             self.files.sync_directory(directory)
             raise
         return segment
+
+    def make_index_files(self, segment: Segment) -> None:
+        """Make the files of a segment's indexes that are missing: Kafka, started on the directory, warns of each and
+        makes it anew, so one that cannot be made is left to it.
+
+        Done at the end of a clean shutdown: with the logs, those of 10,000 new partitions would take two seconds more.
+        """
+        for path in (segment.path(OFFSET_INDEX), segment.path(TIME_INDEX)):
+            with contextlib.suppress(OSError):
+                if not self.files.exists(path):
+                    self.files.open(path, create=True)
 
     def _clear(self, segment: Segment) -> None:
         for suffix in SUFFIXES:

@@ -174,9 +174,7 @@ class Segment:
     # appending
 
     def create(self, size_bytes: int) -> None:
-        """Make the `.log`, that large with `preallocate`, and the indexes, which Kafka misses. Raises OSError."""
-        for suffix in (OFFSET_INDEX, TIME_INDEX):
-            self._files.open(self.path(suffix), create=True)
+        """Make the `.log` file; with `preallocate` it is that large already. Raises OSError."""
         file = self._files.open(self.path(LOG), create=True)
         if self._preallocated:
             file.reserve(size_bytes)
