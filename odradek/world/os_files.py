@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import struct
 import sys
 
@@ -13,6 +14,8 @@ from odradek.world.files import Buffer, File
 FALLOC_FL_KEEP_SIZE = 1
 """Flag of fallocate(2): the file's size stays what it is."""
 SMALL_FILE_BYTES, LARGE_READ_BYTES = 16 * 1024, 1024 * 1024
+LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""Errors of stat(2) that tell of no trouble: there is no such file, or a link that never comes to one."""
 FLOCK = "hhqqi0q"
 """struct flock of fcntl(2): kind, from where, start, length, process."""
 
@@ -126,7 +129,7 @@ class OsFiles:
             self.sync_directory(os.path.dirname(path))
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return _mode(path) != 0
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
@@ -141,7 +144,7 @@ class OsFiles:
         return sorted(os.listdir(path))
 
     def is_directory(self, path: str) -> bool:
-        return os.path.isdir(path)
+        return stat.S_ISDIR(_mode(path))
 
     def make_directory(self, path: str) -> None:
         try:
@@ -185,6 +188,17 @@ class OsFiles:
             os.close(descriptor)
             raise
         return OsFile(path, descriptor)
+
+
+def _mode(path: str) -> int:
+    """Return what kind of file a path leads to, 0 when to none. Raises OSError: Python's own `os.path.exists` takes a
+    disk that fails for a file that is not there, and what was compacted, or aborted, would be left out."""
+    try:
+        return os.stat(path).st_mode
+    except OSError as error:
+        if error.errno in LEADS_NOWHERE:
+            return 0
+        raise
 
 
 def locked_by(path: str) -> int:

@@ -1,5 +1,6 @@
 """The real files, where a simulation could hide a mistake."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -86,6 +87,34 @@ def test_directories(files: OsFiles, tmp_path: Path) -> None:
     assert not files.exists(f"{tmp_path}/a")
     total, usable = files.free_bytes(str(tmp_path))
     assert 0 < usable <= total
+
+
+def test_a_file_that_the_disk_does_not_tell_of_is_not_taken_for_missing(
+    files: OsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark of a clean shutdown stayed, and was believed after the next kill; a compacted segment was left aside
+    while those that it replaces went; the aborted transactions of a segment were read as committed."""
+    path = f"{tmp_path}/file"
+    (tmp_path / "file").touch()
+
+    def fails(path: str) -> os.stat_result:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "stat", fails)
+        for ask in (files.exists, files.is_directory):
+            with pytest.raises(OSError) as told:
+                ask(path)
+            assert (told.value.errno, told.value.filename) == (errno.EIO, path)
+    assert files.exists(path) and not files.is_directory(path)
+
+
+def test_there_is_no_file_behind_a_link_that_leads_nowhere(files: OsFiles, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "file").touch()
+    for name in ("loop", "dangling", "file/below"):
+        assert not files.exists(f"{tmp_path}/{name}") and not files.is_directory(f"{tmp_path}/{name}")
 
 
 def test_files_for_reading_only_cannot_be_changed(tmp_path: Path) -> None:
