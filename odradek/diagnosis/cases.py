@@ -255,6 +255,20 @@ class GroupCase(Case):
         return found
 
     @cached_property
+    def unowned(self) -> dict[TopicPartition, int]:
+        """Records that wait in partitions without an owner: where it has an offset, and in the topics that it reads."""
+        found = {at: lag for at, lag in self.behind.items() if at not in self.assigned}
+        known = self.assigned.keys() | self.group.committed.keys()
+        for topic in {at.topic for at in self.assigned} & self.facts.topics.keys():
+            for number, one in self.facts.topics[topic].partitions.items():
+                at = TopicPartition(topic, number)
+                if at in known or one.start_offset is None or one.high_watermark is None:
+                    continue
+                if one.high_watermark > one.start_offset:
+                    found[at] = one.high_watermark - one.start_offset
+        return found
+
+    @cached_property
     def events(self) -> Sequence[Noted]:
         """Entries of coordinators' journals about it."""
         return self.history.about("group", self.group.group_id)

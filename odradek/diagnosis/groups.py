@@ -119,13 +119,13 @@ def _steadier(case: GroupCase, drops: Sequence[Noted]) -> WayOut:
 @row(
     Weight.DEGRADED,
     "partition.assignment.strategy",
-    "restart a member, or forget offsets of topics that nobody reads any more",
+    "have the group rebalance, or forget offsets of topics that nobody reads any more",
 )
 def partition_without_owner(case: GroupCase) -> Told | None:
     """The group has members, but none of them owns a partition with unread records: its lag grows."""
     if case.group.state != "Stable":
         return None
-    orphans = {at: lag for at, lag in case.behind.items() if at not in case.assigned}
+    orphans = case.unowned
     if not orphans:
         return None
     named = ", ".join(f"{at} ({lag} behind)" for at, lag in sorted(orphans.items())[:SHOWN])
@@ -134,7 +134,7 @@ def partition_without_owner(case: GroupCase) -> Told | None:
     if topics & read:
         because, way = (
             f"{named}: the assignor {case.group.assignor} gave it to nobody",
-            WayOut("have the group rebalance: restart a member"),
+            _rebalance(case),
         )
     else:
         because = f"{named}: no member subscribes to {', '.join(sorted(topics))} any more"
@@ -144,6 +144,14 @@ def partition_without_owner(case: GroupCase) -> Told | None:
             f"groups reset-offsets {case.typed} --topic {some.topic} --to-latest --execute",
         )
     return Told("leaves partitions unread", because, f"assignor {case.group.assignor}", (way,))
+
+
+def _rebalance(case: GroupCase) -> WayOut:
+    if any(one.group_instance_id is not None for one in case.group.members):
+        return WayOut(
+            "have the group rebalance: start one more member (one with a group.instance.id restarts unnoticed)"
+        )
+    return WayOut("have the group rebalance: restart a member")
 
 
 @row(

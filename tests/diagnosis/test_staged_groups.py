@@ -27,10 +27,10 @@ from tests.diagnosis.conftest import facts_of, group, staged
 AT = TopicPartition("flights", 0)
 
 
-async def produce(cluster: VirtualCluster, count: int, topic: str = "flights") -> None:
+async def produce(cluster: VirtualCluster, count: int, topic: str = "flights", partition: int = 0) -> None:
     async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for _ in range(count):
-            await (await producer.send(topic, value=b"x", partition=0))
+            await (await producer.send(topic, value=b"x", partition=partition))
 
 
 @asynccontextmanager
@@ -171,6 +171,46 @@ def test_partition_without_owner() -> None:
         assert "hotels-0 (3 behind): no member subscribes to hotels any more" in found.sentence
 
     run(test, topics={"flights": 1, "hotels": 1})
+
+
+def test_added_partitions_that_nobody_has_been_given() -> None:
+    """No offset tells of them: nothing has ever been read there."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await produce(cluster, 1)
+        async with reading(cluster), Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.create_partitions({"flights": 3})
+            await produce(cluster, 4, partition=2)
+            found = await group(cluster, "billing", "partition-without-owner")
+        assert "flights-2 (4 behind): the assignor range gave it to nobody" in found.sentence
+        assert found.told.ways_out[0].words == "have the group rebalance: restart a member"
+
+    run(test, topics={"flights": 1})
+
+
+def test_added_partitions_stay_without_owner_when_a_static_member_has_restarted() -> None:
+    """It comes back knowing them, so that nothing changes for it, and its return is no rebalance."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await produce(cluster, 1)
+        async with reading(cluster, group_instance_id="w0"), Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.create_partitions({"flights": 2})
+            await produce(cluster, 4, partition=1)
+        again = {"group_id": "billing", "group_instance_id": "w0", "metadata_max_age_ms": 5_000}
+        async with Consumer("flights", bootstrap_servers=cluster.bootstrap, **again) as consumer:  # type: ignore[arg-type]
+            await consumer.getmany(timeout_ms=60_000)
+            found = await group(cluster, "billing", "partition-without-owner")
+            assert "flights-1 (4 behind)" in found.sentence
+            assert "one more member" in found.told.ways_out[0].words
+            async with Consumer("flights", bootstrap_servers=cluster.bootstrap, group_id="billing") as one_more:
+                polling = [asyncio.create_task(keep_polling(one)) for one in (consumer, one_more)]
+                await cluster.wait_for(group="billing", members=2, state="Stable")
+                facts = await facts_of(cluster, groups={"billing"})
+                for one in polling:
+                    one.cancel()
+        assert sum(len(one.partitions) for one in facts.groups["billing"].members) == 2
+
+    run(test, topics={"flights": 1})
 
 
 def test_committed_out_of_range() -> None:
