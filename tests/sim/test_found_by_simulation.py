@@ -97,6 +97,14 @@ def test_torn_metadata_of_a_partition_is_a_damaged_file(damage: bytes) -> None:
         decode_partition_metadata(whole[:30] + damage)
 
 
+@pytest.mark.parametrize("rotten", [b"/", b"+", b"!", b"="])
+def test_an_id_with_a_rotten_character_is_not_read_as_another(rotten: bytes) -> None:
+    """The decoder took / for _ and passed over what is none of the alphabet's."""
+    whole = b"version: 0\ntopic_id: " + base64.urlsafe_b64encode(TOPIC_ID).rstrip(b"=")
+    with pytest.raises(CorruptFile):
+        decode_partition_metadata(whole[:-5] + rotten + whole[-4:])
+
+
 def test_all_five_batches_are_known_again_after_a_clean_shutdown() -> None:
     """Five batches were in flight when their leader went away, and the next leader had been shut down and started
     before. Its snapshot named the last batch only, so the first was refused as out of order, and the producer numbered
