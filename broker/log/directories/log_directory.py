@@ -1,5 +1,6 @@
 """An entry of `log.dirs`: its lock, its owner, its checkpoints; loading, closing and removing the logs in it."""
 
+import contextlib
 import errno
 import logging
 import posixpath
@@ -130,10 +131,11 @@ class LogDirectory:
             self._environment.files.write_atomically(f"{self.path}/{META_PROPERTIES}", content)
 
     def release(self) -> None:
-        """Give the lock back."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        """Give the lock back, which a system that cannot close the file does as well."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with contextlib.suppress(OSError):
+                lock.close()
 
     # loading
 

@@ -107,3 +107,22 @@ def test_a_broker_that_is_stopped_while_it_opens_leaves_no_marker() -> None:
     assert not files.exists(f"/a/{CLEAN_SHUTDOWN}")
     again = start(files, clock, InlineBackground())
     assert [log.clean_end_offset for log in again.all_logs()] == [-1] * PARTITIONS
+
+
+def test_a_lock_that_cannot_be_closed_keeps_the_other_directory_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker ended with a stack there: the other directory was not closed, and ZooKeeper waited for the session."""
+    clock = ManualClock()
+    files = SimulatedFiles(1, clock.now_ms)
+    logs = start(files, clock, InlineBackground())
+    write(logs)
+    close = SimulatedFile.close
+
+    def fails(file: SimulatedFile) -> None:
+        close(file)
+        raise OSError(errno.EIO, "the disk is gone", file.path)
+
+    monkeypatch.setattr(SimulatedFile, "close", fails)
+    logs.close()
+    assert all(files.exists(f"{path}/{CLEAN_SHUTDOWN}") for path in ("/a", "/b"))
+    again = start(files, clock, InlineBackground())
+    assert [log.clean_end_offset for log in again.all_logs()] == [1] * PARTITIONS
