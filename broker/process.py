@@ -12,7 +12,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 
 import uvloop
 
@@ -20,7 +20,7 @@ from odradek.broker.config import OVERRIDE, BrokerConfig, ConfigError, load_conf
 from odradek.broker.log.errors import UnusableDirectory
 from odradek.broker.server import BrokerServer, StartFailure
 from odradek.broker.world import World
-from odradek.world.background import ThreadBackground
+from odradek.world.background import NO_FURTHER_THREAD, ThreadBackground
 from odradek.world.children import ProcessChildren
 from odradek.world.clock import Clock, LoopClock
 from odradek.world.memory import end_when_exhausted
@@ -63,7 +63,26 @@ def run(argv: Sequence[str] | None = None) -> int:
         return _fail(error, WRONG_USAGE if str(error).startswith(OVERRIDE) else FAILED)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     end_when_exhausted()
-    return uvloop.run(_serve(config))
+    return _run(_serve(config))
+
+
+def _run(serving: Coroutine[object, object, int]) -> int:
+    """Run the broker on a loop of its own; return its exit code. The loop, too, wants a thread to end itself."""
+    code: int | None = None
+
+    async def serve() -> None:
+        nonlocal code
+        code = await serving
+
+    try:
+        uvloop.run(serve())
+    except RuntimeError as error:
+        if NO_FURTHER_THREAD not in str(error):
+            raise
+        if code is None:
+            return _fail(OSError(f"{error}: the limit of threads is reached (ulimit -u, or pids.max of the container)"))
+    assert code is not None
+    return code
 
 
 def _fail(error: Exception, code: int = FAILED) -> int:

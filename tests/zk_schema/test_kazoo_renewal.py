@@ -2,6 +2,8 @@
 before the next is announced, even if ZooKeeper has not read the request to close it."""
 
 import asyncio
+import errno
+import socket
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -73,6 +75,60 @@ def test_whoever_gives_up_waiting_for_zookeeper_leaves_nobody_behind_who_tries_o
 
     asyncio.run(scenario())
     wait_until(lambda: not set(threading.enumerate()) - before, "the end of kazoo's thread")
+
+
+@pytest.mark.parametrize(
+    "trouble", [OSError(errno.EMFILE, "Too many open files"), RuntimeError("what nobody has foreseen")]
+)
+def test_zookeeper_is_tried_again_whatever_keeps_an_attempt_from_being_made(
+    trouble: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where clients hold every descriptor a name has no address, by an error that ends kazoo's thread: a broker that
+    had lost its connection just then was never seen in ZooKeeper again."""
+    lookups: list[str] = []
+
+    def look_up(host: str, *arguments: object) -> list[Any]:
+        lookups.append(host)
+        if len(lookups) < 3:
+            raise trouble
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 2181))]
+
+    async def scenario() -> None:
+        loop, tried = asyncio.get_running_loop(), asyncio.Event()
+
+        def connect(*arguments: object, **others: object) -> None:
+            loop.call_soon_threadsafe(tried.set)
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody is there")
+
+        monkeypatch.setattr(LoopHandler, "create_connection", connect)
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        store = KazooStore("zookeeper:2181", LoopClock(loop))
+        starting = asyncio.ensure_future(store.start(NEVER_MS))
+        await asyncio.wait_for(tried.wait(), PATIENCE_SECONDS)
+        starting.cancel()
+        await asyncio.wait([starting])
+
+    asyncio.run(scenario())
+    assert lookups[:3] == ["zookeeper"] * 3
+    assert caplog.text.count(f"ZooKeeper at zookeeper:2181 cannot be reached, it is tried again: {trouble}") == 1
+
+
+def test_a_session_is_closed_where_no_thread_can_be_started_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker told to stop ended with a stack instead, and ZooKeeper kept it registered until the session expired."""
+
+    def refuse_to_start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def scenario() -> None:
+        store = KazooStore("127.0.0.1:1", LoopClock(asyncio.get_running_loop()))
+        client = store._client = StuckClient(asyncio.Event())
+        client.stops = 1
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", refuse_to_start)
+            await store.close()
+        assert client.stops == 2
+
+    asyncio.run(scenario())
 
 
 class ForgetfulClient:

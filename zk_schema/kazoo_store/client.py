@@ -1,5 +1,8 @@
 """The ZooKeeper client made of kazoo's: it tries for ever, and no single server may cost the session.
 
+By itself kazoo tries again after the errors that it has foreseen, and ends its thread, for good, after any other: one
+comes of the look-up of a name when no descriptor is left. Here the next attempt is due after any error.
+
 By itself kazoo waits for the whole session until a server takes its connection and answers its Connect request. A node
 that lost its power does neither. One that is just starting may take the connection and never answer: ZooKeeper 3.9
 stumbles over a client that is earlier than its database, and leaves the connection open. Both have a share of the
@@ -13,6 +16,8 @@ from typing import Any
 
 import kazoo
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.retry import ForceRetryError
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from odradek.zk_schema.kazoo_store.handler import LoopHandler
@@ -32,8 +37,10 @@ PRIVATE_PARTS = (
     "last_zxid",
     "_connection",
 )
-"""Attributes used of a KazooClient besides its documented methods; of its `_connection`, `_invoke`."""
+"""Attributes used of a KazooClient besides its documented methods; of its `_connection`, PARTS_OF_ITS_CONNECTION."""
+PARTS_OF_ITS_CONNECTION = ("_invoke", "_connect_loop")
 
+log = logging.getLogger("odradek.zookeeper")
 _log = logging.getLogger("odradek.zookeeper.kazoo")
 _log.setLevel(logging.CRITICAL)
 
@@ -88,6 +95,7 @@ def new_client(
     client.add_listener(lambda _: listener(client.client_state, client._session_id))
     connection = client._connection
     connection._invoke = _shaking_hands(connection._invoke, timeout)
+    connection._connect_loop = _undaunted(connection._connect_loop, hosts)
     return client
 
 
@@ -106,12 +114,13 @@ def acl_of(link: Link, path: str) -> list[Any] | None:
 
 
 def check_private_parts(client: Any) -> None:
-    """Raise UnknownKazoo unless `client`, a KazooClient, has all of PRIVATE_PARTS, and its connection `_invoke`."""
+    """Raise UnknownKazoo unless `client`, a KazooClient, has all of PRIVATE_PARTS, and its connection what it needs."""
     for name in PRIVATE_PARTS:
         if not hasattr(client, name):
             raise UnknownKazoo(f"KazooClient.{name}")
-    if not hasattr(client._connection, "_invoke"):
-        raise UnknownKazoo("ConnectionHandler._invoke")
+    for name in PARTS_OF_ITS_CONNECTION:
+        if not hasattr(client._connection, name):
+            raise UnknownKazoo(f"ConnectionHandler.{name}")
 
 
 def _shaking_hands(invoke: Callable[..., Any], timeout: SessionTimeout) -> Callable[..., Any]:
@@ -125,3 +134,27 @@ def _shaking_hands(invoke: Callable[..., Any], timeout: SessionTimeout) -> Calla
         return answer
 
     return shake
+
+
+def _undaunted(connect_loop: Callable[..., Any], hosts: str) -> Callable[..., Any]:
+    """Wrap kazoo's attempt to reach one server after the other, and its life with the one that it reaches, which raises
+    in kazoo's thread. Whatever that is, the thread is to go on. One trouble is told once, until an attempt comes to its
+    end."""
+    told = ""
+
+    def attempt(retry: Any) -> Any:
+        nonlocal told
+        try:
+            return connect_loop(retry)
+        except (KazooException, ForceRetryError):  # kazoo has foreseen these
+            told = ""
+            raise
+        except Exception as error:
+            if str(error) != told:
+                told = str(error)
+                known = isinstance(error, OSError)
+                said = "ZooKeeper at %s cannot be reached, it is tried again: %s"
+                log.error(said, hosts, error, exc_info=None if known else error)
+            raise ForceRetryError(told) from error
+
+    return attempt

@@ -24,6 +24,7 @@ from typing import Any
 
 from kazoo.protocol.states import KeeperState, WatchedEvent
 
+from odradek.world.background import NO_FURTHER_THREAD
 from odradek.world.clock import Clock, Timer
 from odradek.world.durations import Durations
 from odradek.world.tasks import OnDeath, Tasks
@@ -168,9 +169,15 @@ class KazooSession:
             if self._renewal is not None:
                 await self._renewal
         finally:
-            ended = asyncio.get_running_loop().run_in_executor(None, self._end_client)
-            await asyncio.wait([ended])  # which, cancelled, does not keep it from its start
-            ended.result()
+            try:
+                ended = asyncio.get_running_loop().run_in_executor(None, self._end_client)
+            except RuntimeError as error:
+                if NO_FURTHER_THREAD not in str(error):
+                    raise
+                self._end_client()  # nothing else is left to do on the loop: else ZooKeeper waits for the session
+            else:
+                await asyncio.wait([ended])  # which, cancelled, does not keep it from its start
+                ended.result()
         self._session_id = 0
 
     def _end_client(self) -> None:
