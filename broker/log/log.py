@@ -373,7 +373,7 @@ class Log(LocalLog):
         has nothing to rebuild. Return what to sync, None if the log is closed by now. Raises StorageFailure."""
         unchanged = self.log_end_offset == self.clean_end_offset and not self.history_changes
         if not self.log_end_offset or (unchanged and not self.epoch_file.unsynced):
-            self.environment.make_index_files(self.active)
+            self.environment.make_index_files(self.active.path(""))
             self.abandon()  # it has never held a record, or is as it was opened after the last clean shutdown
             return None
         try:

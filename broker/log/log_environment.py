@@ -161,13 +161,13 @@ class LogEnvironment:
             raise
         return segment
 
-    def make_index_files(self, segment: Segment) -> None:
+    def make_index_files(self, segment: str) -> None:
         """Make the files of a segment's indexes that are missing: Kafka, started on the directory, warns of each and
-        makes it anew, so one that cannot be made is left to it.
+        makes it anew, so one that cannot be made is left to it. `segment`: the path of its files, without a suffix.
 
         Done at the end of a clean shutdown: with the logs, those of 10,000 new partitions would take two seconds more.
         """
-        for path in (segment.path(OFFSET_INDEX), segment.path(TIME_INDEX)):
+        for path in (segment + OFFSET_INDEX, segment + TIME_INDEX):
             with contextlib.suppress(OSError):
                 if not self.files.exists(path):
                     self.files.open(path, create=True)

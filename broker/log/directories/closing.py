@@ -1,17 +1,19 @@
 """Closing of a log directory at the end of a clean shutdown, with the marker that a start goes by."""
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from functools import partial
 
 from odradek.broker.log.checkpoint_format import LOG_START_OFFSETS, RECOVERY_POINTS
 from odradek.broker.log.directories.checkpoints import offsets_of
-from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN
+from odradek.broker.log.directories.directory_files import CLEAN_SHUTDOWN, DELETE_SUFFIX, STRAY_SUFFIX
 from odradek.broker.log.directories.log_directory import LogDirectory
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.flush import Flush
 from odradek.broker.log.log import Log
 from odradek.broker.log.log_environment import LogEnvironment
+from odradek.broker.log.segment import LOG
 from odradek.protocol.topic_names import PartitionKey
 
 logger = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ class Closing:
                 if not flush.synced:  # the background took nothing any more
                     flush.sync()
                 log.end_close(flush)
+            self._make_index_files()
             names = (RECOVERY_POINTS, LOG_START_OFFSETS)
             self._directory.checkpoints.write_now({name: offsets_of(name, self._logs.items()) for name in names})
             if mark is not None:
@@ -64,3 +67,13 @@ class Closing:
         except (OSError, StorageFailure) as error:
             logger.error("%s: not closed cleanly: %s", self._directory.path, error)
         self._directory.release()
+
+    def _make_index_files(self) -> None:
+        """Make those that are missing in logs that were set aside, which were abandoned as they were."""
+        files, home = self._environment.files, self._directory.path
+        with contextlib.suppress(OSError):  # as when one of them cannot be made
+            for name in files.list_directory(home):
+                if name.endswith((DELETE_SUFFIX, STRAY_SUFFIX)):
+                    for file in files.list_directory(f"{home}/{name}"):
+                        if file.endswith(LOG):
+                            self._environment.make_index_files(f"{home}/{name}/{file.removesuffix(LOG)}")

@@ -126,3 +126,19 @@ def test_a_lock_that_cannot_be_closed_keeps_the_other_directory_from_nothing(mon
     assert all(files.exists(f"{path}/{CLEAN_SHUTDOWN}") for path in ("/a", "/b"))
     again = start(files, clock, InlineBackground())
     assert [log.clean_end_offset for log in again.all_logs()] == [1] * PARTITIONS
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_what_waits_for_its_removal_has_files_of_its_indexes_after_a_clean_shutdown(written: bool) -> None:
+    """Kafka, started on the directory, said an error of each topic that had been deleted in the last minute, and
+    recovered it."""
+    clock = ManualClock()
+    files = SimulatedFiles(1, clock.now_ms)
+    logs = start(files, clock, InlineBackground())
+    logs.get_or_create("t", 0, is_new=True)
+    if written:
+        logs.get_or_create("t", 0, is_new=False).append_as_leader(make_batch([b"x"]), 3)
+    logs.delete("t", 0)
+    logs.close()
+    (left,) = [name for name in files.list_directory("/a") if name.startswith("t-0.")]
+    assert {f"{0:020d}.index", f"{0:020d}.timeindex"} <= set(files.list_directory(f"/a/{left}"))
