@@ -23,6 +23,11 @@ logger = logging.getLogger(__name__)
 AT_ONCE = Struct("ii").pack(1, 0)
 """Value of SO_LINGER: close with a reset, and leave nothing for the system to send."""
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+BROKEN_BEFORE = frozenset({
+    errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.ETIMEDOUT,
+    errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENONET,
+})  # fmt: skip
+"""Errors of accept(2) that tell of the one connection only: it broke in the backlog, or a firewall forbids it."""
 ACCEPT_RETRY_SECONDS = 1.0
 """Pause before the backlog is looked at again when the process has no descriptor left."""
 READ_INSTEAD_OF_SENDFILE_BYTES = 1 << 18
@@ -172,9 +177,12 @@ class TcpListener:
         while self._accepting:
             try:
                 connected, address = self._socket.accept()
-            except (BlockingIOError, ConnectionAbortedError):
+            except BlockingIOError:
                 return
             except OSError as error:
+                if error.errno in BROKEN_BEFORE:
+                    logger.info("a connection on port %d broke before it was accepted: %s", self.port, error)
+                    return
                 if error.errno not in OUT_OF_DESCRIPTORS:
                     raise
                 logger.error("cannot accept connections on port %d: %s", self.port, error)

@@ -1,6 +1,7 @@
 """The real network: loopback sockets on uvloop and on asyncio's own loop."""
 
 import asyncio
+import errno
 import os
 import socket
 import subprocess
@@ -272,6 +273,31 @@ def test_a_paused_listener_leaves_them_in_the_backlog(run: Callable[[Main], None
         far.close()
         near.close()
         listener.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("broken", [errno.EPROTO, errno.EHOSTUNREACH, errno.EPERM])
+def test_a_connection_that_broke_before_it_was_accepted_is_passed_over(
+    run: Callable[[Main], None], broken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """accept(2) tells of it, and the log had a stack for each."""
+    accept, accepts = socket.socket.accept, list[int]()
+
+    def fail_first(listening: socket.socket) -> tuple[socket.socket, Any]:
+        accepts.append(listening.fileno())
+        if len(accepts) == 1:
+            raise OSError(broken, os.strerror(broken))
+        return accept(listening)
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        complaints: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        monkeypatch.setattr(socket.socket, "accept", fail_first)
+        near, far = await Ends(loop).connect()
+        assert len(accepts) > 1 and not complaints
+        near.close()
+        far.close()
 
     run(main)
 
