@@ -34,6 +34,8 @@ REQUEST = MetadataRequest
 VERSIONS = (0, 12)
 
 FIRST_VERSION_WITH_EMPTY_FOR_NONE = 1
+FIRST_VERSION_WITH_REPLICAS_AWAY = 1
+"""Clients of version 0 look up every replica among the brokers of the answer, and fail at one that is not there."""
 FIRST_VERSION_WITH_AUTO_CREATE_FLAG = 4
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_ID = 12
@@ -157,11 +159,15 @@ def _partition(
         isr_nodes=list(state.isr),
         offline_replicas=[r for r in state.replicas if r in state.offline_replicas or not metadata.is_alive(r)],
     )
+    unlisted = False
+    if context.api_version < FIRST_VERSION_WITH_REPLICAS_AWAY:
+        answer.replica_nodes = [r for r in state.replicas if metadata.node(r, context.listener) is not None]
+        answer.isr_nodes = [r for r in state.isr if metadata.node(r, context.listener) is not None]
+        unlisted = len(answer.replica_nodes) < len(state.replicas) or len(answer.isr_nodes) < len(state.isr)
     if metadata.node(state.leader, context.listener) is None:
         answer.leader_id = NO_LEADER
         no_listener = metadata.is_alive(state.leader) and context.api_version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
         answer.error_code = ErrorCode.LISTENER_NOT_FOUND if no_listener else ErrorCode.LEADER_NOT_AVAILABLE
-    elif context.api_version == 0 and answer.offline_replicas:
+    elif unlisted:
         answer.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
-        answer.replica_nodes = [r for r in state.replicas if r not in answer.offline_replicas]
     return answer

@@ -6,6 +6,7 @@ import pytest
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from odradek.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -38,6 +39,36 @@ def test_metadata() -> None:
         assert (neither.error_code, neither.name) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
     with_broker(scenario)
+
+
+def test_version_0_names_no_broker_that_it_does_not_list() -> None:
+    """Clients of Kafka 0.8 look up each replica among the brokers of the answer, and fail at one that is not there.
+
+    The same is answered by Apache Kafka 3.9.1.
+    """
+
+    async def scenario(client: Client) -> None:
+        here = (await client.ask(DescribeClusterRequest(), 1)).controller_id
+        away = 1 - here
+        rows = [CreatableReplicaAssignment(partition_index=n, broker_ids=ids) for n, ids in enumerate(([here], [away]))]
+        alone = CreatableTopic(name="alone", num_partitions=-1, replication_factor=-1, assignments=rows)
+        await client.ask(CreateTopicsRequest(topics=[alone], timeout_ms=10_000), 7)
+        await client.create("both", replicas=2)
+        client.cluster.brokers[away].kill()
+        await asyncio.sleep(60)
+        answer = await client.ask(MetadataRequest(topics=[]), 0)
+        assert [broker.node_id for broker in answer.brokers] == [here]
+        assert {
+            (topic.name, p.partition_index): (p.error_code, p.leader_id, p.replica_nodes, p.isr_nodes)
+            for topic in answer.topics
+            for p in topic.partitions
+        } == {
+            ("alone", 0): (ErrorCode.NONE, here, [here], [here]),
+            ("alone", 1): (ErrorCode.LEADER_NOT_AVAILABLE, -1, [], []),
+            ("both", 0): (ErrorCode.REPLICA_NOT_AVAILABLE, here, [here], [here]),
+        }
+
+    with_broker(scenario, 2)
 
 
 def test_everything_is_allowed_where_nobody_is_kept_from_anything() -> None:
