@@ -80,8 +80,9 @@ class _Process:
         if self._killed:
             process.kill()
         with contextlib.suppress(ConnectionError):  # it has ended already, its code says why
-            process.stdin.write(request)
-            await process.stdin.drain()
+            if not process.stdin.is_closing():
+                process.stdin.write(request)
+                await process.stdin.drain()
         process.stdin.close()
         async for line in process.stdout:
             if not self._killed:
