@@ -1,6 +1,8 @@
 """What only the real store can show."""
 
 import asyncio
+import errno
+import os
 import socket
 from contextlib import ExitStack
 from typing import Any
@@ -33,6 +35,38 @@ def test_nobody_there() -> None:
             await store.start(200)
         with pytest.raises(ConnectionLost):
             await store.until_connected()
+
+    asyncio.run(scenario())
+
+
+def test_a_request_for_which_kazoos_thread_could_not_be_woken_is_lost_and_the_next_are_not(
+    zookeeper: EmbeddedZooKeeper,
+) -> None:
+    """Without room for the byte that wakes it (ENOBUFS) kazoo says that the connection is lost, and keeps it: a broker
+    waited for ever for word of another one, and answered nobody who needs ZooKeeper."""
+
+    async def scenario() -> None:
+        store = store_at(zookeeper.connect)
+        await store.start(START_MS)
+        session = store.session_id
+        sleeper, wakes = store._client._connection._write_sock, list[bytes]()
+
+        class NoRoomOnce:
+            def send(self, data: bytes) -> int:
+                wakes.append(data)
+                if len(wakes) == 1:
+                    raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+                sent: int = sleeper.send(data)
+                return sent
+
+            close = sleeper.close
+
+        store._client._connection._write_sock = NoRoomOnce()
+        with pytest.raises(ConnectionLost):
+            await store.exists("/zookeeper")
+        assert await asyncio.wait_for(store.until_connected(), PATIENCE_SECONDS) == session
+        assert await asyncio.wait_for(store.exists("/zookeeper"), PATIENCE_SECONDS) is not None
+        await store.close()
 
     asyncio.run(scenario())
 

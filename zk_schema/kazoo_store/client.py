@@ -38,7 +38,7 @@ PRIVATE_PARTS = (
     "_connection",
 )
 """Attributes used of a KazooClient besides its documented methods; of its `_connection`, PARTS_OF_ITS_CONNECTION."""
-PARTS_OF_ITS_CONNECTION = ("_invoke", "_connect_loop")
+PARTS_OF_ITS_CONNECTION = ("_invoke", "_connect_loop", "_socket")
 
 log = logging.getLogger("odradek.zookeeper")
 _log = logging.getLogger("odradek.zookeeper.kazoo")

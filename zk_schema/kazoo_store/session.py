@@ -18,10 +18,13 @@
 import asyncio
 import logging
 import math
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from kazoo.exceptions import ConnectionClosedError
 from kazoo.protocol.states import KeeperState, WatchedEvent
 
 from odradek.world.background import NO_FURTHER_THREAD
@@ -220,8 +223,16 @@ class KazooSession:
         error = store_error(result.exception, path)
         if isinstance(error, ConnectionLost):
             self._lose_connection()
+            if isinstance(result.exception, ConnectionClosedError) and self._client.connected:
+                self._break()
         if not future.done():
             future.set_exception(error)
+
+    def _break(self) -> None:
+        """Break a connection that holds: kazoo's thread could not be woken for a request, and would be behind by one
+        from now on. It finds the connection broken, and makes another one, of which we hear."""
+        with suppress(OSError):
+            self._client._connection._socket.shutdown(socket.SHUT_RDWR)
 
     # Events. Everything below runs on the loop, in the order of the queue.
 
