@@ -1,4 +1,8 @@
-"""Real files and directories, as the operating system keeps them."""
+"""Real files and directories, as the operating system keeps them.
+
+An error of a file that is open comes without its name from the system, and leaves here with it: whoever reads that a
+log directory goes offline wants to know where the disk has failed.
+"""
 
 import contextlib
 import errno
@@ -35,30 +39,42 @@ class OsFile:
 
     def append(self, data: Buffer) -> int:
         length = len(data)
-        written = os.write(self._descriptor, data)
-        if written != length:
-            view = memoryview(data)
-            while written < length:
-                written += os.write(self._descriptor, view[written:])
+        try:
+            written = os.write(self._descriptor, data)
+            if written != length:
+                view = memoryview(data)
+                while written < length:
+                    written += os.write(self._descriptor, view[written:])
+        except OSError as error:
+            error.filename = self.path
+            raise
         return length
 
     def pread(self, size: int, position: int) -> bytes:
-        data = os.pread(self._descriptor, size, position)
-        if len(data) == size:
-            return data
-        parts = [data]
-        while data and size > len(data):
-            size -= len(data)
-            position += len(data)
+        try:
             data = os.pread(self._descriptor, size, position)
-            parts.append(data)
+            if len(data) == size:
+                return data
+            parts = [data]
+            while data and size > len(data):
+                size -= len(data)
+                position += len(data)
+                data = os.pread(self._descriptor, size, position)
+                parts.append(data)
+        except OSError as error:
+            error.filename = self.path
+            raise
         return b"".join(parts)
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def reserve(self, size: int) -> None:
         if sys.platform != "linux":
@@ -73,7 +89,11 @@ class OsFile:
                 raise OSError(code, os.strerror(code), self.path)
 
     def sync(self) -> None:
-        os.fsync(self._descriptor)
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def fileno(self) -> int:
         if self._descriptor < 0:
@@ -105,7 +125,7 @@ class OsFiles:
                 parts.append(os.read(descriptor, LARGE_READ_BYTES))
             return b"".join(parts)
         except OSError as error:
-            error.filename = path  # the system names none that is open
+            error.filename = path
             raise
         finally:
             os.close(descriptor)
@@ -114,16 +134,18 @@ class OsFiles:
         temporary = path + ".tmp"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            written, view = 0, memoryview(data)
-            while written < len(data):
-                written += os.write(descriptor, view[written:])
-            if sync:
-                os.fsync(descriptor)
-        except OSError:
+            try:
+                written, view = 0, memoryview(data)
+                while written < len(data):
+                    written += os.write(descriptor, view[written:])
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
             os.unlink(temporary)
+            error.filename = temporary
             raise
-        finally:
-            os.close(descriptor)
         os.replace(temporary, path)
         if sync:
             self.sync_directory(os.path.dirname(path))
@@ -168,6 +190,9 @@ class OsFiles:
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            error.filename = path
+            raise
         finally:
             os.close(descriptor)
 

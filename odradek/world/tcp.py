@@ -71,7 +71,12 @@ class TcpEndpoint:
             data = file.pread(min(length, READ_INSTEAD_OF_SENDFILE_BYTES), position)
             sent = self._socket.send(data) if data else 0
         else:
-            sent = os.sendfile(self._descriptor, source, position, length)
+            try:
+                sent = os.sendfile(self._descriptor, source, position, length)
+            except OSError as error:
+                if error.errno == errno.EIO:  # of the file, and no connection's
+                    error.filename = file.path
+                raise
         if not sent:
             raise OSError(errno.ENODATA, f"no byte at {position}, {length} were promised", file.path)
         return sent
@@ -123,7 +128,8 @@ class TcpEndpoint:
         if abandon:
             with contextlib.suppress(OSError):
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
-        self._socket.close()
+        with contextlib.suppress(OSError):  # whatever the system says, it is closed
+            self._socket.close()
 
 
 def _nothing() -> None:

@@ -2,12 +2,13 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from odradek.world.files import FileRange
-from odradek.world.os_files import OsFiles, ReadOnlyOsFiles
+from odradek.world.os_files import OsFile, OsFiles, ReadOnlyOsFiles
 
 
 @pytest.fixture
@@ -34,6 +35,45 @@ def test_what_cannot_be_read_is_named(files: OsFiles, tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError) as refused:
         files.read(str(tmp_path))
     assert str(refused.value) == f"[Errno 21] Is a directory: '{tmp_path}'"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda file: file.append(b"x"),
+        lambda file: file.pread(1, 0),
+        lambda file: file.truncate(0),
+        lambda file: file.sync(),
+    ],
+)
+def test_an_open_file_that_fails_is_named(call: Callable[[OsFile], object], tmp_path: Path) -> None:
+    """A broker said that its log directory goes offline, `[Errno 5] Input/output error`, and of which file nothing."""
+    path = f"{tmp_path}/a"
+    (tmp_path / "a").touch()
+    with pytest.raises(OSError) as failed:
+        call(OsFile(path, os.open(path, os.O_PATH)))
+    assert str(failed.value) == f"[Errno 9] Bad file descriptor: '{path}'"
+
+
+def test_a_small_file_for_which_there_is_no_room_is_named_and_leaves_nothing(files: OsFiles, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"before")
+    (tmp_path / "a.tmp").symlink_to("/dev/full")
+    with pytest.raises(OSError) as failed:
+        files.write_atomically(f"{tmp_path}/a", b"after")
+    assert str(failed.value) == f"[Errno 28] No space left on device: '{tmp_path}/a.tmp'"
+    assert files.read(f"{tmp_path}/a") == b"before" and files.list_directory(str(tmp_path)) == ["a"]
+
+
+def test_a_directory_that_cannot_be_synced_is_named(
+    files: OsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError) as failed:
+        files.sync_directory(str(tmp_path))
+    assert str(failed.value) == f"[Errno 5] Input/output error: '{tmp_path}'"
 
 
 def test_a_range_outlives_the_name_and_the_log_that_opened_it(files: OsFiles, tmp_path: Path) -> None:

@@ -193,6 +193,43 @@ def test_ranges_of_files(run: Callable[[Main], None], tmp_path: Path, simulated:
     run(main)
 
 
+def test_a_file_that_cannot_be_read_for_its_receiver_is_named(
+    run: Callable[[Main], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: int) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        near, far = await Ends(loop).connect()
+        file = OsFiles().open(f"{tmp_path}/a", create=True)
+        monkeypatch.setattr(os, "sendfile", fails)
+        with pytest.raises(OSError) as failed:
+            near.send_file(file, 0, 1)
+        assert str(failed.value) == f"[Errno 5] Input/output error: '{tmp_path}/a'"
+        near.close()
+        far.close()
+
+    run(main)
+
+
+def test_a_connection_of_which_the_system_says_an_error_when_it_is_closed_is_closed(
+    run: Callable[[Main], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever closed the connections of a log directory that had failed did not come to resigning as leader."""
+
+    def fails(_: socket.socket) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        near, far = await Ends(loop).connect()
+        with monkeypatch.context() as patch:
+            patch.setattr(socket.socket, "close", fails)
+            near.close()
+        far.close()
+
+    run(main)
+
+
 def test_options(run: Callable[[Main], None]) -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         near, far = await Ends(loop, send_buffer_bytes=50_000, receive_buffer_bytes=60_000).connect()
