@@ -190,15 +190,15 @@ async def read_each(
             yield name, found
 
 
-async def write_and_tell(store: Store, write: Operation, prefix: str, data: bytes) -> None:
-    """Write a znode and the change node that tells of it, both or neither; missing parents are made.
+async def write_and_tell(store: Store, writes: Sequence[Operation], prefix: str, data: bytes) -> None:
+    """Write znodes and the change node that tells of them, all or nothing; missing parents are made.
 
     Kafka's brokers write the one and then the other (AdminZkClient, AclAuthorizer, DelegationTokenManagerZk): when one
-    dies in between, the others do not hear of the change until they read everything anew. Raises what `write` alone
+    dies in between, the others do not hear of the change until they read everything anew. Raises what `writes` alone
     would.
     """
-    operations = (write, Create(prefix, data, sequential=True))
-    for parents_made in (0, 1, 2):
+    operations = (*writes, Create(prefix, data, sequential=True))
+    for parents_made in range(len(operations) + 1):
         try:
             await store.multi(operations)
         except MultiFailed as failed:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 from odradek.zk_schema.change_nodes import write_and_tell
 from odradek.zk_schema.lost_answers import in_any_session, repeated
@@ -9,29 +10,34 @@ from odradek.zk_schema.store import (
     BadVersion,
     ConnectionLost,
     Create,
+    Delete,
     NodeExists,
     NoNode,
+    NotEmpty,
+    Operation,
     SessionExpired,
     SetData,
+    Stat,
     Store,
+    children_if_any,
     get_if_any,
 )
-from odradek.zk_schema.znodes.configs import (
-    decode_config,
-    encode_config,
-    entity_path,
-)
+from odradek.zk_schema.znodes.configs import CLIENTS, IPS, USERS, decode_config, encode_config, entity_path
 from odradek.zk_schema.znodes.notifications import (
     CONFIG_CHANGE_PREFIX,
     ConfigChange,
 )
 
 ATTEMPTS_MAX = 10
+CLEANED_UP = (CLIENTS, USERS, IPS)
+"""Entities whose znode goes with their last setting: clients come and go, and nobody else would delete it
+(AdminZkClient.tryCleanQuotaNodes)."""
 
 
 async def change_entity(store: Store, entity: str, settings: Mapping[str, str]) -> None:
     """Write an entity's settings and the change that tells the brokers, in one transaction of ZooKeeper.
 
+    A user, client or address without any has no znode (Kafka: changeEntityConfig).
     Raises TooLarge, nothing written, and StoreError as `alter_entity`.
     """
     await _write(store, entity, lambda found: settings)
@@ -54,23 +60,44 @@ async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Map
     When the session ends before they are read nothing is begun. But once something may be written it is waited for.
     """
     path, change = entity_path(entity), ConfigChange(entity).encode()
-    unheard: bytes | None = None
-    """Content of the write whose answer was lost: where it is found, that was carried out."""
+    in_doubt, unheard = False, None
+    """Whether the answer to a write was lost, and what it was to leave: where that is found, it was carried out."""
     for _ in range(ATTEMPTS_MAX):
-        if unheard is None:
-            found = await repeated(store, lambda: get_if_any(store, path))
-        else:
-            found = await in_any_session(store, lambda: get_if_any(store, path))
-        if found is not None and found[0] == unheard:
+        read = in_any_session if in_doubt else repeated
+        found = await read(store, lambda: get_if_any(store, path))
+        current = None if found is None else found[0]
+        if in_doubt and current == unheard:
             return None
-        data = encode_config(wanted(None if found is None else found[0]))
-        write = Create(path, data) if found is None else SetData(path, data, found[1].version)
-        with suppress(BadVersion, NoNode, NodeExists):
+        settings = wanted(current)
+        writes = await read(store, partial(_writes, store, entity, found, settings))
+        with suppress(BadVersion, NoNode, NodeExists, NotEmpty):
             try:
-                return await write_and_tell(store, write, CONFIG_CHANGE_PREFIX, change)
+                return await write_and_tell(store, writes, CONFIG_CHANGE_PREFIX, change)
             except (ConnectionLost, SessionExpired):
-                unheard = data
+                in_doubt = bool(writes)
+                unheard = next((write.data for write in writes if isinstance(write, Create | SetData)), None)
     raise BadVersion(path)
+
+
+async def _writes(
+    store: Store, entity: str, found: tuple[bytes, Stat] | None, settings: Mapping[str, str]
+) -> list[Operation]:
+    """Return what makes these the settings in the place of what was found."""
+    path = entity_path(entity)
+    if settings or entity.partition("/")[0] not in CLEANED_UP or await children_if_any(store, path):
+        data = encode_config(settings)
+        return [Create(path, data) if found is None else SetData(path, data, found[1].version)]
+    if found is None:
+        return []
+    writes: list[Operation] = [Delete(path, found[1].version)]
+    of_user, is_nested, client = entity.rpartition(f"/{CLIENTS}/")
+    if is_nested and await children_if_any(store, entity_path(f"{of_user}/{CLIENTS}")) == [client]:
+        # Parents that hold nothing else go, too.
+        writes.append(Delete(entity_path(f"{of_user}/{CLIENTS}")))
+        user = await get_if_any(store, parent := entity_path(of_user))
+        if user and not decode_config(parent, user[0]) and await children_if_any(store, parent) == [CLIENTS]:
+            writes.append(Delete(parent, user[1].version))
+    return writes
 
 
 async def stored_settings(store: Store, entity: str) -> dict[str, str]:

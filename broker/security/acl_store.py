@@ -148,4 +148,4 @@ class AclStore:
             write = SetData(pattern.path, data, version)
         else:
             write = Delete(pattern.path, version)
-        await write_and_tell(self.zookeeper, write, pattern.change_prefix, pattern.encode_change())
+        await write_and_tell(self.zookeeper, [write], pattern.change_prefix, pattern.encode_change())

@@ -247,7 +247,7 @@ class DelegationTokens:
         self._note(token_id, None)
 
     async def _write(self, write: Operation, token_id: str) -> None:
-        await write_and_tell(self._store, write, TOKEN_CHANGE_PREFIX, token_id.encode())
+        await write_and_tell(self._store, [write], TOKEN_CHANGE_PREFIX, token_id.encode())
 
     # ---- the copy
 

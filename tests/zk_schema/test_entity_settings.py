@@ -9,7 +9,16 @@ from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.entity_settings import ATTEMPTS_MAX, alter_entity, change_entity, stored_settings
-from odradek.zk_schema.store import BadVersion, Operation, SessionExpired, SetData
+from odradek.zk_schema.store import (
+    BadVersion,
+    ConnectionLost,
+    Create,
+    Delete,
+    Operation,
+    SessionExpired,
+    SetData,
+    StoreError,
+)
 from odradek.zk_schema.znodes.configs import encode_config, entity_path
 
 ENTITY = "topics/t"
@@ -114,6 +123,96 @@ def test_a_write_whose_answer_was_lost_is_not_made_again_of_what_it_has_made() -
 
         await alter_entity(store, ENTITY, without)
         assert await stored_settings(store, ENTITY) == {}
+        assert len(await store.children("/config/changes")) == 2
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize(
+    ("before", "emptied", "left"),
+    [
+        (["clients/c"], "clients/c", []),
+        (["ips/10.0.0.1", "ips/<default>"], "ips/10.0.0.1", ["ips/<default>"]),
+        (["users/u"], "users/u", []),
+        (["users/u", "users/u/clients/c"], "users/u", ["users/u", "users/u/clients", "users/u/clients/c"]),
+        (["users/u", "users/u/clients/c"], "users/u/clients/c", ["users/u"]),
+        (["users/u/clients/c"], "users/u/clients/c", []),
+        (["users/u/clients/c", "users/u/clients/d"], "users/u/clients/c",
+         ["users/u", "users/u/clients", "users/u/clients/d"]),
+        (["users/u/clients/c"], "users/u/clients/d", ["users/u", "users/u/clients", "users/u/clients/c"]),
+        (["users/u"], "users/v/clients/d", ["users/u"]),
+        ([], "clients/c", []),
+        (["topics/t"], "topics/t", ["topics/t"]),
+        (["brokers/0"], "brokers/0", ["brokers/0"]),
+    ],
+)  # fmt: skip
+def test_of_users_and_clients_without_settings_nothing_is_left(
+    before: list[str], emptied: str, left: list[str]
+) -> None:
+    """Whoever gave each client a quota and took it away again had ZooKeeper grow for ever. What is left is what Apache
+    Kafka 3.9.1 leaves."""
+
+    async def main(clock: VirtualClock) -> None:
+        zookeeper = MemoryZooKeeper(clock)
+        store = zookeeper.connect()
+        await store.start(1000)
+        for entity in before:
+            await change_entity(store, entity, {"n": "1"})
+        await alter_entity(store, emptied, lambda settings: {})
+        kept = [path.removeprefix("/config/") for path in zookeeper.paths("/config") if path.count("/") > 2]
+        assert sorted(path for path in kept if not path.startswith("changes")) == sorted(left)
+        assert await stored_settings(store, emptied) == {}
+        assert len(await store.children("/config/changes")) == len(before) + 1, "the brokers hear of it"
+
+    run_virtual(main)
+
+
+def test_a_quota_that_is_given_while_the_last_one_is_taken_away_stays() -> None:
+    async def main(clock: VirtualClock) -> None:
+        zookeeper = MemoryZooKeeper(clock)
+        store = zookeeper.connect()
+        await store.start(1000)
+        await change_entity(store, "users/u/clients/c", {"n": "1"})
+        commit, others = zookeeper.commit, iter(["users/u/clients/d", "users/u/clients/c", "users/u"])
+
+        def another_first(operations: Sequence[Operation], session_id: int) -> Any:
+            if any(isinstance(operation, Delete) for operation in operations) and (entity := next(others, None)):
+                there = entity_path(entity) in zookeeper.paths("/config")
+                data = encode_config({"m": "2"})
+                other = SetData(entity_path(entity), data, -1) if there else Create(entity_path(entity), data)
+                commit([other], 0)
+            return commit(operations, session_id)
+
+        zookeeper.commit = another_first  # type: ignore[method-assign]
+        await alter_entity(store, "users/u/clients/c", lambda settings: {k: v for k, v in settings.items() if k != "n"})
+        assert await stored_settings(store, "users/u/clients/d") == {"m": "2"}
+        assert await stored_settings(store, "users/u/clients/c") == {"m": "2"}
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("lost", [ConnectionLost, SessionExpired])
+def test_a_removal_whose_answer_was_lost_is_not_made_again(lost: type[StoreError]) -> None:
+    """To delete a user's last credential was RESOURCE_NOT_FOUND, which it had done itself."""
+
+    async def main(clock: VirtualClock) -> None:
+        store = MemoryZooKeeper(clock).connect()
+        await store.start(1000)
+        await change_entity(store, "users/u", {"SCRAM-SHA-256": "secret"})
+        write = store.multi
+
+        async def written_unheard(operations: Sequence[Operation]) -> Any:
+            store.multi = write  # type: ignore[method-assign]
+            await write(operations)
+            raise lost(operations[0].path)
+
+        def without(settings: dict[str, str]) -> Mapping[str, str]:
+            del settings["SCRAM-SHA-256"]
+            return settings
+
+        store.multi = written_unheard  # type: ignore[method-assign]
+        await alter_entity(store, "users/u", without)
+        assert await store.exists(entity_path("users/u")) is None
         assert len(await store.children("/config/changes")) == 2
 
     run_virtual(main)

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -314,11 +314,11 @@ def test_an_expiry_whose_answer_was_lost_is_done(monkeypatch: pytest.MonkeyPatch
         token = await cluster.ask("alice", create())
         write = write_and_tell
 
-        async def write_unheard(store: Store, operation: Operation, prefix: str, data: bytes) -> None:
+        async def write_unheard(store: Store, writes: Sequence[Operation], prefix: str, data: bytes) -> None:
             monkeypatch.setattr(delegation_tokens, "write_and_tell", write)
-            await write(store, operation, prefix, data)
+            await write(store, writes, prefix, data)
             await asyncio.sleep(2)
-            raise ConnectionLost(operation.path)
+            raise ConnectionLost(writes[0].path)
 
         monkeypatch.setattr(delegation_tokens, "write_and_tell", write_unheard)
         answer = await cluster.ask("alice", expire(token, 0))
