@@ -28,16 +28,18 @@ NOT_NEEDED: Outcome = (ErrorCode.ELECTION_NOT_NEEDED, "Leader election not neede
 async def elect(
     active: ActiveController, partitions: Iterable[TopicPartition] | None, election_type: int
 ) -> dict[TopicPartition, Outcome]:
-    """Elect for the partitions asked (None: all that ever had a leader); return of each the error and a message.
+    """Elect for the partitions asked (None: all that ever had a leader, but for those that are being deleted); return
+    of each the error and a message.
 
     `election_type` PREFERRED moves leadership to the first replica; UNCLEAN gives a partition without a live leader
     one from outside the ISR if need be.
     """
     state = active.state
-    asked = list(state.leader_and_isr if partitions is None else partitions)
+    if partitions is None:
+        partitions = [one for one in state.leader_and_isr if not state.being_deleted(one)]
     outcomes: dict[TopicPartition, Outcome] = {}
     electable = []
-    for partition in asked:
+    for partition in partitions:
         refusal = _refusal(active, partition, election_type)
         if refusal is None:
             electable.append(partition)

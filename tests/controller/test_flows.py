@@ -246,6 +246,25 @@ def test_preferred_and_unclean_elections_on_request(play: Play) -> None:
     play(scenario)
 
 
+def test_an_election_for_all_is_not_for_a_topic_that_is_being_deleted(play: Play) -> None:
+    """The tool failed for as long as the deletion waited for a dead broker ("The topic is being deleted"); with Kafka
+    only whoever names it is told so."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0], auto_leader_rebalance_enable=False)
+        await cluster.create_topic("t", [1, 2])
+        await cluster.create_topic("kept", [2])
+        cluster.kill(1)
+        await cluster.settle()
+        await cluster.delete_topic("t")
+        assert cluster.exists("/admin/delete_topics/t")
+        for kind in (0, 1):
+            assert [*await cluster.active.elect_leaders(None, kind)] == [TopicPartition("kept", 0)]
+            assert (await cluster.active.elect_leaders([T0], kind))[T0][0] is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    play(scenario)
+
+
 def test_an_election_for_all_is_not_for_partitions_that_never_had_a_leader(play: Play) -> None:
     """The tool failed on a topic whose replicas are all to come ("The partition does not exist."); not with Kafka."""
 
