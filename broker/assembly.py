@@ -231,7 +231,7 @@ def make_coordination(parts: Parts, replicas: ReplicaManager, elections: Coordin
     """Make the coordinators of groups and of transactions, and have `elections` tell them."""
     config, world, metadata = parts.config, parts.world, parts.metadata
     broker_id, timeout_ms = parts.identity.broker_id, config.request_timeout_ms
-    group_partitions = PartitionCount(CONSUMER_OFFSETS, metadata, config.offsets_topic_num_partitions)
+    group_partitions = PartitionCount(CONSUMER_OFFSETS, metadata, config.offsets_topic_num_partitions, parts.tasks)
     groups = GroupCoordinator(
         world.clock,
         world.random,
@@ -242,7 +242,9 @@ def make_coordination(parts: Parts, replicas: ReplicaManager, elections: Coordin
         metadata.is_deleted,
     )
     markers = TransactionMarkers(broker_id, metadata, world.clock, parts.client, parts.tasks, timeout_ms)
-    transaction_partitions = PartitionCount(TRANSACTION_STATE, metadata, config.transaction_state_log_num_partitions)
+    transaction_partitions = PartitionCount(
+        TRANSACTION_STATE, metadata, config.transaction_state_log_num_partitions, parts.tasks
+    )
     transactions = TransactionCoordinator(
         world.clock,
         ReplicatedTopicStorage(replicas, TRANSACTION_STATE),
