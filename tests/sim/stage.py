@@ -73,7 +73,7 @@ class Stage:
         server = SimpleNamespace(services=services, tasks=SimpleNamespace(deaths=[]))
         return SimpleNamespace(
             broker_id=broker_id, host=f"broker-{broker_id}", lives=1, running=True, suspended=False, server=server,
-            clock=self.clock, log_end=lambda topic, index: replica.log.log_end_offset,
+            clock=self.clock, log_end=lambda topic, index: replica.log.log_end_offset, spans_at_death={},
         )  # fmt: skip
 
     def write(self, *batches: bytearray, to: tuple[int, ...] = (0, 1, 2)) -> None:

@@ -211,6 +211,11 @@ def test_a_last_stable_offset_above_a_transaction_that_is_open_elsewhere() -> No
     safety.look()
     assert not stage.seen
     stage.leader.log.producers._unreplicated.clear()
+    leader = stage.cluster.brokers[stage.leader.local_id]
+    leader.spans_at_death[("t", 0)] = (0, 2)
+    safety.look()
+    assert not stage.seen, "it was started on a marker that a replica lacks"
+    leader.spans_at_death[("t", 0)] = (0, 1)
     safety.look()
     assert "a transaction is open from 0" in stage.seen
 

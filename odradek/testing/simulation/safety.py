@@ -347,13 +347,19 @@ class Safety:
             )
 
     def _look_at_open_transactions(self, leader: Partition, state: PartitionState) -> None:
-        """Require that no replica in sync has a transaction open before the leader's last stable offset."""
-        stable = leader.last_stable_offset
+        """Require that no replica in sync has a transaction open before the leader's last stable offset.
+
+        A snapshot of producers holds no transaction that has ended, Kafka's neither: a leader that was started on a
+        marker which a replica still lacks does not know where its transaction began. It is decided, and stays so.
+        """
+        where, stable = (leader.topic, leader.index), leader.last_stable_offset
+        _, loaded_end = self._cluster.brokers[leader.local_id].spans_at_death.get(where, (0, 0))
         for member in state.isr:
             broker = self._cluster.brokers[member]
-            held = broker.server.services.replicas.partitions if broker.running else {}
-            replica = held.get((leader.topic, leader.index))
+            replica = broker.server.services.replicas.partitions.get(where) if broker.running else None
             if replica is None or replica.leader_epoch != leader.leader_epoch:
+                continue
+            if replica.log.log_end_offset < loaded_end:
                 continue
             begin = leader.log.log_start_offset
             for producer in replica.log.producers.producers.values():
