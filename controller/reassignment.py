@@ -113,6 +113,8 @@ async def obey_znode(active: ActiveController) -> None:
         asked = {TopicPartition(*p): target for p, target in decode_reassignment(znode[0]).items()}
     except BadZnode as bad:
         log.error("/admin/reassign_partitions cannot be read and is deleted: %s", bad)
+        asked = {}
+    if not asked:  # no partition would ever take the znode with it, and tools wait for it to go
         await store.write_until_done(Delete(REASSIGN_PARTITIONS_PATH, znode[1].version))
         active.soon(ReassignmentAsked())
         return

@@ -361,6 +361,26 @@ def test_a_leader_that_a_later_order_does_not_want_is_followed_by_another(play: 
     play(scenario)
 
 
+@pytest.mark.parametrize("order", [encode_reassignment({}), b"{"])
+def test_an_order_of_nothing_bars_no_other(play: Play, order: bytes) -> None:
+    """The znode stayed for ever: a tool that found it took a reassignment for under way, and gave no order. In Kafka it
+    stays until the next reassignment has come to its end."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1])
+        await cluster.admin.create(REASSIGN_PARTITIONS_PATH, order)
+        await cluster.settle()
+        assert not cluster.exists(REASSIGN_PARTITIONS_PATH)
+        await cluster.admin.create(REASSIGN_PARTITIONS_PATH, encode_reassignment({T0: [2]}))
+        await cluster.settle()
+        await cluster.put_in_isr([1, 2])
+        assert assignment(cluster) == PartitionReplicas((2,))
+        assert not cluster.exists(REASSIGN_PARTITIONS_PATH)
+
+    play(scenario)
+
+
 def test_an_order_that_is_under_way_stays_in_the_znode_while_a_target_is_away(play: Play) -> None:
     """When another move of the same order was complete it was taken for a new one, and refused: the tool that had given
     it reported a failed move, which went on."""
