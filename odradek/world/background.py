@@ -1,10 +1,12 @@
 """Work that blocks in the kernel (fsync, deletes, start-up scans), away from the loop. Never for plain Python work."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, Protocol, TypeVar
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 NO_FURTHER_THREAD: Final = "can't start new thread"
@@ -23,7 +25,8 @@ class Background(Protocol):
         """
 
     def resize(self, threads: int) -> None:
-        """Run at most `threads` works at once from now on; those that were given before may still run beside them."""
+        """Run at most `threads` works at once from now on; those that were given before may still run beside them.
+        Where no thread can be started all stays as it was."""
 
     def close(self) -> None:
         """Wait for what was begun; nothing more is taken."""
@@ -92,9 +95,17 @@ class ThreadBackground:
     def resize(self, threads: int) -> None:
         if threads == self._threads or self._closed:
             return
+        executor = _executor(threads)
+        try:
+            executor.submit(_nothing)
+        except RuntimeError as error:
+            if NO_FURTHER_THREAD not in str(error):
+                raise
+            logger.error("there stay %d background threads: %s", self._threads, error)
+            return
         self._executor.shutdown(wait=False)
         self._former.append(self._executor)
-        self._threads, self._executor, self._has_threads = threads, _executor(threads), False
+        self._threads, self._executor, self._has_threads = threads, executor, True
 
     def close(self) -> None:
         self._closed = True
@@ -104,6 +115,10 @@ class ThreadBackground:
 
 def _executor(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="background")
+
+
+def _nothing() -> None:
+    """Do nothing: a pool has a thread when it has taken this."""
 
 
 def _carry_out(work: Callable[[], T], future: "Future[T]") -> None:

@@ -86,6 +86,30 @@ def test_where_no_further_thread_can_start_the_others_do_the_work(monkeypatch: p
     asyncio.run(main())
 
 
+def test_a_pool_of_another_size_for_which_no_thread_can_start_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """background.threads was changed on a host that was full: from then on no checkpoint was written, no log flushed,
+    and whoever rolled a segment met an error that nobody expects."""
+
+    async def main() -> None:
+        background = ThreadBackground(asyncio.get_running_loop(), threads=2)
+        results: asyncio.Queue[object] = asyncio.Queue()
+        background.run(lambda: "before", results.put_nowait)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse_to_start)
+            background.resize(5)
+            assert background.run(lambda: "after", results.put_nowait)
+        assert sorted([str(await results.get()), str(await results.get())]) == ["after", "before"]
+        assert "there stay 2 background threads: can't start new thread" in caplog.text
+        background.resize(5)
+        background.run(lambda: "later", results.put_nowait)
+        assert await results.get() == "later"
+        background.close()
+
+    asyncio.run(main())
+
+
 def test_work_that_no_thread_could_take_is_not_done_later(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         background = ThreadBackground(asyncio.get_running_loop())
