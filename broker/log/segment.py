@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 
 from odradek.broker.log.batches import Batch, begins_batch, first_offset_of, in_order, iterate_headers, position_of
-from odradek.broker.log.errors import CorruptFile
+from odradek.broker.log.errors import NO_ROOM, CorruptFile
 from odradek.broker.log.index import (
     LARGEST_RELATIVE_OFFSET,
     OFFSET_ENTRY_BYTES,
@@ -386,12 +386,15 @@ class Segment:
         self.file.sync()
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files, which stay readable for who has them open; return the paths to remove later."""
+        """Rename the files, readable for who has them open; remove one where that lacks room. Return those to remove."""
         marked = []
-        for suffix in SUFFIXES:
-            path = self.path(suffix)
-            if self._files.exists(path):
+        for path in filter(self._files.exists, map(self.path, SUFFIXES)):
+            try:
                 self._files.rename(path, path + DELETED)
                 marked.append(path + DELETED)
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                self._files.remove(path)
         self.release()
         return marked

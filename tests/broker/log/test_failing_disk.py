@@ -236,6 +236,22 @@ def test_retention_on_a_full_disk_keeps_the_last_segment() -> None:
     assert delete_old_segments(log, 3) == 1
 
 
+@pytest.mark.parametrize("suffix", [".log", ".index"])
+def test_an_old_segment_for_whose_other_name_there_is_no_room_goes_at_once(suffix: str) -> None:
+    """rename(2) may find no room in a directory. The log forgot its old segments, one after the other, and their files
+    stayed until the next start: a full disk was never less full."""
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files), LogConfig(segment_bytes=300, retention_bytes=200), clean=True)
+    for _ in range(6):
+        log.append_as_leader(make_batch([b"x" * 60]), 0)
+    files.fault = Fault(files.calls, 1, errno.ENOSPC, f"{DIRECTORY}/{0:020d}{suffix}", "changes")
+    assert delete_old_segments(log, 6) and log.segments[0].base_offset
+    assert not files.fault.times and not files.exists(f"{DIRECTORY}/{0:020d}{suffix}")
+    live = {f"{segment.base_offset:020d}" for segment in log.segments}
+    names = [name for name in files.list_directory(DIRECTORY) if name[:20].isdigit() and ".deleted" not in name]
+    assert names and {name[:20] for name in names} <= live
+
+
 def test_a_full_disk_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever looked into the broker's log found nothing, while its producers were refused."""
     files, clock = SimulatedFiles(), ManualClock()
