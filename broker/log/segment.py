@@ -386,7 +386,7 @@ class Segment:
         self.file.sync()
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files, readable for who has them open; remove one where that lacks room. Return those to remove."""
+        """Rename the files, readable for who has them open; remove one where that lacks room. Return the rest."""
         marked = []
         for path in filter(self._files.exists, map(self.path, SUFFIXES)):
             try:
