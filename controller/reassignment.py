@@ -54,8 +54,13 @@ async def reassign(
     return outcomes
 
 
-def _refusal(active: ActiveController, partition: TopicPartition, target: Sequence[int] | None) -> Outcome | None:
-    """Say why an order cannot be carried out, in Kafka's order of checks: what is asked, then whether it exists."""
+def _refusal(
+    active: ActiveController, partition: TopicPartition, target: Sequence[int] | None, *, by_znode: bool = False
+) -> Outcome | None:
+    """Say why an order cannot be carried out, in Kafka's order of checks: what is asked, then whether it exists.
+
+    One in the znode stands there until it is done, and waits for a broker that is away.
+    """
     state = active.state
     current = state.assignment(partition)
     if target is None:
@@ -69,7 +74,7 @@ def _refusal(active: ActiveController, partition: TopicPartition, target: Sequen
     if min(target) < 0:
         return _invalid(f"Invalid broker id in replica list: {list(target)}")
     dead = [broker for broker in current.reassigned_to(target).adding if not state.is_live(broker)]
-    if dead:
+    if dead and not by_znode:
         return _invalid(
             f"Replica assignment has brokers that are not alive: {dead}, live brokers: {sorted(state.live_broker_ids)}"
         )
@@ -124,7 +129,7 @@ async def obey_znode(active: ActiveController) -> None:
         wanted = current.reassigned_to(target)
         if wanted == current and current.reassigning and not active.state.being_deleted(partition):
             continue  # under way, also while one of its brokers is not there
-        refusal = _refusal(active, partition, target)
+        refusal = _refusal(active, partition, target, by_znode=True)
         if refusal is not None:
             log.warning("%s is not reassigned: %s %s", partition, *refusal)
             refused.append(partition)

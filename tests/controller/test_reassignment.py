@@ -402,6 +402,26 @@ def test_an_order_that_is_under_way_stays_in_the_znode_while_a_target_is_away(pl
     play(scenario)
 
 
+def test_an_order_in_the_znode_waits_for_a_target_that_is_away(play: Play) -> None:
+    """It was refused, and the znode deleted: an order given while its target restarted was lost. Kafka asks only of
+    orders by request whether their brokers live."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        await cluster.create_topic("t", [1])
+        await cluster.admin.create(REASSIGN_PARTITIONS_PATH, encode_reassignment({("t", 0): [2]}))
+        await cluster.settle()
+        assert decode_reassignment(cluster.zookeeper.data(REASSIGN_PARTITIONS_PATH)) == {("t", 0): (2,)}
+        assert (await cluster.active.alter_reassignments({T0: [3]}))[T0][0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        await cluster.add_broker(2)
+        await cluster.settle()
+        await cluster.put_in_isr([1, 2])
+        assert assignment(cluster) == PartitionReplicas((2,))
+        assert not cluster.exists(REASSIGN_PARTITIONS_PATH)
+
+    play(scenario)
+
+
 def test_a_move_is_completed_beside_a_tool_that_writes_the_topic_without_its_id(play: Play) -> None:
     """It was complete to those who asked, and went on with the next controller: former replicas came back."""
 
