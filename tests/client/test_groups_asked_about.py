@@ -35,7 +35,7 @@ def test_the_lag_of_a_group_is_told_though_a_partition_has_no_leader() -> None:
             async with Admin(**world) as admin:
                 offsets = NewTopic("__consumer_offsets", replica_assignments={0: [0]})
                 await admin.create_topics([NewTopic("t", replica_assignments={0: [0], 1: [1]}), offsets])
-                async with Consumer(group_id="g", **world) as consumer:
+                async with Consumer(group_id="g", enable_auto_commit=False, **world) as consumer:
                     consumer.assign([HERE, AWAY])
                     await consumer.commit({HERE: 0, AWAY: 3})
                 await cluster.brokers[1].stop()
