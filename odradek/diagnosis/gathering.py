@@ -25,7 +25,7 @@ from odradek.diagnosis.facts import (
 )
 from odradek.diagnosis.questions import Questions
 from odradek.diagnosis.topic_gathering import TopicGathering
-from odradek.diagnosis.zookeeper import SeenInZooKeeper, look, look_at_topics
+from odradek.diagnosis.zookeeper import SeenInZooKeeper, look, look_at_topics, registrations
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.topic_names import CONSUMER_OFFSETS
 from odradek.zk_schema.store import Store, StoreError
@@ -37,6 +37,7 @@ LEADERLESS_ANSWER_S = 2.0
 """Time for one question while there is neither ZooKeeper nor a controller. What only a leader answers, the client would
 ask for again and again; the brokers have nothing else to do, and answer the rest at once."""
 GROUPS_AT_ONCE = 100
+ROUNDS_MAX = 3
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ ReadJournal = Callable[[BrokerFacts], Awaitable[JournalFacts | str]]
 
 
 class Gathering:
-    """A round of gathering: make one, `gather` once."""
+    """Gathers facts in a round of questions; anew where a broker has come or gone meanwhile: what was asked last would
+    be of another cluster than what was asked first. Make one, `gather` once."""
 
     def __init__(
         self, admin: Admin, store: Store | None, read_journal: ReadJournal, now_ms: int, bootstrap: str
@@ -68,6 +70,9 @@ class Gathering:
         """`store`: a started one, or None where ZooKeeper cannot be read."""
         self._admin, self._store, self._read_journal = admin, store, read_journal
         self._now_ms, self._bootstrap = now_ms, bootstrap
+        self._begin()
+
+    def _begin(self) -> None:
         self._questions = Questions()
         self._zookeeper_silent = False
         self._silent_coordinators: set[int] = set()
@@ -81,6 +86,16 @@ class Gathering:
 
         Raises KafkaError when no broker answers at all.
         """
+        for _ in range(ROUNDS_MAX):
+            self._begin()
+            before = await self._zookeeper(registrations)
+            facts = await self._round(scope, no_zookeeper)
+            after = await self._zookeeper(registrations)
+            if before is None or after is None or before == after:
+                break
+        return facts
+
+    async def _round(self, scope: Scope | Callable[[Names], Scope], no_zookeeper: str) -> Facts:
         if no_zookeeper:
             self._zookeeper_silent = True
             self._questions.unknown.append(no_zookeeper)
@@ -132,7 +147,7 @@ class Gathering:
 
     async def _zookeeper(self, read: Callable[[Store], Awaitable[T]]) -> T | None:
         """Return what is read there; None where that cannot be."""
-        if self._store is None:
+        if self._store is None or self._zookeeper_silent:
             return None
         try:
             async with asyncio.timeout(self._questions.answer_s * 2):

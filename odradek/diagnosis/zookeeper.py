@@ -72,6 +72,13 @@ async def look(store: Store) -> SeenInZooKeeper:
     return seen
 
 
+async def registrations(store: Store) -> dict[int, int]:
+    """Read which brokers are registered, and their epochs. Raises StoreError."""
+    ids = sorted(broker_ids(await children_if_any(store, BROKER_IDS_PATH)))
+    znodes = await _read(store, [broker_path(one) for one in ids])
+    return {broker_id: znode[1].czxid for broker_id, znode in zip(ids, znodes, strict=True) if znode is not None}
+
+
 async def look_at_topics(store: Store, names: Collection[str], seen: SeenInZooKeeper) -> None:
     """Read the replicas and states of some topics as well. Raises StoreError."""
     topics = sorted(names)

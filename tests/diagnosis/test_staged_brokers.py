@@ -3,8 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-from odradek.aio import Admin, Producer
+from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.values import ConfigResource
+from odradek.client.records import TopicPartition
 from odradek.diagnosis.examination import Subject, examine, examine_all
 from odradek.diagnosis.facts import DirectoryFacts, PartitionFacts, TopicFacts
 from odradek.diagnosis.situation import Weight
@@ -63,6 +64,30 @@ def test_answers_nobody_while_it_is_frozen() -> None:
         await cluster.resume(number)
 
     run(test, settings={"zookeeper.session.timeout.ms": "30000"})
+
+
+def test_a_broker_that_comes_back_meanwhile_hides_no_group() -> None:
+    """All was said to be well, without the groups that it had coordinated: partitions were told of before its former
+    session ended, groups, for which it was waited, after."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        number = no_controller_of(cluster)
+        await cluster.create_topic("__consumer_offsets", assignment={0: [number, (number + 1) % 3]})
+        async with Consumer(bootstrap_servers=cluster.bootstrap, group_id="g", enable_auto_commit=False) as consumer:
+            await consumer.commit({TopicPartition("__consumer_offsets", 0): 0})
+        former = (await facts_of(cluster)).brokers[number].epoch
+        await cluster.kill(number, unnoticed=True)
+        starting = asyncio.create_task(cluster.restart(number))
+        asked = []
+        for _ in range(40):
+            await asyncio.sleep(0.1)
+            asked.append(asyncio.create_task(facts_of(cluster, None, None)))
+        for facts in await asyncio.gather(*asked):
+            back = facts.brokers[number]
+            assert "g" in facts.groups or not back.registered or back.epoch == former
+        await starting
+
+    run(test, settings={"zookeeper.session.timeout.ms": "3000"})
 
 
 def test_without_zookeeper() -> None:
