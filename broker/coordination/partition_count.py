@@ -7,7 +7,7 @@ from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.topic_names import java_hash
 from odradek.world.tasks import OnDeath, Tasks
-from odradek.zk_schema.store import NoNode, Store
+from odradek.zk_schema.store import NoNode, Store, StoreError
 from odradek.zk_schema.znodes.json_data import BadZnode
 from odradek.zk_schema.znodes.topics import TopicAssignment, topic_path
 
@@ -18,10 +18,10 @@ LONGEST_TEXT = 8_000
 topics have 16-bit lengths, in bytes."""
 NAMES_MAX = 1_000
 """Names whose partition is remembered: each request of a group or a transaction asks for it."""
-
-
 UNKNOWN_COUNT = 0
+"""Number of partitions while ZooKeeper is asked for it."""
 NOWHERE = -1
+"""Partition of a name meanwhile: it has none, and no broker leads this one."""
 
 
 @lru_cache(NAMES_MAX)
@@ -54,7 +54,7 @@ class PartitionCount:
         self._is_asking = False
 
     async def read(self, store: Store) -> None:
-        """Read what is there: at the broker's start, from when on it is read when it is needed. Raises StoreError."""
+        """Read what is there at the broker's start; `store` is kept, to be asked later. Raises StoreError."""
         self._store = store
         try:
             data, _ = await store.get(topic_path(self._topic))
@@ -86,5 +86,7 @@ class PartitionCount:
     async def _ask(self, store: Store) -> None:
         try:
             await self.read(store)
+        except StoreError as error:  # the next request asks again
+            log.info("%s: ZooKeeper does not say how many partitions it has: %s", self._topic, error)
         finally:
             self._is_asking = False

@@ -25,9 +25,11 @@ AT_ONCE = Struct("ii").pack(1, 0)
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 BROKEN_BEFORE = frozenset({
     errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.ETIMEDOUT,
-    errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENONET,
+    errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH,
+    getattr(errno, "ENONET", errno.EHOSTUNREACH),
 })  # fmt: skip
-"""Errors of accept(2) that tell of the one connection only: it broke in the backlog, or a firewall forbids it."""
+"""Errors of accept(2) that tell of the one connection only: it broke in the backlog, or a firewall forbids it. Only
+Linux has ENONET."""
 ACCEPT_RETRY_SECONDS = 1.0
 """Pause before the backlog is looked at again when the process has no descriptor left."""
 READ_INSTEAD_OF_SENDFILE_BYTES = 1 << 18

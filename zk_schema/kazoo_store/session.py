@@ -231,8 +231,10 @@ class KazooSession:
     def _break(self) -> None:
         """Break a connection that holds: kazoo's thread could not be woken for a request, and would be behind by one
         from now on. It finds the connection broken, and makes another one, of which we hear."""
-        with suppress(OSError):
-            self._client._connection._socket.shutdown(socket.SHUT_RDWR)
+        connection = self._client._connection._socket
+        if connection is not None:  # kazoo's thread has not begun anew by itself
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     # Events. Everything below runs on the loop, in the order of the queue.
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.cluster.metadata_cache import MetadataCache
-from odradek.broker.coordination.partition_count import PartitionCount
+from odradek.broker.coordination.partition_count import NOWHERE, UNKNOWN_COUNT, PartitionCount, partition_for
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -26,7 +26,7 @@ from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.clock import sleep
 from odradek.world.tasks import OnDeath
-from odradek.zk_schema.store import Stat
+from odradek.zk_schema.store import ConnectionLost, Stat, StoreError
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment
 
 SETTING = 5
@@ -77,9 +77,30 @@ class Store:
 
     def __init__(self, topic_id: bytes | None) -> None:
         self.assignment = TopicAssignment({index: PartitionReplicas((1,)) for index in range(2)}, topic_id)
+        self.error: StoreError | None = None
 
     async def get(self, path: str) -> tuple[bytes, Stat | None]:
+        if self.error is not None:
+            raise self.error
         return self.assignment.encode(), None
+
+
+def test_zookeeper_is_asked_again_when_it_could_not_say_the_number() -> None:
+    """Nothing is anywhere until it says it; each failure was told as the death of a task, with its stack."""
+    metadata = MetadataCache()
+    count = PartitionCount(CONSUMER_OFFSETS, metadata, SETTING, at_once)
+    store: Any = Store(b"1" * 16)
+    asyncio.run(count.read(store))
+    tell(metadata, b"1" * 16, 2)
+    assert count() == 2
+    store.error = ConnectionLost("/brokers/topics")
+    metadata.topics.clear()
+    tell(metadata, b"2" * 16, 1)
+    assert count() == count() == UNKNOWN_COUNT
+    assert partition_for("g", UNKNOWN_COUNT) == NOWHERE
+    store.error, store.assignment = None, TopicAssignment({0: PartitionReplicas((1,))}, b"2" * 16)
+    assert count() == UNKNOWN_COUNT, "it is asked"
+    assert count() == 1
 
 
 @pytest.mark.parametrize("told_of_deletion", [False, True])
