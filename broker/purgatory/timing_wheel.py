@@ -103,7 +103,7 @@ class TimingWheel:
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> WheelTimer:
         """Run `callback` once after `delay_ms`, which may be 0 but then too runs later and not in this call."""
-        elapsed = (self._clock.monotonic_ms() - self._started_ms) / self._tick_ms
+        elapsed = self._elapsed_ms() / self._tick_ms
         if not self._running and not (self._heap and self._heap[0][0] <= elapsed):
             self._current = max(self._current, int(elapsed))
         deadline = max(math.ceil(elapsed + delay_ms / self._tick_ms), self._current + 1)
@@ -160,14 +160,18 @@ class TimingWheel:
                 return
             self._alarm.cancel()
         self._alarm_tick = nearest
-        delay_ms = self._started_ms + nearest * self._tick_ms - self._clock.monotonic_ms()
+        delay_ms = nearest * self._tick_ms - self._elapsed_ms()
         self._alarm = self._clock.call_later(math.ceil(max(delay_ms, 0.0)), self._on_alarm)
+
+    def _elapsed_ms(self) -> float:
+        """The one measure of time: rounded in another way, a tick could have come for the alarm and not for timers."""
+        return self._clock.monotonic_ms() - self._started_ms
 
     def _on_alarm(self) -> None:
         self._alarm = None
         self._running = True
         try:
-            self._run_due(int((self._clock.monotonic_ms() - self._started_ms) / self._tick_ms))
+            self._run_due(int(self._elapsed_ms() / self._tick_ms))
         finally:
             self._running = False
             self._set_alarm()

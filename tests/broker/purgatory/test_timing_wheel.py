@@ -4,6 +4,7 @@ import gc
 import math
 import random
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from odradek.broker.purgatory.timing_wheel import TimingWheel, WheelTimer
 from odradek.testing.virtual_clock import ManualClock
+from odradek.world.clock import Timer
 
 STEPS = st.lists(
     st.one_of(
@@ -146,6 +148,28 @@ def test_a_callback_that_raises_does_not_hold_up_the_others() -> None:
         clock.advance(20)
     clock.advance(20)
     assert ran == ["same tick", "next tick"]
+
+
+class CountingClock(ManualClock):
+    """Gives up where somebody who asks to be called now asks again and again."""
+
+    asked = 0
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        self.asked += 1
+        assert self.asked <= 10, "the alarm is set again without end"
+        return super().call_later(delay_ms, callback)
+
+
+def test_an_alarm_in_time_finds_its_timers_due_however_times_are_rounded() -> None:
+    clock = CountingClock()
+    clock.stall(0.3)
+    assert (0.3 + 2) - 0.3 < 2, "a time at which a sum and a difference disagree"
+    wheel, ran = TimingWheel(clock), []
+    wheel.call_later(2, lambda: ran.append("ran"))
+    clock.advance(2)
+    clock.advance(1)
+    assert ran == ["ran"]
 
 
 def test_cancelling_twice_and_after_it_has_run_is_harmless() -> None:
