@@ -64,7 +64,7 @@ class Stage:
             replicas=SimpleNamespace(partitions=held),
             controller=SimpleNamespace(controller_epoch=-1, state=None),
             controller_requests=SimpleNamespace(controller_epoch=3),
-            groups=SimpleNamespace(groups=[], partition_for=lambda group: 0),
+            groups=SimpleNamespace(groups=[], partition_for=lambda group: 0, list_groups=lambda *_: (0, [])),
             transactions=SimpleNamespace(list_transactions=lambda: (0, []), partition_for=lambda name: 0),
             logs=SimpleNamespace(directories={}),
             producer_ids=SimpleNamespace(left=range(broker_id * 10, broker_id * 10 + 10)),

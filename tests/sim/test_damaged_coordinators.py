@@ -281,6 +281,18 @@ def test_there_is_no_rest_while_a_transaction_is_to_be_aborted(status: Transacti
     assert (coordinators.unrest() == f"id is to be aborted: {begun}") is waits
 
 
+@pytest.mark.parametrize("kind", ["groups", "transactions"])
+def test_there_is_no_rest_while_a_coordinator_loads(kind: str) -> None:
+    """What could not be read (no descriptor was left) is read again seconds later; until then nothing is known of it."""
+    stage = Stage(TRANSACTION_STATE)
+    services = stage.brokers[1].server.services
+    coordinators = Coordinators(stage.cluster, stage.history)
+    assert coordinators.unrest() is None
+    listing = "list_groups" if kind == "groups" else "list_transactions"
+    setattr(getattr(services, kind), listing, lambda *_: (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []))
+    assert coordinators.unrest() == "broker-1 loads what it coordinates"
+
+
 def test_producer_ids_that_two_brokers_give_out() -> None:
     stage = Stage()
     coordinators = Coordinators(stage.cluster, stage.history)

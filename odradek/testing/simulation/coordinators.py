@@ -105,12 +105,15 @@ class Coordinators:
         self.give_out(end, f"ask {self._asks}")
 
     def unrest(self) -> str | None:
-        """Return which transaction is still to be aborted, as it has been open for longer than its timeout.
+        """Return who still loads what it coordinates (what could not be read is read again, seconds later), or which
+        transaction is still to be aborted, as it has been open for longer than its timeout.
 
         An abort that could not be written is tried again; its epoch is the coordinator's until then, and in no log.
         """
         for broker in self._cluster.brokers:
             services = broker.server.services
+            if services.groups.list_groups((), ())[0] or services.transactions.list_transactions()[0]:
+                return f"{broker.host} loads what it coordinates"
             for name, state in services.transactions.list_transactions()[1]:
                 if state.status is ONGOING and services.clock.now_ms() - state.started_ms > state.timeout_ms:
                     return f"{name} is to be aborted: {state}"

@@ -134,7 +134,8 @@ class StaleRequests(Director):
         for broker in self.cluster.brokers:
             for group in broker.server.services.groups.groups if broker.running else []:
                 for member in list(group.metadata.members.values()):
-                    if broker.running:
+                    # Before the first generation comes -1, and whoever commits in that is a member of nothing
+                    if broker.running and group.metadata.generation > 0:
                         await self._commit_as_before(broker, group.metadata, member)
 
     async def _commit_as_before(self, broker: EmbeddedBroker, group: GroupMetadata, member: Member) -> None:
