@@ -283,7 +283,7 @@ def test_there_is_no_rest_while_a_transaction_is_to_be_aborted(status: Transacti
 
 @pytest.mark.parametrize("kind", ["groups", "transactions"])
 def test_there_is_no_rest_while_a_coordinator_loads(kind: str) -> None:
-    """What could not be read (no descriptor was left) is read again seconds later; until then nothing is known of it."""
+    """What could not be read (no descriptor was left) is read again seconds later; till then nothing is known of it."""
     stage = Stage(TRANSACTION_STATE)
     services = stage.brokers[1].server.services
     coordinators = Coordinators(stage.cluster, stage.history)

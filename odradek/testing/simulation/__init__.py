@@ -6,7 +6,7 @@
     history.py      the run as clients see it: what they were told, what they read, what went wrong
 
 Who uses the cluster: clients, connectors (whose group is balanced in ZooKeeper), old_clients, transactions, loose_topic
-(which may lose records), administration.
+(which may lose records), administration. unusual_settings are what half of the runs have of brokers and clients.
 
 Faults, by what they befall: faults (brokers and the network), disk_faults, bit_rot, zookeeper_faults, client_faults;
 operations (what operators do), repeated_requests, stale_requests. Those that wait for their moment: awkward_moments,

@@ -14,6 +14,7 @@ from odradek.client.records import ConsumerRecord, RecordMetadata, TopicPartitio
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.history import History
+from odradek.testing.simulation.unusual_settings import USUAL, Unusual
 
 POLL_MS = 80
 COMMIT_EVERY_POLLS = 4
@@ -36,7 +37,15 @@ class SimulatedProducer:
     """Idempotent, acks=all: sends numbered records to partitions that chance chooses."""
 
     def __init__(
-        self, cluster: EmbeddedCluster, history: History, name: str, seed: int, topic: str, host: str = ""
+        self,
+        cluster: EmbeddedCluster,
+        history: History,
+        name: str,
+        seed: int,
+        topic: str,
+        host: str = "",
+        *,
+        unusual: Unusual = USUAL,
     ) -> None:
         self.name, self.topic = name, topic
         self.partitions = 1
@@ -46,6 +55,14 @@ class SimulatedProducer:
         """Sent and not told about yet."""
         self._clock, self._history = cluster.clock, history
         self._random = random.Random(seed)
+        settings = {
+            "batch_size": self._random.choice((200, 400, 16_384)),
+            "linger_ms": self._random.choice((0, 5)),
+            "request_timeout_ms": self._random.choice((2_000, 8_000)),
+            "delivery_timeout_ms": self._random.choice((15_000, 120_000)),
+            "retry_backoff_ms": 50,
+            "compression_type": self._random.choice(("none", "none", "lz4")),
+        }
         self.producer = Producer(
             network=cluster.network.host(host or name),
             clock=cluster.clock,
@@ -53,12 +70,7 @@ class SimulatedProducer:
             bootstrap_servers=bootstrap(cluster),
             client_id=name,
             acks="all",
-            batch_size=self._random.choice((200, 400, 16_384)),
-            linger_ms=self._random.choice((0, 5)),
-            request_timeout_ms=self._random.choice((2_000, 8_000)),
-            delivery_timeout_ms=self._random.choice((15_000, 120_000)),
-            retry_backoff_ms=50,
-            compression_type=self._random.choice(("none", "none", "lz4")),
+            **{**settings, **unusual.producers},
         )
 
     async def send(self) -> None:
@@ -110,6 +122,7 @@ class SimulatedConsumer(RebalanceListener):
         host: str = "",
         *,
         is_static: bool = False,
+        unusual: Unusual = USUAL,
     ) -> None:
         """`is_static`: who comes after it on its host takes its place in the group."""
         self.name, self.topic, self._grouped = name, topic, group is not None
@@ -123,6 +136,7 @@ class SimulatedConsumer(RebalanceListener):
         self._clock, self._history = cluster.clock, history
         self._random = random.Random(seed)
         strategy = ("range", "roundrobin", "cooperative-sticky")[seed % 3 if group is None else len(group) % 3]
+        settings = {"request_timeout_ms": 3_000, "metadata_max_age_ms": 2_000, "fetch_max_wait_ms": 400}
         self._consumer = Consumer(
             network=cluster.network.host(host or name),
             clock=cluster.clock,
@@ -136,12 +150,10 @@ class SimulatedConsumer(RebalanceListener):
             session_timeout_ms=8_000,
             heartbeat_interval_ms=1_000,
             max_poll_interval_ms=20_000,
-            request_timeout_ms=3_000,
             default_api_timeout_ms=10_000,
-            metadata_max_age_ms=2_000,
-            fetch_max_wait_ms=400,
             partition_assignment_strategy=[strategy],
             allow_auto_create_topics=False,
+            **{**settings, **unusual.consumers},
         )
         self._consumer.open(asyncio.get_running_loop())
         if group is not None:

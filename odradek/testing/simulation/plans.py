@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 from odradek.testing.simulation.history import Violation
+from odradek.testing.simulation.unusual_settings import USUAL, Unusual, drawn
 
 DRAWN: ContextVar[random.Random] = ContextVar("drawn")
 """Numbers of the fault in whose task one asks."""
@@ -126,17 +127,20 @@ class Plan:
     without: frozenset[str] = frozenset({"connectors"})
     """Clients, out of OPTIONAL_CLIENTS, that are left out."""
     brokers: int = 3
+    unusual: Unusual = USUAL
+    """Settings that stand in the place of all others."""
 
     @property
-    def replication(self) -> dict[str, str]:
-        """Settings that follow from the number of brokers: all topics have three replicas where they can."""
+    def of_brokers(self) -> dict[str, str]:
+        """All settings of brokers. Some follow from their number: all topics have three replicas where they can."""
         replicas, in_sync = str(min(3, self.brokers)), str(min(2, self.brokers))
-        return {
+        replication = {
             "default.replication.factor": replicas,
             "min.insync.replicas": in_sync,
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": in_sync,
         }
+        return {**SETTINGS, **replication, **self.settings, **self.unusual.brokers}
 
     @property
     def possible_kinds(self) -> list[str]:
@@ -154,14 +158,15 @@ def varied_plan(seed: int) -> Plan:
     Some mistakes show only when many things go wrong at once, others only when the same few go wrong again and again.
     In half of them logs are rolled and compacted all the time, in a quarter old records are deleted as well. A third
     have clients of old message formats, a third a topic that may lose something, a third a group that is balanced in
-    ZooKeeper. One in six has one broker, one in six has five.
+    ZooKeeper. One in six has one broker, one in six has five. Half have unusual settings.
     """
     chance = random.Random(seed)
     settings = ROLLING if chance.random() < 0.5 else {}
     retention = chance.choice((None, EXPIRES)) if settings else None
     without = frozenset({"old", "loose", "connectors"} - {chance.choice(("old", "loose", "connectors"))})
     brokers = chance.choice((1, 3, 3, 3, 3, 5))
-    plan = Plan(seed, (), 15.0, 2, settings, retention, without=without, brokers=brokers)
+    unusual = drawn(seed) if random.Random(f"{seed} unusual").random() < 0.5 else USUAL
+    plan = Plan(seed, (), 15.0, 2, settings, retention, without=without, brokers=brokers, unusual=unusual)
     if chance.random() < 0.5:
         return plan
     return replace(plan, kinds=tuple(chance.sample(plan.possible_kinds, chance.randint(2, 5))), faults_s=40.0)
@@ -189,4 +194,5 @@ class Report:
     def text(self, last_lines: int = 60) -> str:
         """Return for people the seed, what went wrong, and what happened before."""
         tail = "\n".join(self.lines[-last_lines:])
-        return f"seed {self.plan.seed} {list(self.plan.kinds) or 'all faults'}: {self.violation}\n{tail}"
+        unusual = f" {self.plan.unusual}" if self.plan.unusual else ""
+        return f"seed {self.plan.seed} {list(self.plan.kinds) or 'all faults'}{unusual}: {self.violation}\n{tail}"

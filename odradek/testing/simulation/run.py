@@ -9,6 +9,7 @@ Everything is decided by the seed. The faults end at `faults_s`; after that all 
 import asyncio
 import math
 import random
+from functools import partial
 
 from odradek.client.records import TopicPartition
 from odradek.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -40,7 +41,6 @@ from odradek.testing.simulation.plans import (
     CALM,
     DRAWN,
     FAULT_KINDS,
-    SETTINGS,
     DrawnHere,
     Occurrence,
     Plan,
@@ -80,8 +80,8 @@ class Simulation:
         self.plan, self.clock = plan, clock
         self.random = random.Random(plan.seed)
         self.history = History(clock)
-        settings = {**SETTINGS, **plan.replication, **plan.settings}
-        self.cluster = EmbeddedCluster(clock, plan.brokers, settings, seed=plan.seed * 1000, zookeepers=MEMBERS)
+        self.cluster = EmbeddedCluster(clock, plan.brokers, plan.of_brokers, seed=plan.seed * 1000, zookeepers=MEMBERS)
+        self._consumer = partial(SimulatedConsumer, self.cluster, self.history, unusual=plan.unusual)
         self.is_static = plan.seed % 2 == 1
         self.consumer: SimulatedConsumer | None = None
         self.transactions: Transactions | None = None
@@ -98,7 +98,7 @@ class Simulation:
     def _make_faults(self) -> None:
         """Make what may happen; the order of the kinds is what a seed draws from."""
         plan, source = self.plan, DrawnHere()
-        directories = SETTINGS["log.dirs"].split(",")
+        directories = plan.of_brokers["log.dirs"].split(",")
         expires = self.history.expires = plan.retention_bytes is not None
         self.administrator = Administrator(self.cluster, self.history, source, TOPIC, directories)
         # A static leader that comes back assigns nothing and knows of no growth meanwhile (KIP-814, as in Kafka)
@@ -268,11 +268,11 @@ class Simulation:
         self.administrator.partitions = PARTITIONS
         seed, without = self.plan.seed * 100, self.plan.without
         cluster, history = self.cluster, self.history
-        self.consumer = SimulatedConsumer(cluster, history, "consumer", seed + 10, TOPIC)
+        self.consumer = self._consumer("consumer", seed + 10, TOPIC)
         counts = (("producer-1", 1, 2), ("group", 0, 3), ("connectors", 0, 2))
         await self.programs.start(*(least if name in without else most for name, least, most in counts))
         if "transactions" not in without:
-            self.transactions = Transactions(cluster, history, seed + 40)
+            self.transactions = Transactions(cluster, history, seed + 40, self.plan.unusual)
             for transactor in self.transactions.producers:
                 await transactor.settle()  # with it the coordinators' topic is there before anything goes wrong
         if "old" not in without:
@@ -294,7 +294,7 @@ class Simulation:
     def _make_producer(self, number: int, life: int) -> SimulatedProducer:
         host, seed = f"producer-{number}", self.plan.seed * 100 + number + life * LIFE
         name = f"{host}.{life}" if life else host
-        producer = SimulatedProducer(self.cluster, self.history, name, seed, TOPIC, host)
+        producer = SimulatedProducer(self.cluster, self.history, name, seed, TOPIC, host, unusual=self.plan.unusual)
         producer.partitions = self.administrator.partitions
         return producer
 
@@ -302,7 +302,7 @@ class Simulation:
         number = int(host.rpartition("-")[2]) + (GUEST if host.startswith("guest") else 0)
         seed = self.plan.seed * 100 + 20 + number + life * LIFE
         name = f"{host}.{life}" if life else host
-        return SimulatedConsumer(self.cluster, self.history, name, seed, TOPIC, GROUP, host, is_static=self.is_static)
+        return self._consumer(name, seed, TOPIC, GROUP, host, is_static=self.is_static)
 
     def _make_connector(self, host: str, life: int) -> SimulatedConnector:
         seed = self.plan.seed * 100 + 80 + int(host.rpartition("-")[2]) + life * LIFE
@@ -312,7 +312,7 @@ class Simulation:
     def _read_again(self) -> list[SimulatedConsumer | CommittedReader]:
         """Make readers who read everything once more, and one who reads here and there."""
         seed = self.plan.seed * 100 + 11
-        again = [SimulatedConsumer(self.cluster, self.history, name, seed, TOPIC) for name in ("again", "wanderer")]
+        again = [self._consumer(name, seed, TOPIC) for name in ("again", "wanderer")]
         for reader in again:
             reader.assign(range(self.administrator.partitions))
         again[1].wanders = True

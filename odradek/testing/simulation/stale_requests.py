@@ -3,7 +3,7 @@ and coordinators must refuse them. And where a partition ends for its readers is
 
 from collections.abc import Awaitable, Callable
 
-from odradek.broker.groups.group_metadata import GroupMetadata, Member
+from odradek.broker.groups.group_metadata import GroupMetadata, GroupState, Member
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.errors import ErrorCode
@@ -160,7 +160,8 @@ class StaleRequests(Director):
                 error = await one.commit(group.group_id, self._topic, 0, generation, member_id, member.instance_id)
                 taken = error is ErrorCode.NONE
                 await one.end(committed=False)
-        if taken:
+        # Loaded anew meanwhile, a group is in the last generation that is in the log, which may be the one before
+        if taken and group.state is not GroupState.DEAD:
             self.others.history.violated(
                 f"{broker.host}: a commit of {member_id} in generation {generation} is taken: {group}"
             )

@@ -18,6 +18,7 @@ from odradek.protocol.topic_names import CONSUMER_OFFSETS
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.simulation.clients import bootstrap
 from odradek.testing.simulation.history import History
+from odradek.testing.simulation.unusual_settings import USUAL, Unusual
 from odradek.zk_schema.znodes.topics import PartitionState, state_path
 
 TOPIC = "transactions"
@@ -53,11 +54,17 @@ class TransactionalPositions:
     """Asks again and again for the position of one group. `transactions`: those that may have committed one."""
 
     def __init__(
-        self, cluster: EmbeddedCluster, history: History, group: str, transactions: Sequence[Transaction]
+        self,
+        cluster: EmbeddedCluster,
+        history: History,
+        group: str,
+        transactions: Sequence[Transaction],
+        unusual: Unusual = USUAL,
     ) -> None:
         self.group, self._history, self._transactions, self._cluster = group, history, transactions, cluster
         self.found: int | None = None
         """What was told last."""
+        settings = {"request_timeout_ms": 3_000, "metadata_max_age_ms": 2_000}
         self._consumer = Consumer(
             network=cluster.network.host("committed-reader"),
             clock=cluster.clock,
@@ -66,9 +73,8 @@ class TransactionalPositions:
             client_id=group,
             group_id=group,
             enable_auto_commit=False,
-            request_timeout_ms=3_000,
-            metadata_max_age_ms=2_000,
             allow_auto_create_topics=False,
+            **{**settings, **unusual.consumers},
         )
         self._consumer.open(asyncio.get_running_loop())
         self._asking = asyncio.ensure_future(self._ask())

@@ -29,6 +29,7 @@ from odradek.testing.simulation.transactional_positions import (
     Transaction,
     TransactionalPositions,
 )
+from odradek.testing.simulation.unusual_settings import USUAL, Unusual
 
 PARTITIONS = 2
 TIMEOUT_MS = 8_000
@@ -51,8 +52,9 @@ class TransactionalProducer:
         name: str,
         seed: int,
         transaction_of: dict[bytes, Transaction],
+        unusual: Unusual = USUAL,
     ) -> None:
-        self.name, self.transaction_of = name, transaction_of
+        self.name, self.transaction_of, self._unusual = name, transaction_of, unusual
         self.transactions: list[Transaction] = []
         self.group = f"group-of-{name}"
         self._cluster, self._history, self._clock = cluster, history, cluster.clock
@@ -84,20 +86,24 @@ class TransactionalProducer:
 
     async def _successor(self) -> Producer:
         """Return the next producer of this id; the former ones live on."""
+        own = random.Random(self._random.random())
+        settings = {
+            "request_timeout_ms": 3_000,
+            "retry_backoff_ms": 50,
+            "batch_size": self._random.choice((200, 16_384)),
+            "linger_ms": self._random.choice((0, 5)),
+        }
         self._producers.append(
             Producer(
                 network=self._cluster.network.host(self.name),
                 clock=self._clock,
-                random=random.Random(self._random.random()),
+                random=own,
                 bootstrap_servers=bootstrap(self._cluster),
                 client_id=self.name,
                 transactional_id=self.name,
                 transaction_timeout_ms=TIMEOUT_MS,
-                request_timeout_ms=3_000,
                 delivery_timeout_ms=6_000,
-                retry_backoff_ms=50,
-                batch_size=self._random.choice((200, 16_384)),
-                linger_ms=self._random.choice((0, 5)),
+                **{**settings, **self._unusual.producers},
             )
         )
         producer = await self._producers[-1].start()
@@ -215,11 +221,13 @@ class CommittedReader:
         seed: int,
         transaction_of: dict[bytes, Transaction],
         name: str = "committed-reader",
+        unusual: Unusual = USUAL,
     ) -> None:
         self._name, self._transaction_of = name, transaction_of
         self.seen: dict[bytes, tuple[TopicPartition, int]] = {}
         self.positions: dict[TopicPartition, int] = {}
         self._history = history
+        settings = {"request_timeout_ms": 3_000, "metadata_max_age_ms": 2_000, "fetch_max_wait_ms": 400}
         self._consumer = Consumer(
             network=cluster.network.host(name),
             clock=cluster.clock,
@@ -228,10 +236,8 @@ class CommittedReader:
             client_id=name,
             isolation_level="read_committed",
             auto_offset_reset="none",
-            request_timeout_ms=3_000,
-            metadata_max_age_ms=2_000,
-            fetch_max_wait_ms=400,
             allow_auto_create_topics=False,
+            **{**settings, **unusual.consumers},
         )
         self._consumer.open(asyncio.get_running_loop())
         self.wanted = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
@@ -310,22 +316,25 @@ def aborted_in(data: bytes) -> set[tuple[int, int, int]]:
 class Transactions:
     """Transactional producers and the reader of one simulation."""
 
-    def __init__(self, cluster: EmbeddedCluster, history: History, seed: int) -> None:
+    def __init__(self, cluster: EmbeddedCluster, history: History, seed: int, unusual: Unusual = USUAL) -> None:
         self._cluster, self._history = cluster, history
-        self._seed = seed
+        self._seed, self._unusual = seed, unusual
         self._transaction_of = of = dict[bytes, Transaction]()
-        self.producers = [TransactionalProducer(cluster, history, f"transactor-{n}", seed + n, of) for n in range(2)]
-        self.reader = CommittedReader(cluster, history, seed + 9, of)
+        self.producers = [
+            TransactionalProducer(cluster, history, f"transactor-{n}", seed + n, of, unusual) for n in range(2)
+        ]
+        self.reader = CommittedReader(cluster, history, seed + 9, of, unusual=unusual)
         self.positions = [
-            TransactionalPositions(cluster, history, producer.group, producer.transactions)
+            TransactionalPositions(cluster, history, producer.group, producer.transactions, unusual)
             for producer in self.producers
         ]
-        self._abandoned = AbandonedProducer(cluster, history, "abandoned", seed + 5, of)
+        self._abandoned = AbandonedProducer(cluster, history, "abandoned", seed + 5, of, unusual)
         self.producers.append(self._abandoned)
 
     def read_again(self) -> CommittedReader:
         """Make a reader who reads everything once more."""
-        return CommittedReader(self._cluster, self._history, self._seed + 8, self._transaction_of, "again-committed")
+        seed, unusual = self._seed + 8, self._unusual
+        return CommittedReader(self._cluster, self._history, seed, self._transaction_of, "again-committed", unusual)
 
     def unrest(self) -> str | None:
         """Return what has to come yet: the reader is at the end of each partition, and no transaction holds it back."""
