@@ -177,8 +177,9 @@ class VirtualListener:
         self._paused = True
 
     def resume(self) -> None:
-        self._paused = False
-        self.accept()
+        if self._paused:  # who is resumed while it accepts goes on by itself
+            self._paused = False
+            self.accept()
 
     def accept(self) -> None:
         while self._backlog and not self._paused and not self._network.is_suspended(self._address[0]):

@@ -245,3 +245,23 @@ def test_bytes_for_a_closed_end_are_answered_with_a_reset() -> None:
         near.close()
 
     run_virtual(main)
+
+
+def test_any_number_of_connections_wait_for_one_who_goes_on_after_each() -> None:
+    """A broker, that is, which asks after each connection whether it may take another one."""
+
+    async def main(clock: VirtualClock) -> int:
+        network, accepted = VirtualNetwork(clock), list[Any]()
+
+        def accept(endpoint: Any) -> None:
+            accepted.append(endpoint)
+            listener.resume()
+
+        listener = network.host("b").listen("", 9, accept)
+        listener.pause()
+        await asyncio.gather(*(network.host("a").connect("b", 9) for _ in range(2000)))
+        assert not accepted
+        listener.resume()
+        return len(accepted)
+
+    assert run_virtual(main) == 2000
