@@ -70,9 +70,9 @@ def _complaints(files: Files, path: str, topic: str | None) -> Iterator[tuple[in
     if damaged is not None:
         yield damaged.position, damaged.reason
     if kind.name_end in OF_SEGMENTS:
-        log_path = log_of(path)
-        if not files.exists(log_path):
-            log_path += path.removeprefix(settled(path))
+        log_path = log_of(path) + path.removeprefix(settled(path))
+        if not files.exists(log_path):  # Kafka gives the compacted log its name before its indexes
+            log_path = log_of(path)
         if not files.exists(log_path):
             yield 0, "its .log file is not there"
         else:

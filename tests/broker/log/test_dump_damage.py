@@ -251,5 +251,19 @@ def test_files_of_a_change_that_is_going_on_are_read_too(contents: dict[str, byt
         list(verify(files, f"{DATA}/notes.txt"))
 
 
+@pytest.mark.parametrize("suffix", [".deleted", ".cleaned", ".swap"])
+def test_an_index_that_a_compaction_replaces_or_has_made_is_compared_with_its_own_log(
+    contents: dict[str, bytes], suffix: str
+) -> None:
+    """Beside it is a `.log` of the same offset, the compacted one or the one that is compacted."""
+    files = SimulatedFiles()
+    for name, content in contents.items():
+        files.set_content(name, content)
+        if FIRST in name:
+            files.set_content(name + suffix, content)
+            files.set_content(name, b"")
+    assert list(verify(files, DIRECTORY)) == []
+
+
 def test_a_damage_says_where() -> None:
     assert Damage("/a/b.log", 7, "why") == ("/a/b.log", 7, "why")
