@@ -194,5 +194,5 @@ class Report:
     def text(self, last_lines: int = 60) -> str:
         """Return for people the seed, what went wrong, and what happened before."""
         tail = "\n".join(self.lines[-last_lines:])
-        unusual = f" {self.plan.unusual}" if self.plan.unusual else ""
-        return f"seed {self.plan.seed} {list(self.plan.kinds) or 'all faults'}{unusual}: {self.violation}\n{tail}"
+        unusual = f"with {self.plan.unusual}\n" if self.plan.unusual else ""
+        return f"seed {self.plan.seed} {list(self.plan.kinds) or 'all faults'}: {self.violation}\n{unusual}{tail}"
