@@ -37,6 +37,7 @@ class Job:
         self._began_ms = clock.monotonic_ms()
         self._history_changes = log.history_changes
         self._segments = {one.base_offset: one for one in log.segments}
+        """Segments as they were when it began, without those that were replaced since."""
         self._aborted = False
         self._finished: Finished | None = None
         self._syncing = 0
@@ -73,6 +74,8 @@ class Job:
         self._syncing += 1
         with suppress(StorageFailure):
             swap_in(self.log, old, self._synced)
+            for base_offset in cleaned.base_offsets:
+                del self._segments[base_offset]
             return
         self.abort("the disk failed")
 
@@ -94,7 +97,8 @@ class Job:
 
     def _failed(self, failed: Failed) -> None:
         self._aborted = True
-        if self._why_not([self._segments[one.base_offset] for one in self._request.segments[:1]]) is not None:
+        left = [one for info in self._request.segments if (one := self._segments.get(info.base_offset)) is not None]
+        if self._why_not(left[:1]) is not None:
             logger.info("%s: compaction is abandoned, the log has changed: %s", self.log, failed.reason)
         elif failed.errno == 0:
             self.damage = failed.reason

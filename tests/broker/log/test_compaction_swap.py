@@ -350,6 +350,43 @@ def test_a_disk_that_fails_takes_the_directory_offline() -> None:
     assert world.rounds == []
 
 
+def after_the_first_group(world: CompactedLog) -> None:
+    """Compact until the first group has been swapped in, while others are still to be written."""
+    write(world)
+    before = world.log.segments[0]
+    world.compaction.look()
+    while world.log.segments[0] is before:
+        _one_turn(world)
+    assert world.log in world.compaction._jobs
+
+
+def test_damage_after_a_group_that_was_swapped_in_is_damage() -> None:
+    """Else the log would be compacted again and again, and others would wait behind it."""
+    world = CompactedLog(LARGE)
+    after_the_first_group(world)
+    world.files.flip(world.log.segments[-2].path(".log"), 70)
+    world.clock.advance(0)
+    assert world.compaction._damaged == {world.log: world.log.history_changes}
+
+
+def test_a_disk_that_fails_after_a_group_that_was_swapped_in_takes_the_directory_offline() -> None:
+    world = CompactedLog(LARGE)
+    failures: list[OSError] = []
+    world.environment.failed = lambda path, cause: failures.append(cause)
+    after_the_first_group(world)
+    world.files.broken.add(world.log.segments[-2].path(".log"))
+    world.clock.advance(0)
+    assert [failure.errno for failure in failures] == [errno.EIO]
+
+
+def test_a_log_whose_disk_is_full_after_a_group_that_was_swapped_in_lets_others_go_first() -> None:
+    world = CompactedLog(LARGE)
+    after_the_first_group(world)
+    world.files.capacity_bytes = 0
+    world.clock.advance(0)
+    assert world.log in world.compaction._hindered
+
+
 def test_it_looks_every_backoff_and_does_nothing_when_disabled() -> None:
     world = CompactedLog(LARGE, LogManagerSettings(log_cleaner_backoff_ms=1000, log_cleaner_enable=False))
     write(world)
