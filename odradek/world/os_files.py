@@ -67,7 +67,11 @@ class OsFile:
         return b"".join(parts)
 
     def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def truncate(self, size: int) -> None:
         try:

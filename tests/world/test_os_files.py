@@ -55,6 +55,12 @@ def test_an_open_file_that_fails_is_named(call: Callable[[OsFile], object], tmp_
     assert str(failed.value) == f"[Errno 9] Bad file descriptor: '{path}'"
 
 
+def test_an_open_file_whose_size_nobody_tells_is_named() -> None:
+    with pytest.raises(OSError) as failed:
+        OsFile("a", -1).size()
+    assert str(failed.value) == "[Errno 9] Bad file descriptor: 'a'"
+
+
 def test_a_small_file_for_which_there_is_no_room_is_named_and_leaves_nothing(files: OsFiles, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"before")
     (tmp_path / "a.tmp").symlink_to("/dev/full")

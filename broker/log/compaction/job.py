@@ -108,7 +108,8 @@ class Job:
         elif failed.errno == errno.ENOENT:
             logger.warning("%s: a segment was deleted while it was compacted: %s", self.log, failed.reason)
         else:
-            self.log.give_up_directory(OSError(failed.errno, failed.reason))
+            reason = failed.reason.removeprefix(f"[Errno {failed.errno}] ")  # which OSError says by itself
+            self.log.give_up_directory(OSError(failed.errno, reason))
 
     def ended(self, well: bool) -> None:
         """Note that the child is no more."""

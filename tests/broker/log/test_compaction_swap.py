@@ -344,9 +344,11 @@ def test_a_disk_that_fails_takes_the_directory_offline() -> None:
     world.environment.failed = lambda path, cause: failures.append(cause)
     write(world)
     world.compaction.look()
-    world.files.broken.add(world.log.segments[0].path(".log") + ".cleaned")
+    broken = world.log.segments[0].path(".log") + ".cleaned"
+    world.files.broken.add(broken)
     world.clock.advance(0)
     assert [failure.errno for failure in failures] == [errno.EIO]
+    assert str(failures[0]) == f"[Errno 5] Input/output error: '{broken}'"
     assert world.rounds == []
 
 
