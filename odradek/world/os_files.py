@@ -213,8 +213,9 @@ class OsFiles:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             os.close(descriptor)
+            error.filename = path
             raise
         return OsFile(path, descriptor)
 

@@ -1,6 +1,7 @@
 """The real files, where a simulation could hide a mistake."""
 
 import errno
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,18 @@ def test_an_open_file_whose_size_nobody_tells_is_named() -> None:
     with pytest.raises(OSError) as failed:
         OsFile("a", -1).size()
     assert str(failed.value) == "[Errno 9] Bad file descriptor: 'a'"
+
+
+def test_a_file_that_cannot_be_locked_is_named(
+    files: OsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OSError) as failed:
+        files.lock(f"{tmp_path}/.lock")
+    assert str(failed.value) == f"[Errno 37] No locks available: '{tmp_path}/.lock'"
 
 
 def test_a_small_file_for_which_there_is_no_room_is_named_and_leaves_nothing(files: OsFiles, tmp_path: Path) -> None:
