@@ -93,24 +93,24 @@ class ProducerEngine:
 
     def start(self) -> None:
         """Run until `stop`."""
-        self.tasks.spawn(f"producer {self.config.client_id}", self.run, OnDeath.END)
+        running = self.tasks.spawn(f"producer {self.config.client_id}", self.run, OnDeath.END)
+        running.add_done_callback(self._ended)
 
     async def run(self) -> None:
-        """Plan, carry out, wait; until `stop`. A fault in it fails all that waits, with the cause, and is raised.
-
-        So does a cancellation from outside: asyncio.run cancels all tasks that are left when it ends.
-        """
+        """Plan, carry out, wait; until `stop`. A fault in it fails all that waits, with the cause, and is raised."""
         try:
             while not self._stopped:
                 self._woken.clear()
                 await self._woken.wait_until(self._round())
-        except asyncio.CancelledError:
-            if not self._stopped:
-                self.stop(ClientClosed(f"producer {self.config.client_id}: its tasks were cancelled, it sends no more"))
-            raise
         except Exception as fault:
             self.broke(fault)
             raise
+
+    def _ended(self, running: "asyncio.Task[None]") -> None:
+        """Fail all that waits if others have cancelled `run`, perhaps before its first line: asyncio.run cancels all
+        tasks that are left when it ends."""
+        if running.cancelled() and not self._stopped:
+            self.stop(ClientClosed(f"producer {self.config.client_id}: its tasks were cancelled, it sends no more"))
 
     def broke(self, fault: Exception) -> None:
         """Fail every record that waits, and each later call, after a fault that should not happen."""

@@ -50,6 +50,23 @@ def test_a_producer_fails_what_it_will_not_send_any_more(transactional: bool, on
     run(main, brokers=1, topics={"t": 1}, seed=7)
 
 
+def test_a_producer_whose_tasks_are_cancelled_before_they_have_begun_says_so() -> None:
+    """Its records and its close waited for ever."""
+
+    async def main(cluster: Any) -> None:
+        producer = await Producer(bootstrap_servers=cluster.bootstrap).start()
+        cancel_tasks_of(producer)
+        with pytest.raises(ClientClosed, match="its tasks were cancelled"):
+            await asyncio.wait_for(send_and_wait(producer), SOON_S)
+        await asyncio.wait_for(producer.close(), SOON_S)
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+async def send_and_wait(producer: Producer) -> None:
+    await (await producer.send("t", b"x", partition=0))
+
+
 def test_a_consumer_says_that_nothing_comes_any_more_and_commits_what_it_has_read() -> None:
     """Polls returned nothing from then on, as if the topics were empty."""
 
