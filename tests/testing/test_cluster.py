@@ -7,7 +7,9 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -241,3 +243,37 @@ def test_a_fault_of_another_cluster_is_refused() -> None:
         cluster.hold("Fetch")
         with pytest.raises(ClusterError, match="this cluster has no fault 1"):
             cluster.clear(other.delay("Fetch", 5))
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_who_waits_for_one_that_is_closed_meanwhile_hears_of_it(process: bool) -> None:
+    """A task ended as if cancelled; with a process, after another call was given up, it waited for ever."""
+
+    async def main() -> None:
+        async with Cluster(brokers=1, topics={"t": 1}, process=process) as cluster:
+            given_up, waiting = (asyncio.ensure_future(cluster.wait_for("t", records=1)) for _ in range(2))
+            await cluster.topics()  # so these two have begun
+            given_up.cancel()
+        with pytest.raises(ClusterError, match="closed"):
+            await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+        assert given_up.cancelled()
+
+    asyncio.run(main())
+
+
+def test_a_thread_that_waits_for_one_that_is_closed_meanwhile_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, begun = Cluster(brokers=1, topics={"t": 1}).start(), threading.Event()
+    submit = cluster.runner.submit
+
+    def told(*order: Any) -> Any:
+        future = submit(*order)
+        begun.set()
+        return future
+
+    monkeypatch.setattr(cluster.runner, "submit", told)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(cluster.wait_for, "t", records=1)
+        assert begun.wait(PATIENCE_SECONDS)
+        cluster.close()
+        with pytest.raises(ClusterError, match="closed"):
+            waiting.result(PATIENCE_SECONDS)

@@ -12,7 +12,7 @@ import asyncio
 import os
 import warnings
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from functools import wraps
 from os import PathLike
 from pathlib import Path
@@ -28,6 +28,8 @@ from odradek.testing.cluster.views import SeenRequest
 P = ParamSpec("P")
 R = TypeVar("R")
 
+CLOSED_MEANWHILE = "the cluster was closed meanwhile"
+
 
 def blocking(
     method: Callable[Concatenate[AsyncCluster, P], Coroutine[Any, Any, R]],
@@ -39,6 +41,8 @@ def blocking(
         future = cluster.submit(method.__name__, arguments, named)
         try:
             return cast(R, future.result())
+        except CancelledError:  # by the end of its loop: nobody else knows the future
+            raise ClusterError(CLOSED_MEANWHILE) from None
         except BaseException:
             future.cancel()
             raise
@@ -221,6 +225,12 @@ class _OnOtherLoop:
             raise AttributeError(f"a cluster has no method {name!r}")
 
         async def call(*arguments: Any, **named: Any) -> Any:
-            return await asyncio.wrap_future(self._cluster.submit(name, arguments, named))
+            try:
+                return await asyncio.wrap_future(self._cluster.submit(name, arguments, named))
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                raise ClusterError(CLOSED_MEANWHILE) from None  # as the test goes on
 
         return call

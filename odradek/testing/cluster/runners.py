@@ -143,7 +143,8 @@ class Process:
             self.pipe = None
             pipe.close()
             for waiting in self._waiting.values():
-                waiting.set_exception(ClusterError("the cluster is closed"))
+                if waiting.set_running_or_notify_cancel():
+                    waiting.set_exception(ClusterError("the cluster is closed"))
             self._waiting.clear()
 
     def submit(self, method: str, arguments: Arguments, named: Mapping[str, Any]) -> "Future[Any]":
@@ -207,6 +208,8 @@ class _Served:
         return lambda future: self._answer(number, future)
 
     def _answer(self, number: int, future: "Future[Any]") -> None:
+        if future.cancelled():  # the cluster is being closed: the end of the pipe says so
+            return
         error = future.exception()
         try:
             self._pipe.send((number, None if error else future.result(), error))
