@@ -277,3 +277,22 @@ def test_a_thread_that_waits_for_one_that_is_closed_meanwhile_hears_of_it(monkey
         cluster.close()
         with pytest.raises(ClusterError, match="closed"):
             waiting.result(PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_one_whose_start_is_cancelled_is_closed(process: bool) -> None:
+    """It ran on, and nobody could close it but the garbage collector, which blamed the test for it."""
+    before = threading.enumerate()
+
+    async def main() -> None:
+        cluster = Cluster(brokers=1, process=process)
+        starting = asyncio.ensure_future(cluster.__aenter__())
+        await asyncio.sleep(0)  # its thread begins
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        with pytest.raises(ClusterError, match="is closed"):
+            _ = cluster.bootstrap
+
+    asyncio.run(main())
+    assert not set(threading.enumerate()) - set(before)

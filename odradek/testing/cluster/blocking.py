@@ -135,7 +135,13 @@ class Cluster:
         self.close()
 
     async def __aenter__(self) -> AsyncCluster:
-        await asyncio.to_thread(self.start)
+        starting = asyncio.ensure_future(asyncio.to_thread(self.start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:  # the thread starts it nevertheless, and nobody else would close it
+            await asyncio.wait({starting})
+            await asyncio.to_thread(self.close)
+            raise
         return cast(AsyncCluster, _OnOtherLoop(self))
 
     async def __aexit__(
