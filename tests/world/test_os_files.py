@@ -62,9 +62,7 @@ def test_an_open_file_whose_size_nobody_tells_is_named() -> None:
     assert str(failed.value) == "[Errno 9] Bad file descriptor: 'a'"
 
 
-def test_a_file_that_cannot_be_locked_is_named(
-    files: OsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_locked_is_named(files: OsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
