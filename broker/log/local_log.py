@@ -343,6 +343,14 @@ class LocalLog:
 
     # changing which segments there are
 
+    def check_descriptors(self) -> None:
+        """See that there are descriptors for a change that may not stop halfway. Raises StorageFailure, and the
+        directory stays online unless its disk fails."""
+        try:
+            self.environment.check_descriptors(self.active.path(LOG))
+        except OSError as error:
+            raise self.unreadable(error) from error
+
     def add_segment(self, base_offset: int) -> Segment:
         """Begin a new, empty segment at the end. Raises OSError."""
         segment = self.environment.new_segment(self.directory, base_offset, self.config)

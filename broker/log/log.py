@@ -234,8 +234,8 @@ class Log(LocalLog):
         dropped end back beside the data that took its place.
 
         Raises StorageFailure, and the directory is offline. Raises KafkaError CORRUPT_MESSAGE when the segment is
-        damaged where it is to be cut, StorageFailure when no descriptor is left to look there: then the log is as it
-        was, and the directory stays online.
+        damaged where it is to be cut, StorageFailure when too few descriptors are left: then the log is as it was, and
+        the directory stays online.
         """
         assert offset >= 0, offset
         if offset >= self.log_end_offset:
@@ -249,6 +249,10 @@ class Log(LocalLog):
         failed = self.unreadable
         try:
             position, end_offset = self.segments[self.segment_number(offset)].place_of_cut(offset)
+            if end_offset < self.log_start_offset:
+                self.truncate_fully_and_start_at(self.log_start_offset)
+                return True
+            self.check_descriptors()
             failed = self.give_up_directory  # from here on it is neither what it was nor what it is to be
             gone = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
             if gone:
@@ -258,9 +262,6 @@ class Log(LocalLog):
             self.log_end_offset = end_offset
             self.segments_changed()
             self.environment.open_segments.forget(self.active)
-            if self.log_end_offset < self.log_start_offset:
-                self.truncate_fully_and_start_at(self.log_start_offset)
-                return True
             self._went_back_to(self.log_end_offset)
             self.producers = rebuild_producers(
                 self.environment, self.segments, self.snapshots, self.log_start_offset, self.log_end_offset
@@ -276,7 +277,8 @@ class Log(LocalLog):
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the next batch comes at `offset`. Raises StorageFailure."""
+        """Drop everything; the next batch comes at `offset`. Raises StorageFailure, as `truncate_to` does."""
+        self.check_descriptors()
         logger.info("%s: starting over at offset %d", self, offset)
         goes_back = offset < self.log_start_offset
         try:
@@ -366,7 +368,7 @@ class Log(LocalLog):
         """
         return not self.closed and self.producers.is_verified(producer_id, guard)
 
-    # closing
+    # closing, and settings
 
     def begin_close(self) -> Flush | None:
         """Write what is only in memory, with a snapshot of the producers: a clean shutdown, after which the next start
@@ -391,8 +393,6 @@ class Log(LocalLog):
         """Close the log; `flush`, from `begin_close`, has been synced."""
         self._flushed(flush)
         self.abandon()
-
-    # settings
 
     def configure(self, config: LogConfig) -> None:
         """Obey other settings of the topic from now on."""

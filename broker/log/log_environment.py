@@ -22,6 +22,8 @@ FULL_DISK_TOLD_EVERY_MS = 60_000
 FULL_DISK_PAUSE_MS = 100
 """Time for which appends to a full disk are refused without another attempt: each attempt ends with a sync, and where
 thousands of partitions try again every second the loop would do nothing else."""
+DESCRIPTORS_FOR_A_CHANGE = 16
+"""Files that a truncation, with the threads in the background, may open at once."""
 OPEN_OLD_SEGMENTS = 500
 """Inactive segments with an open file and loaded indexes."""
 OPEN_INDEX_BYTES = 64 * 1024 * 1024
@@ -141,6 +143,12 @@ class LogEnvironment:
             trouble = "no file can be opened" if error.errno in OUT_OF_DESCRIPTORS else "the disk is full"
             logger.error("%s: %s, records are refused until there is space: %s", directory, trouble, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}")
+
+    def check_descriptors(self, path: str) -> None:
+        """Open a file, which must be there, as often as a change may need descriptors. Raises OSError: then none is to
+        be begun, since clients may hold all of them, and what ends halfway costs the log directory."""
+        for file in [self.files.open(path) for _ in range(DESCRIPTORS_FOR_A_CHANGE)]:
+            file.close()
 
     def new_segment(
         self, directory: str, base_offset: int, config: LogConfig, names: Collection[str] | None = None

@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from odradek.broker.log.batches import Origin
 from odradek.broker.log.directories.directory_files import DirectoryOwner
 from odradek.broker.log.directories.log_directory import LogDirectory
-from odradek.broker.log.errors import NoRoom
+from odradek.broker.log.errors import NoRoom, StorageFailure
 from odradek.broker.log.flush import Flush
 from odradek.broker.log.local_log import FLUSH_AGAIN_MS
 from odradek.broker.log.log import Log
@@ -331,6 +331,33 @@ def test_without_descriptors_nothing_is_given_up(caplog: pytest.LogCaptureFixtur
     assert log.read(0, 1000, 7, whole_first_batch=True).records and log.log_end_offset == 7
     clock.advance(FLUSH_AGAIN_MS)
     assert log.recovery_point >= 6, "the flush is made up for"
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda log: log.truncate_to(5),
+        lambda log: log.truncate_to(2),
+        lambda log: log.truncate_to(0),
+        lambda log: log.truncate_fully_and_start_at(100),
+    ],
+)
+def test_a_truncation_that_would_find_no_descriptor_halfway_is_not_begun(cut: Callable[[Log], object]) -> None:
+    """What it looks at first is open already, or in memory: it gave up the directory when it came to what is not."""
+    files = SimulatedFiles()
+    environment = make_environment(files)
+    given_up: list[OSError] = []
+    environment.failed = lambda path, cause: given_up.append(cause)
+    log = open_test_log(environment, LogConfig(segment_bytes=200), clean=True)
+    for _ in range(6):
+        log.append_as_leader(make_batch([b"x" * 60]), 0)
+    assert not log.aborted_transactions(0, 6)
+    before = files.list_directory(DIRECTORY)
+    with _without_descriptors(files), pytest.raises(StorageFailure):
+        cut(log)
+    assert not given_up and log.log_end_offset == 6 and files.list_directory(DIRECTORY) == before
+    cut(log)
+    assert log.log_end_offset != 6
 
 
 def test_a_flush_without_descriptors_is_tried_again_once_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
