@@ -171,6 +171,13 @@ class LogManager:
         """Return a partition's log, None when this broker has none (or its directory is offline)."""
         return self._logs.get((topic, partition))
 
+    def may_be_offline(self, topic: str, partition: int) -> bool:
+        """Tell whether a partition has no log here, but may have one in a directory that is offline."""
+        key = (topic, partition)
+        return key not in self._logs and any(
+            directory.offline is not None and directory.may_hold(key) for directory in self.directories.values()
+        )
+
     def topic_id(self, topic: str, partition: int) -> bytes:
         """Return what `partition.metadata` says; zeros when it was never said."""
         return self._logs.topic_id((topic, partition))

@@ -265,15 +265,16 @@ class ControllerRequests:
         """Stop following or leading a partition, and with `delete` drop its log; returns the error for its answer.
         With `keep_files` the log is only renamed.
 
-        KAFKA_STORAGE_ERROR when the log cannot be deleted because its directory has failed, each time that it is asked
-        for: the topic's deletion has to wait for that disk.
+        KAFKA_STORAGE_ERROR when the log cannot be deleted because its directory has failed, perhaps before this broker
+        was told of the partition, each time that it is asked for: the topic's deletion has to wait for that disk.
         """
         topic, index = key = stopped.topic, stopped.partition_index
         partition = self._replicas.partitions.get(key)
         if partition is None:
-            if stopped.delete:
-                return ErrorCode.KAFKA_STORAGE_ERROR if key in self._undeleted else self._delete_log(*key, keep_files)
-            return ErrorCode.NONE
+            if not stopped.delete:
+                return ErrorCode.NONE
+            is_lost = key in self._undeleted or self._logs.may_be_offline(*key)
+            return ErrorCode.KAFKA_STORAGE_ERROR if is_lost else self._delete_log(*key, keep_files)
         if partition.offline and stopped.delete:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if 0 <= stopped.leader_epoch < partition.leader_epoch:

@@ -67,6 +67,7 @@ class LogDirectory:
         self._names: dict[str, list[str]] = {}
         self.held: frozenset[PartitionKey] = frozenset()
         """Partitions that had a log here when the directory was listed, whatever came of loading it."""
+        self._listed = False
         self.mark: bytes | None = None
         """The mark of a clean shutdown that it had when it was loaded."""
         self.checkpoints = CheckpointFiles(environment, path, lambda: self.offline is not None)
@@ -142,8 +143,13 @@ class LogDirectory:
     def names(self) -> list[str]:
         """List what is in it, and note which partitions are `held`. Raises OSError."""
         names = self._environment.files.list_directory(self.path)
+        self._listed = True
         self.held = frozenset(key for name in names if (key := parse_partition_name(name)) is not None)
         return names
+
+    def may_hold(self, key: PartitionKey) -> bool:
+        """Tell whether a partition had a log here at the start, or may have had, because that could not be read."""
+        return key in self.held or not self._listed
 
     def has_records(self, key: PartitionKey) -> bool:
         """Tell whether a partition that is `held` has records here, or may have, because that cannot be read."""

@@ -12,8 +12,9 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.log_environments import make_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.zk_schema.znodes.admin import delete_topic_path
 from odradek.zk_schema.znodes.notifications import LOG_DIR_EVENT_PATH
-from odradek.zk_schema.znodes.topics import PartitionState, state_path
+from odradek.zk_schema.znodes.topics import PartitionState, state_path, topic_path
 
 SETTINGS = {"log.dirs": "/a,/b", "default.replication.factor": "2", "num.partitions": "2"}
 Scenario = Callable[[EmbeddedCluster], Awaitable[None]]
@@ -130,6 +131,33 @@ def test_the_last_directory_takes_the_broker_with_it() -> None:
         broker.files.broken.add("/b")
         logs.checkpoints.write_recovery_points()
         assert logs.online() == [] and broker.server.broken.is_set()
+
+    with_brokers(scenario)
+
+
+@pytest.mark.parametrize("broken", ["", "/meta.properties"])
+def test_the_deletion_of_a_topic_waits_for_a_directory_that_has_failed_since_the_start(broken: str) -> None:
+    """The broker had been told of no replica in there, so it said that all were deleted, and one stayed for ever."""
+
+    async def scenario(cluster: EmbeddedCluster) -> None:
+        index = next(index for index in range(2) if state(cluster, index).leader == 0)
+        broker, other = cluster.brokers[1], cluster.brokers[0]
+        failing = next(path for path, partition in homes(broker).items() if partition == index)
+        await broker.stop()
+        await other.store.create(delete_topic_path("t"))
+        await asyncio.sleep(1)
+        broker.files.broken.add(failing + broken)
+        await broker.start()
+        await until(lambda: not homes(broker))  # the other replica is deleted
+        await asyncio.sleep(5)
+        assert await other.store.exists(topic_path("t"))
+
+        broker.files.broken.clear()
+        await broker.stop()
+        await broker.start()
+        while await other.store.exists(topic_path("t")):
+            await asyncio.sleep(0.05)
+        assert not homes(broker)
 
     with_brokers(scenario)
 
