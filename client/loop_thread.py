@@ -125,18 +125,27 @@ def _run_forever(loop: asyncio.AbstractEventLoop, waiting: "set[_Caller]") -> No
     """
     asyncio.set_event_loop(loop)
     _run_until_stopped(loop)
-    loop.call_soon(loop.stop)
-    _run_until_stopped(loop)  # for one turn: who waits for what has just ended is told its result
-    while pending := asyncio.all_tasks(loop):
-        for task in pending:
-            task.cancel()
-        ended = asyncio.gather(*pending, return_exceptions=True)
-        ended.add_done_callback(lambda _: loop.stop())
-        while not ended.done():
-            _run_until_stopped(loop)
+    _run_one_turn(loop)  # whoever goes on in it may come to an end
+    busy = True
+    while busy:
+        pending = asyncio.all_tasks(loop)
+        if pending:
+            for task in pending:
+                task.cancel()
+            ended = asyncio.gather(*pending, return_exceptions=True)
+            ended.add_done_callback(lambda _: loop.stop())
+            while not ended.done():
+                _run_until_stopped(loop)
+        _run_one_turn(loop)  # who waits for what has just ended is told its result
+        busy = bool(pending or asyncio.all_tasks(loop))
     loop.close()
     for caller in list(waiting):
         caller.done(None)
+
+
+def _run_one_turn(loop: asyncio.AbstractEventLoop) -> None:
+    loop.call_soon(loop.stop)
+    _run_until_stopped(loop)
 
 
 def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:

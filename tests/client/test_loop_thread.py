@@ -57,7 +57,10 @@ def test_a_call_that_comes_while_the_thread_ends_is_told_so(monkeypatch: pytest.
                 one.result(PATIENCE_SECONDS)
 
 
-def test_a_call_that_ends_with_the_last_turn_of_the_loop_is_told_its_result(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("one_turn_later", [False, True])
+def test_a_call_that_ends_with_the_last_turn_of_the_loop_is_told_its_result(
+    one_turn_later: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """It was told that the client was closed, and logging of an exception: the loop was closed."""
     thread, begun, end = LoopThread("test"), threading.Event(), asyncio.Event()
 
@@ -67,8 +70,11 @@ def test_a_call_that_ends_with_the_last_turn_of_the_loop_is_told_its_result(capl
         return "done"
 
     def end_both() -> None:
-        end.set()  # it goes on in the next turn, and the loop stops after that
-        thread.loop.call_soon(thread.loop.stop)
+        end.set()  # it goes on in the next turn, and the loop stops after that, or before
+        if one_turn_later:
+            thread.loop.stop()
+        else:
+            thread.loop.call_soon(thread.loop.stop)
 
     with caplog.at_level(logging.ERROR), concurrent.futures.ThreadPoolExecutor(1) as callers:
         waiting = callers.submit(thread.run, work())
