@@ -284,6 +284,8 @@ async def _opened(network: Network, clock: Clock, tasks: Tasks, host: str, port:
     except asyncio.CancelledError:
         current = asyncio.current_task()
         if current is not None and current.cancelling():
+            if attempt.done() and not attempt.cancelled() and attempt.exception() is None:
+                attempt.result().close()  # it has come about just now, and nobody gets it
             raise
         raise BrokerUnreachable(address, f"no connection within {timeout_ms:.0f} ms") from None
     except OSError as error:

@@ -324,6 +324,40 @@ def test_a_client_that_is_closed_while_it_connects_leaves_no_socket_open(scripte
     run_virtual(main)
 
 
+class Gate:
+    """A network that connects when it is told to, and notes whether the connection was closed."""
+
+    peer = "broker:9092"
+
+    def __init__(self) -> None:
+        self.opened: asyncio.Future[Gate] = asyncio.get_running_loop().create_future()
+        self.closed = False
+
+    async def connect(self, host: str, port: int) -> "Gate":
+        return await self.opened
+
+    def close(self, *, abandon: bool = False) -> None:
+        self.closed = True
+
+
+def test_a_connection_that_comes_about_just_when_its_client_is_closed_is_closed() -> None:
+    """Its socket stayed open until the garbage collector found it, and warned."""
+
+    async def main(clock: VirtualClock) -> None:
+        network: Any = Gate()
+        connecting = asyncio.ensure_future(connect(network, clock, Tasks(clock, print), "broker", 9092, "test", 1000))
+        for _ in range(2):
+            await asyncio.sleep(0)
+        network.opened.set_result(network)
+        await asyncio.sleep(0)  # the attempt has ended, and nobody has heard of it
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        assert network.closed
+
+    run_virtual(main)
+
+
 def test_offsets_are_asked_for_as_soon_as_the_leaders_are_known(scripted_broker: Any) -> None:
     """The first question waited for retry.backoff.ms before it looked for them."""
 
