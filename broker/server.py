@@ -361,8 +361,9 @@ class BrokerServer:
             self._assembly.services.producer_ids.close()
             await self._assembly.services.controller.stop()
         self._directory_events = None  # a disk that fails from here on is told to nobody
-        self.tasks.close()
         self._sockets.close()
+        await asyncio.sleep(0)  # for requests that have just come: Python warns of a coroutine that was never begun
+        self.tasks.close()
         if self._logs is not None and self._assembly is not None:
             self._checkpoint_watermarks()
             broker_epoch = self._assembly.services.identity.broker_epoch
