@@ -8,7 +8,8 @@ meanwhile, its outcome no longer counts.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from odradek.client.consumer.assignors import NOTHING_ADOPTED, Adopted, Subscriber
+from odradek.client import arguments
+from odradek.client.consumer.assignors import NOTHING_ADOPTED, Adopted, Assignment, Assignor, Subscriber
 from odradek.client.consumer.group_protocol import (
     NO_GENERATION,
     NOBODY,
@@ -292,8 +293,20 @@ class Membership:
                 said = f"group {self.settings.group_id} chose {self._protocol!r}, which was not offered"
                 self._fail(GroupError(said))
                 return
-            self._assignments = chosen.assign(self._subscribers, counts)
+            self._assignments = self._assigned_by(chosen, counts)
         self._enter(State.SYNCING)
+
+    def _assigned_by(self, chosen: Assignor, counts: Mapping[str, int]) -> Assignment:
+        """Have an assignor decide, which may be the application's own. Raises GroupError for what is wrong with it."""
+        try:
+            given = chosen.assign(self._subscribers, counts)
+            strangers = set(given) - {one.member_id for one in self._subscribers}
+            if strangers:
+                raise ValueError(f"no member's id: {strangers.pop()!r}")
+            return {member_id: list(arguments.topic_partitions(some)) for member_id, some in given.items()}
+        except Exception as error:
+            said = f"group {self.settings.group_id}: assignor {chosen.name!r} failed: {type(error).__name__}: {error}"
+            raise GroupError(said) from error
 
     def synced(self, error: ErrorCode, assignment: bytes, now_ms: float) -> None:
         """Act on the answer to SyncGroup. Raises GroupError."""

@@ -1,5 +1,12 @@
 """Leaders of a group: they assign for all members, and watch the topics for a rebalance."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from odradek.aio import Consumer, Producer
+from odradek.client.consumer.assignors import Subscriber
 from odradek.client.consumer.group_protocol import (
     decode_assignment,
     encode_assignment,
@@ -12,9 +19,11 @@ from odradek.client.consumer.member_states import (
     Sync,
     WaitUntil,
 )
+from odradek.client.errors import GroupError
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.join_group import JoinGroupResponseMember
+from odradek.testing import run
 from tests.client.one_member import T0, T1, T2, Bench
 
 
@@ -106,3 +115,47 @@ def test_a_static_leader_that_comes_back_decides_nothing_but_watches() -> None:
     bench.member.counts_changed({"t": 2})
     bench.step()
     assert bench.member.state == State.PREPARING
+
+
+class OwnAssignor:
+    """An application's assignor that does what it is told to."""
+
+    name, cooperative = "own", False
+
+    def __init__(self, assign: Callable[[Sequence[Subscriber]], Any]) -> None:
+        self.decide = assign
+
+    def assign(self, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Any:
+        return self.decide(members)
+
+
+def fail(members: Sequence[Subscriber]) -> Any:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "decide, said",
+    [
+        (fail, "ZeroDivisionError"),
+        (lambda members: None, "NoneType"),
+        (lambda members: {members[0]: [("t", 0)]}, "no member's id: Subscriber"),
+        (lambda members: {"you": [("t", 0)]}, "no member's id: 'you'"),
+        (lambda members: {members[0].member_id: ["t"]}, "'t'"),
+    ],
+)
+def test_what_an_applications_assignor_does_wrong_is_said_by_the_poll_and_asked_again(decide: Any, said: str) -> None:
+    """The consumer was broken for good, some by an error of the encoder; a stranger got everything in silence."""
+    own = OwnAssignor(decide)
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            await producer.send("t", b"x")
+        settings: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest"}
+        settings |= {"bootstrap_servers": cluster.bootstrap, "partition_assignment_strategy": [own]}
+        async with Consumer("t", **settings) as consumer:
+            with pytest.raises(GroupError, match=f"assignor 'own' failed: .*{said}"):
+                await consumer.getmany(60_000)
+            own.decide = lambda members: {one.member_id: [TopicPartition("t", 0)] for one in members}
+            assert await consumer.getmany(60_000)
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
