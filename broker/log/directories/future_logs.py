@@ -102,9 +102,7 @@ class FutureLogs:
         try:
             self._write_topic_id(key, future.directory)  # it may have been said since
         except OSError as error:
-            if error.errno in NO_ROOM:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{future}: {error}") from error
-            raise future.give_up_directory(error) from error
+            raise _refusal(future, error) from error
         future.epochs = LeaderEpochs(current.epochs.entries())  # those without a batch, too
         future.write_epochs()
         future.cleaned_to = current.cleaned_to
@@ -113,18 +111,18 @@ class FutureLogs:
         try:
             files.rename(current.directory, gone)
         except OSError as error:
-            raise current.give_up_directory(error) from error
-        failing = current
+            raise _refusal(current, error) from error
+        synced = False
         try:
             files.sync_directory(current.log_directory)
-            failing = future
+            synced = True
             self._rename_to_live(future)
         except OSError as error:
             try:
                 files.rename(gone, current.directory)
             except OSError as second:
                 current.give_up_directory(second)
-            raise failing.unreadable(error) from error
+            raise (_refusal(future, error) if synced else current.unreadable(error)) from error
         self._logs.promote(key)
         self._abandon(current)
         remove_later(self._environment, current, gone)
@@ -183,6 +181,13 @@ class FutureLogs:
             return not self._directories.all_online()
         known = self._logs.topic_id(key)
         return current.log_directory != log.log_directory and known in (ZERO_UUID, topic_id or known)
+
+
+def _refusal(log: Log, error: OSError) -> KafkaError:
+    """Give up the directory of a log, unless it only lacks room or a descriptor; return the exception to raise."""
+    if error.errno in NO_ROOM:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log}: {error}")
+    return log.give_up_directory(error)
 
 
 def whole_futures(found: Iterable[tuple[Log, bytes | None]], deleted: Iterable[str]) -> set[Log]:

@@ -275,6 +275,30 @@ def test_a_move_that_lacks_a_descriptor_at_its_end_costs_no_directory_and_is_tri
     assert (broker.directories("/a"), broker.directories("/b")) == ([], ["t-0"])
 
 
+@pytest.mark.parametrize("old", ["/a/t-0", "-future"])
+def test_a_move_that_lacks_room_for_a_name_at_its_end_costs_no_directory_and_is_tried_again(
+    old: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker()
+    broker.write()
+    broker.copy()
+    rename = broker.files.rename
+
+    def rename_unless_full(former: str, new: str) -> None:
+        if former.endswith(old):
+            raise OSError(errno.ENOSPC, "No space left on device", former)
+        rename(former, new)
+
+    with monkeypatch.context() as full:
+        full.setattr(broker.files, "rename", rename_unless_full)
+        with pytest.raises(KafkaError) as refused:
+            broker.logs.promote_future_log("t", 0)
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR and isinstance(refused.value.__cause__, OSError)
+    assert not broker.failed and broker.log.directory == "/a/t-0" and "t-0" in broker.directories("/a")
+    log = broker.logs.promote_future_log("t", 0)
+    assert log.directory == "/b/t-0" and values(log) == VALUES
+
+
 def test_a_new_log_goes_where_it_was_wanted_or_where_it_can() -> None:
     broker = Broker()
     broker.write()
