@@ -151,7 +151,8 @@ class DirectoryMoves:
     def _trouble(self, key: PartitionKey, copy: LogCopy, error: KafkaError) -> None:
         """Try again later when the disk is full or no file can be opened; else only an operator can help."""
         cause = error.__cause__
-        if isinstance(cause, OSError) and cause.errno in NO_ROOM:
+        goes_on = self._running.get(key) is copy  # else a directory has failed
+        if goes_on and isinstance(cause, OSError) and cause.errno in NO_ROOM:
             logger.warning("%s waits for space: %s", copy, error)
             self._without_room[key] = self._running.pop(key)
             self._clock.call_later(RETRY_MS, lambda: self._wait_again(key, copy))

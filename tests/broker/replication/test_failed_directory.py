@@ -1,6 +1,7 @@
 """A disk fails under a broker with two log directories; the broker lives on, and its partitions move."""
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -217,5 +218,31 @@ def test_a_directory_that_is_away_at_the_start() -> None:
         await other.server.services.auto_create_topic("new")
         await until(lambda: broker.server.services.logs.get("new", 0) is not None)
         assert homes(broker) == {"/b": here}
+
+    with_brokers(scenario)
+
+
+def test_a_move_ends_with_a_directory_that_fails_for_want_of_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a sync finds none. It was to wait for room, and was not there any more: a stack was what was said."""
+
+    async def scenario(cluster: EmbeddedCluster) -> None:
+        broker = cluster.brokers[0]
+        logs, moves = broker.server.services.logs, broker.server.services.replicas.moves
+        target = next(path for path, partition in homes(broker).items() if partition != 0)
+
+        def give_up(topic: str, index: int) -> None:
+            future, error = logs.future_log(topic, index), OSError(errno.ENOSPC, "No space left on device")
+            assert future is not None
+            raise future.give_up_directory(error) from error
+
+        monkeypatch.setattr(logs, "promote_future_log", give_up)
+
+        async def begin() -> None:
+            assert moves.alter("t", 0, target, exists=True) == ErrorCode.NONE
+
+        await broker.run(begin())
+        await until(lambda: logs.directories[target].offline is not None)
+        await asyncio.sleep(1)
+        assert not any(moves._moves())
 
     with_brokers(scenario)
