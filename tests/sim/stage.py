@@ -37,7 +37,8 @@ class Stage:
         self.brokers = [self._broker(broker, replica) for broker, replica in enumerate(self.replicas)]
         self.zookeeper = MemoryZooKeeper(self.clock)
         self.cluster = cast(
-            EmbeddedCluster, SimpleNamespace(brokers=self.brokers, clock=self.clock, zookeeper=self.zookeeper)
+            EmbeddedCluster,
+            SimpleNamespace(overrides={}, brokers=self.brokers, clock=self.clock, zookeeper=self.zookeeper),
         )
         view = PartitionView(0, 5, (0, 1, 2), 0, (0, 1, 2))
         for replica in self.replicas:

@@ -162,13 +162,26 @@ def test_a_controller_epoch_that_falls() -> None:
     assert stage.seen == "the controller epoch goes from 3 to 2"
 
 
+SERVING = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+
+
 @pytest.mark.parametrize(
-    ("times", "changes", "seen"),
-    [(500, 0, False), (526, 2, True), (623, 201, False), (2_000, 400, False), (2_200, 900, True)],
+    ("times", "changes", "overrides", "seen"),
+    [
+        (500, 0, {}, False),
+        (526, 2, {}, True),
+        (534, 0, SERVING, False),
+        (1_001, 0, SERVING, True),
+        (623, 201, {}, False),
+        (2_000, 400, {}, False),
+        (2_200, 900, {}, True),
+    ],
 )
-def test_one_who_asks_without_end(times: int, changes: int, seen: bool) -> None:
-    """526 were proposals of one whom the controller refused, 623 the moves of forty replicas."""
+def test_one_who_asks_without_end(times: int, changes: int, overrides: dict[str, str], seen: bool) -> None:
+    """526 were proposals of one whom the controller refused, 623 the moves of forty replicas, 534 news of the high
+    watermark for a follower that serves consumers (seed 39101278)."""
     stage = Stage()
+    stage.cluster.overrides = overrides
     network = VirtualNetwork(stage.clock)
     stage.cluster.network = network
     stage.in_zookeeper(STATE)
