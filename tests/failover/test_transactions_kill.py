@@ -1,14 +1,15 @@
 """Brokers are killed, one by one or all at once, while transactions are written: each is whole, or not there at all."""
 
+import logging
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from odradek.testing.load import PARTITIONS, QUIET, Observer, read_to_the_end, transaction_coordinator, until_done
+from odradek.testing.load import PARTITIONS, Observer, read_to_the_end, transaction_coordinator, until_done
 from odradek.testing.patience import PATIENCE_SECONDS, wait_until
 from odradek.testing.up import UpCluster
 
@@ -17,6 +18,19 @@ pytestmark = pytest.mark.cluster
 ABORTED_EVERY = 4
 PAUSE_SECONDS = 0.05
 """Between two transactions."""
+TOLD_LINES = 300
+"""The last of what librdkafka says, for a run in which it never goes on: brokers do not show what it waits for."""
+
+
+class Told(logging.Handler):
+    """Keeps the last lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=TOLD_LINES)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.created:.3f} {record.getMessage()}")
 
 
 @dataclass
@@ -32,6 +46,8 @@ class Transactions:
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
+        self._told, self._logger = Told(), logging.Logger("librdkafka")
+        self._logger.addHandler(self._told)
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> "Transactions":
@@ -47,6 +63,11 @@ class Transactions:
     def goes_on(self) -> Callable[[], bool]:
         mark = len(self.committed)
         return lambda: len(self.committed) > mark + 3
+
+    def evidence(self) -> str:
+        """Return what the producer has said lately; it says it to whoever polls."""
+        self._producer.poll(0)
+        return "\n".join(self._told.lines)
 
     def _run(self) -> None:
         producer, number = self._new_producer(), 0
@@ -72,9 +93,9 @@ class Transactions:
 
     def _new_producer(self) -> Producer:
         settings = {"bootstrap.servers": self.cluster.bootstrap, "transactional.id": self.topic, "linger.ms": 1}
-        producer = Producer(QUIET | settings)
-        until_done(producer.init_transactions)
-        return producer
+        self._producer = Producer(settings | {"debug": "eos,broker,protocol"}, logger=self._logger)
+        until_done(self._producer.init_transactions)
+        return self._producer
 
     def _one(self, producer: Producer, number: int) -> None:
         self.unknown.add(number)
@@ -97,10 +118,10 @@ def test_one_after_another(cluster: UpCluster, observer: Observer) -> None:
             observer.busiest(),
         ):
             cluster.kill(victim)
-            wait_until(load.goes_on(), f"commits after broker {victim} was killed")
+            wait_until(load.goes_on(), f"commits after broker {victim} was killed", load.evidence)
             cluster.start(victim)
             wait_until(observer.in_sync, "all replicas in sync")
-            wait_until(load.goes_on(), "commits with all brokers")
+            wait_until(load.goes_on(), "commits with all brokers", load.evidence)
     check(load, cluster, observer)
 
 
@@ -111,7 +132,7 @@ def test_all_at_once(cluster: UpCluster, observer: Observer) -> None:
                 cluster.kill(broker)
             for broker in range(3):
                 cluster.start(broker)
-            wait_until(load.goes_on(), "commits after all brokers were killed")
+            wait_until(load.goes_on(), "commits after all brokers were killed", load.evidence)
     wait_until(observer.in_sync, "all replicas in sync")
     check(load, cluster, observer)
 
