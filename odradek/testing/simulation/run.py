@@ -81,7 +81,7 @@ class Simulation:
         self.random = random.Random(plan.seed)
         self.history = History(clock)
         self.cluster = EmbeddedCluster(clock, plan.brokers, plan.of_brokers, seed=plan.seed * 1000, zookeepers=MEMBERS)
-        self._consumer = partial(SimulatedConsumer, self.cluster, self.history, unusual=plan.unusual)
+        self._make_consumer = partial(SimulatedConsumer, self.cluster, self.history, unusual=plan.unusual)
         self.is_static = plan.seed % 2 == 1
         self.consumer: SimulatedConsumer | None = None
         self.transactions: Transactions | None = None
@@ -268,7 +268,7 @@ class Simulation:
         self.administrator.partitions = PARTITIONS
         seed, without = self.plan.seed * 100, self.plan.without
         cluster, history = self.cluster, self.history
-        self.consumer = self._consumer("consumer", seed + 10, TOPIC)
+        self.consumer = self._make_consumer("consumer", seed + 10, TOPIC)
         counts = (("producer-1", 1, 2), ("group", 0, 3), ("connectors", 0, 2))
         await self.programs.start(*(least if name in without else most for name, least, most in counts))
         if "transactions" not in without:
@@ -302,7 +302,7 @@ class Simulation:
         number = int(host.rpartition("-")[2]) + (GUEST if host.startswith("guest") else 0)
         seed = self.plan.seed * 100 + 20 + number + life * LIFE
         name = f"{host}.{life}" if life else host
-        return self._consumer(name, seed, TOPIC, GROUP, host, is_static=self.is_static)
+        return self._make_consumer(name, seed, TOPIC, GROUP, host, is_static=self.is_static)
 
     def _make_connector(self, host: str, life: int) -> SimulatedConnector:
         seed = self.plan.seed * 100 + 80 + int(host.rpartition("-")[2]) + life * LIFE
@@ -312,7 +312,7 @@ class Simulation:
     def _read_again(self) -> list[SimulatedConsumer | CommittedReader]:
         """Make readers who read everything once more, and one who reads here and there."""
         seed = self.plan.seed * 100 + 11
-        again = [self._consumer(name, seed, TOPIC) for name in ("again", "wanderer")]
+        again = [self._make_consumer(name, seed, TOPIC) for name in ("again", "wanderer")]
         for reader in again:
             reader.assign(range(self.administrator.partitions))
         again[1].wanders = True
