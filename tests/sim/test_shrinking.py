@@ -11,6 +11,7 @@ from odradek.testing.simulation.history import Violation
 from odradek.testing.simulation.plans import OPTIONAL_CLIENTS, Occurrence, Plan, Report
 from odradek.testing.simulation.run import simulate
 from odradek.testing.simulation.shrinking import shrink, timeline
+from odradek.testing.simulation.unusual_settings import Unusual
 
 LINES = [
     "    1.000 kill broker-1",
@@ -34,6 +35,16 @@ def test_faults_and_clients_that_are_not_needed_go() -> None:
     assert smallest is not None
     assert [one.number for one in smallest.plan.occurrences or ()] == [2, 5]
     assert smallest.plan.without == set(OPTIONAL_CLIENTS) - {"group"}
+
+
+def test_unusual_settings_that_are_not_needed_go() -> None:
+    def attempt(plan: Plan) -> Report:
+        return needs({2} if "linger_ms" in plan.unusual.producers else {99}, "group", plan)
+
+    unusual = Unusual({"log.roll.ms": "1500"}, {"linger_ms": 60, "batch_size": 1}, {"max_poll_records": 1})
+    smallest = shrink(Plan(1, unusual=unusual), attempt, lambda text: None)
+    assert smallest is not None and smallest.plan.unusual == Unusual({}, {"linger_ms": 60}, {})
+    assert "linger_ms" in timeline(smallest)
 
 
 def test_a_run_that_passes_cannot_be_shrunk() -> None:

@@ -41,7 +41,7 @@ def shrink(plan: Plan, attempt: Attempt, told: Callable[[str], object]) -> Repor
 
 
 def _smaller(plan: Plan) -> Iterator[Plan]:
-    """Plans with less in them: half of the faults, then one fault less, then a client less."""
+    """Plans with less in them: half of the faults, then one fault less, a client less, an unusual setting less."""
     faults = plan.occurrences or ()
     size = len(faults) // 2
     while size:
@@ -51,6 +51,10 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
     for client in OPTIONAL_CLIENTS:
         if client not in plan.without:
             yield replace(plan, without=plan.without | {client})
+    for whose, settings in vars(plan.unusual).items():
+        for name in settings:
+            left = {other: value for other, value in settings.items() if other != name}
+            yield replace(plan, unusual=replace(plan.unusual, **{whose: left}))
 
 
 def timeline(report: Report) -> str:
@@ -62,9 +66,9 @@ def timeline(report: Report) -> str:
     lines = [line for line in report.lines[:end] if _tells(line, named)]
     faults = [f"  {occurrence}" for occurrence in report.plan.occurrences or ()]
     who = ", ".join(sorted(report.plan.without)) or "nobody"
-    return "\n".join(
-        [f"seed {report.plan.seed}: {report.violation}", f"faults ({who} left out):", *faults, "what happened:", *lines]
-    )
+    unusual = [f"with {report.plan.unusual}"] if report.plan.unusual else []
+    head = [f"seed {report.plan.seed}: {report.violation}", *unusual, f"faults ({who} left out):"]
+    return "\n".join([*head, *faults, "what happened:", *lines])
 
 
 def _tells(line: str, named: str) -> bool:
