@@ -115,6 +115,7 @@ class GroupMetadata:
     """Topics that a consumer group reads; None when that is not known: any topic may be one of them (KIP-211)."""
     _static: dict[str, str] = field(default_factory=dict)
     _support: Counter[str] = field(default_factory=Counter)
+    """How many members support each protocol that one of them supports."""
 
     def enter(self, state: GroupState, now_ms: int) -> None:
         """Change the state; an illegal change is our bug."""
@@ -141,7 +142,7 @@ class GroupMetadata:
         """Forget a member or a pending member. The leader's place goes to the member that has been there longest."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._support.subtract({name for name, _ in member.protocols})
+            self._support -= Counter({name for name, _ in member.protocols})
             if member.instance_id is not None:
                 del self._static[member.instance_id]
         if self.leader == member_id:
@@ -167,7 +168,7 @@ class GroupMetadata:
         self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
         """Take what a member says of itself when it joins again."""
-        self._support.subtract({name for name, _ in member.protocols})
+        self._support -= Counter({name for name, _ in member.protocols})
         self._support.update({name for name, _ in protocols})
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_timeout_ms

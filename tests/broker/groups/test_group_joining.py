@@ -142,6 +142,18 @@ def test_protocol_is_chosen_by_votes_among_the_common_ones(world):
     assert [member.metadata for member in world.only(a).members] == [b"3", b"4", b"7"]
 
 
+def test_a_protocol_that_no_member_supports_any_more_is_forgotten(world):
+    member = world.stable(1, protocols=(("named once", b""), ("range", b"")))[0]
+    world.join(member_id=member.member_id, protocols=(("named later", b""), ("range", b"")))
+    world.leave(member.member_id)
+    again = world.stable(1, protocols=(("named now", b""), ("range", b"")))[0]
+    assert again.protocol_name == "named now"
+    known = repr(world.coordinator.groups[0].metadata)
+    assert "named now" in known
+    assert "named once" not in known
+    assert "named later" not in known
+
+
 def test_group_max_size(make_world):
     world = make_world(group_max_size=2)
     members = [world.join() for _ in range(2)]
