@@ -18,6 +18,7 @@ from odradek.testing.needs import CANNOT_BE_HAD, need
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm"
 VERSIONS = ("1.28", "1.37")
+COPIES = ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 CHOICES: dict[str, dict[str, Any]] = {
     "as it is": {},
     "secured": {
@@ -28,13 +29,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     "NodePort": {"outside": {"type": "NodePort", "annotations": {"team": "data"}}, "brokers": 10},
     "alone": {
         "brokers": 1,
-        "settings": {
-            "default.replication.factor": 1,
-            "min.insync.replicas": 1,
-            "offsets.topic.replication.factor": 1,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1,
-        },
+        "settings": {"min.insync.replicas": 1, "transaction.state.log.min.isr": 1, **dict.fromkeys(COPIES, 1)},
     },
     "elsewhere": {
         "zookeeper": {"enabled": False, "connect": "zk-1:2181,zk-2:2181/kafka"},
@@ -172,6 +167,10 @@ def test_a_change_of_settings_is_a_change_of_the_pods(helm: Helm, tmp_path: Path
         ({"inside": {"protocol": "SSL"}}, "SSL needs tls.secret"),
         ({"brokers": 1}, "default.replication.factor=3 is more than brokers=1"),
         ({"brokers": 2, "settings": {"default.replication.factor": 2}}, "offsets.topic.replication.factor=3 is more"),
+        (
+            {"brokers": 1, "settings": dict.fromkeys(COPIES, 1)},
+            "min.insync.replicas=2 is more than brokers=1",
+        ),
         ({"outside": {"type": "NodePort"}, "brokers": 11}, "at most ten brokers"),
         ({"outside": {"type": "LoadBalancer", "host": "kafka"}}, "outside.host with $(KAFKA_BROKER_ID)"),
         ({"broker": 3}, "broker"),

@@ -24,10 +24,10 @@ app.kubernetes.io/part-of: odradek
 {{- fail "outside.type LoadBalancer needs outside.host with $(KAFKA_BROKER_ID) in it: clients come to each broker by its own name" }}
 {{- end }}
 {{- if not .Values.existingConfigMap }}
-{{- range $name, $usual := dict "default.replication.factor" 1 "offsets.topic.replication.factor" 3 "transaction.state.log.replication.factor" 3 }}
+{{- range $name, $usual := dict "default.replication.factor" 1 "min.insync.replicas" 1 "offsets.topic.replication.factor" 3 "transaction.state.log.min.isr" 2 "transaction.state.log.replication.factor" 3 }}
 {{- $copies := int (index $.Values.settings $name | default $usual) }}
 {{- if gt $copies (int $.Values.brokers) }}
-{{- fail (printf "%s=%d is more than brokers=%d: give lower ones in settings, of min.insync.replicas and transaction.state.log.min.isr too" $name $copies (int $.Values.brokers)) }}
+{{- fail (printf "%s=%d is more than brokers=%d: give lower ones in settings, for min.insync.replicas and transaction.state.log.min.isr too" $name $copies (int $.Values.brokers)) }}
 {{- end }}
 {{- end }}
 {{- end }}
