@@ -56,11 +56,14 @@ def _brokers(found: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def _patch(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Return what makes one StatefulSet of the other: variables and ports of the broker's container."""
+    """Return what makes one StatefulSet of the other: variables and ports of the broker's container.
+
+    All variables, and not only the new ones: Kustomize puts those of a patch before the others, and Kubernetes fills in
+    $(POD_NAME) only behind the variable of that name.
+    """
     ((old,), (new,)) = (one["spec"]["template"]["spec"]["containers"] for one in (before, after))
-    container = {"name": new["name"]}
-    for part in ("env", "ports"):
-        container[part] = [one for one in new[part] if one not in old[part]]
+    ports = [one for one in new["ports"] if one not in old["ports"]]
+    container = {"name": new["name"], "env": new["env"], "ports": ports}
     return {
         "apiVersion": after["apiVersion"],
         "kind": after["kind"],

@@ -46,18 +46,27 @@ def test_a_manifest_with_a_wrong_name_is_found() -> None:
 
 
 def config_of_pod(environment: list[dict[str, Any]]) -> BrokerConfig:
-    """The settings of broker 1, as the image's first program reads them."""
-    variables = {"POD_NAME": "odradek-1", "NAMESPACE": "kafka", "HOST_IP": "10.1.2.3", "KAFKA_BROKER_ID": "1"}
-    given = {"KAFKA_BROKER_ID": "1"}
+    """The settings of broker 1, as the image's first program reads them.
+
+    Kubernetes fills in a variable where the one of that name stands before.
+    """
+    fields = {"POD_NAME": "odradek-1", "NAMESPACE": "kafka", "HOST_IP": "10.1.2.3", "KAFKA_BROKER_ID": "1"}
+    known: dict[str, str] = {}
     for variable in environment:
-        if "value" in variable:
-            text = variable["value"]
-            for name, value in variables.items():
-                text = text.replace(f"$({name})", value)
-            given[variable["name"]] = text
-    assert "$(" not in "".join(given.values())
+        text = variable.get("value") or fields[variable["name"]]
+        for name, value in known.items():
+            text = text.replace(f"$({name})", value)
+        known[variable["name"]] = text
+    assert "$(" not in "".join(known.values())
+    given = {name: text for name, text in known.items() if name.startswith("KAFKA_")}
     overrides = [f"{name.removeprefix('KAFKA_').lower().replace('_', '.')}={text}" for name, text in given.items()]
     return load_config(str(FOLDER / "server.properties"), overrides)
+
+
+def patched_by_kustomize(base: list[dict[str, Any]], patch: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Merge by name, as Kustomize does: what the patch names stands first, in its order."""
+    names = {one["name"] for one in patch}
+    return patch + [one for one in base if one["name"] not in names]
 
 
 def test_a_broker_starts_with_the_settings_of_its_pod() -> None:
@@ -87,6 +96,18 @@ def test_one_pod_of_each_kind_may_be_away() -> None:
         assert of_kind("Service", pods["spec"]["serviceName"])["spec"]["clusterIP"] == "None" and services
 
 
+def test_a_pod_takes_nothing_from_services_that_happen_to_be_there() -> None:
+    """A Service named kafka-metrics gave every pod KAFKA_METRICS_PORT=tcp://…, and no broker started."""
+    for name in ("odradek", "odradek-zookeeper"):
+        assert of_kind("StatefulSet", name)["spec"]["template"]["spec"]["enableServiceLinks"] is False
+
+
+def test_zookeeper_keeps_the_logging_settings_of_its_image() -> None:
+    """They are in /conf, which was an empty volume: each request was logged then, at DEBUG."""
+    (container,) = of_kind("StatefulSet", "odradek-zookeeper")["spec"]["template"]["spec"]["containers"]
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/data", "/datalog", "/logs"}
+
+
 def test_the_overlay_lies_beside_its_base() -> None:
     """It lay in it, and `kubectl apply -k` ended with "cycle detected"."""
     kustomization = yaml.safe_load((OUTSIDE / "kustomization.yaml").read_text())
@@ -100,7 +121,7 @@ def test_from_outside_each_broker_is_a_port_of_its_node() -> None:
     *services, patch = outside()
     (patched,) = patch["spec"]["template"]["spec"]["containers"]
     assert (patch["metadata"]["name"], patched["name"]) == ("odradek", container["name"])
-    config = config_of_pod(container["env"] + patched["env"])
+    config = config_of_pod(patched_by_kustomize(container["env"], patched["env"]))
     (_, advertised), (_, listener) = config.advertised_listeners, config.listeners
     own = services[config.broker_id]
     assert own["spec"]["selector"] == {"statefulset.kubernetes.io/pod-name": "odradek-1"}
