@@ -47,9 +47,9 @@ class PasswordEncoder:
         """Encrypt a password. Raises ValueError for settings that cannot be obeyed."""
         salt, vector = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(BLOCK_BYTES)
         encryptor = _cipher(self._key(self.key_factory, salt, self.iterations, self.key_bits), vector).encryptor()
-        data = password.encode()
-        padding = BLOCK_BYTES - len(data) % BLOCK_BYTES
-        encrypted = encryptor.update(data + bytes([padding]) * padding) + encryptor.finalize()
+        padder = _padding().padder()
+        padded = padder.update(password.encode()) + padder.finalize()
+        encrypted = encryptor.update(padded) + encryptor.finalize()
         parts = {
             "keyFactoryAlgorithm": self.key_factory,
             "cipherAlgorithm": CIPHER,
@@ -75,11 +75,11 @@ class PasswordEncoder:
                 int(parts["keyLength"]),
             )
             decryptor = _cipher(key, _unb64(parts["initializationVector"])).decryptor()
-            data = decryptor.update(_unb64(parts["encryptedPassword"])) + decryptor.finalize()
-            password = str(data[: -data[-1]], "utf-8")
-            if not 1 <= data[-1] <= BLOCK_BYTES or _length(password) != int(parts["passwordLength"]):
+            padded = decryptor.update(_unb64(parts["encryptedPassword"])) + decryptor.finalize()
+            password = _unpadded(padded).decode()
+            if _length(password) != int(parts["passwordLength"]):
                 raise ValueError("it was encrypted with another secret")
-        except (KeyError, IndexError, UnicodeDecodeError, binascii.Error):
+        except (KeyError, UnicodeDecodeError, binascii.Error):
             raise ValueError("it was encrypted with another secret, or it is not an encrypted password") from None
         return password
 
@@ -155,6 +155,22 @@ def _cipher(key: bytes, vector: bytes) -> Any:
     from cryptography.hazmat.primitives.ciphers.modes import CBC
 
     return Cipher(AES(key), CBC(vector))
+
+
+def _padding() -> Any:
+    from cryptography.hazmat.primitives.padding import PKCS7
+
+    return PKCS7(BLOCK_BYTES * 8)  # what Java calls PKCS5Padding
+
+
+def _unpadded(data: bytes) -> bytes:
+    """Take the padding away. Raises ValueError unless each of its bytes is as it must be: of the last one alone another
+    secret would make something that looks right for one password in hundreds."""
+    unpadder = _padding().unpadder()
+    try:
+        return bytes(unpadder.update(data) + unpadder.finalize())
+    except ValueError:
+        raise ValueError("it was encrypted with another secret") from None
 
 
 def _length(password: str) -> int:

@@ -5,6 +5,7 @@
 """
 
 import base64
+import contextlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -85,14 +86,14 @@ def decode_meta(data: bytes) -> tuple[MetaProperties, dict[str, str]]:
 def _decode_id(field: str, text: str) -> bytes:
     """Read the 16 bytes of an id. Raises CorruptFile, with the name of the `field`.
 
-    Python's decoder takes + and / as well, and passes over what is no base64 at all: a rotten character would make
+    Python's decoder may take + and / as well, and passes over what is no base64 at all: a rotten character would make
     another id.
     """
-    try:
-        decoded = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except ValueError:  # binascii.Error is one; so is a character that is not ASCII
-        decoded = b""
-    if len(decoded) != 16 or "+" in text or "/" in text:
+    decoded = b""
+    if "+" not in text and "/" not in text:
+        with contextlib.suppress(ValueError):  # binascii.Error is one; so is a character that is not ASCII
+            decoded = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    if len(decoded) != 16:
         raise CorruptFile(f"{field}={text}")
     return decoded
 

@@ -1,6 +1,8 @@
 """Passwords among a broker's settings: as Kafka's EncryptingPasswordEncoder keeps them in ZooKeeper."""
 
+import base64
 import logging
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -56,6 +58,20 @@ def test_what_cannot_be_read(text: str) -> None:
     assert "w\u00f6rd" not in str(caught.value)
     with pytest.raises(ValueError, match="another secret"):
         PasswordEncoder("another secret").decode(KAFKAS)
+
+
+@pytest.mark.parametrize("position", range(1, 16))
+def test_each_byte_of_the_padding_is_looked_at(position: int) -> None:
+    """Another secret makes bytes by chance: by the last one alone it would pass for the right one now and then."""
+    encoder = PasswordEncoder("secret")
+
+    def damaged(vector: re.Match[str]) -> str:
+        data = bytearray(base64.b64decode(vector[1]))
+        data[position] ^= 1  # the same bit of the one block that is decrypted
+        return f"initializationVector:{base64.b64encode(data).decode()}"
+
+    with pytest.raises(ValueError, match="another secret"):
+        encoder.decode(re.sub("initializationVector:([^,]*)", damaged, encoder.encode("k")))
 
 
 def test_a_new_secret_reads_what_the_one_before_has_encrypted() -> None:
