@@ -1,8 +1,8 @@
 """The client's side of a connection, without the socket: requests become bytes, received bytes become responses.
 
 A broker answers the requests of one connection in their order. `ClientConnection` therefore keeps what was sent in a
-queue, and a response must carry the correlation id of the oldest entry. Both the asynchronous peer of the broker and
-the blocking client drive one of these; neither knows frames.
+queue, and a response must carry the correlation id of the oldest entry. The clients drive it (`client.connection`); a
+broker's connections to other brokers (`broker.cluster.peer`) keep their requests themselves, and use `FrameReader`.
 
 Sans I/O after the manner of h11: no method blocks, waits, or reads a clock.
 """
@@ -75,6 +75,10 @@ class FrameReader:
     def lacking(self) -> int:
         """Number of bytes that a frame lacks which has begun; 0 when none has."""
         return 0 if self._body is None else len(self._body) - self._body_end
+
+    def clear(self) -> None:
+        """Forget what has come of a frame, when no more will: a large one need not stay until the reader goes."""
+        self._body = None
 
     def filled(self, count: int) -> list[Buffer]:
         """Return the frames that `count` more bytes complete, without their sizes.

@@ -11,20 +11,19 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
-from struct import Struct
 
-from odradek.broker.network.boundary import Boundary, FrameSizeError
+from odradek.broker.network.boundary import Boundary
 from odradek.broker.network.buffers import Output
 from odradek.broker.settings.network_settings import ConnectionSettings
+from odradek.protocol.connection import FrameReader, framed
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import RequestHeader, decode_correlation_id, decode_response, encode_request
+from odradek.protocol.primitives import Buffer
 from odradek.world.clock import Clock
 from odradek.world.network import Endpoint, Listener, Network
 from odradek.world.tasks import OnDeath, Tasks
 
-SIZE = Struct(">i")
-SIZE_BYTES = 4
 RECEIVE_BYTES = 1 << 16
 """Size of the reused buffer: answers that come whole within it are copied out of it."""
 RESPONSE_BYTES_MAX = 128 * 1024 * 1024
@@ -62,11 +61,7 @@ class _Link:
         self._output = Output(endpoint, self._flush)
         self._boundary = Boundary(endpoint.peer, partial(self.close, "the answer was not understood"))
         self._next_correlation_id = 0
-        self._head = memoryview(bytearray(RECEIVE_BYTES))
-        self._head_end = 0
-        self._body: memoryview | None = None
-        """An answer that did not come whole, `_body_end` bytes of which are there."""
-        self._body_end = 0
+        self._frames = FrameReader(peer.response_bytes_max, RECEIVE_BYTES)
         self.sent: deque[_Request] = deque()
         self.closed = False
         endpoint.on_readable(self._on_readable)
@@ -75,8 +70,7 @@ class _Link:
         request.correlation_id = self._next_correlation_id
         self._next_correlation_id = (self._next_correlation_id + 1) % CORRELATION_IDS
         header = RequestHeader(request.message.API_KEY, request.version, request.correlation_id, self._peer.client_id)
-        parts = encode_request(header, request.message)
-        self._output.push([SIZE.pack(sum(map(len, parts))), *parts])
+        self._output.push(framed(encode_request(header, request.message)))
         self.sent.append(request)
         self._flush()
 
@@ -87,9 +81,8 @@ class _Link:
             self.close(str(error))
 
     def _on_readable(self) -> None:
-        into = self._head[self._head_end :] if self._body is None else self._body[self._body_end :]
         try:
-            received = self._endpoint.receive_into(into)
+            received = self._endpoint.receive_into(self._frames.room())
         except BlockingIOError:
             return
         except OSError as error:
@@ -99,35 +92,10 @@ class _Link:
             self.close("closed by the other side")
             return
         with self._boundary:
-            if self._body is None:
-                self._head_end += received
-                self._take_frames()
-            else:
-                self._body_end += received
-                if self._body_end == len(self._body):
-                    frame, self._body = self._body, None
-                    self._answered(frame)
+            for frame in self._frames.filled(received):
+                self._answered(frame)
 
-    def _take_frames(self) -> None:
-        """Take the whole answers out of the reused buffer; a begun one gets a buffer of its own."""
-        at, end, head = 0, self._head_end, self._head
-        while end - at >= SIZE_BYTES and self._body is None and not self.closed:
-            size: int = SIZE.unpack_from(head, at)[0]
-            if not 0 <= size <= self._peer.response_bytes_max:
-                raise FrameSizeError(f"an answer of {size} bytes was announced")
-            begin, after = at + SIZE_BYTES, at + SIZE_BYTES + size
-            at = min(after, end)
-            if after <= end:
-                self._answered(memoryview(bytes(head[begin:after])))
-            else:
-                self._body = memoryview(bytearray(size))
-                self._body_end = end - begin
-                self._body[: self._body_end] = head[begin:end]
-        self._head_end = end - at
-        if at and at < end:
-            head[: end - at] = head[at:end]
-
-    def _answered(self, frame: memoryview) -> None:
+    def _answered(self, frame: Buffer) -> None:
         if not self.sent:
             raise MalformedMessage("an answer without a request")
         request = self.sent.popleft()
@@ -148,7 +116,7 @@ class _Link:
         self.closed = True
         self._endpoint.close(abandon=bool(self.sent))
         self._output.clear()
-        self._body = None
+        self._frames.clear()
         self._peer._link_closed(self)
         self._peer._fail(self.sent, reason)
 
