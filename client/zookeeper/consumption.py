@@ -142,7 +142,7 @@ class Consumption:
         self._leaving = {}
 
     def abandon(self) -> None:
-        """OwnedPartitions is lost: read and hand out nothing more, now."""
+        """Ownership is lost: read and hand out nothing more, now."""
         self._leave()
         self.given_up()
         self.wake()

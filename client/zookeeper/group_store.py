@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 PLAINTEXT = "PLAINTEXT"
 
 
-class Claimed(NamedTuple):
-    """Outcome of a claim. `blockers`: owner znodes of others, which are watched."""
+class ClaimOutcome(NamedTuple):
+    """What a claim has brought. `blockers`: owner znodes of others, which are watched."""
 
     won: Assignment
     blockers: list[str]
@@ -163,7 +163,7 @@ class GroupStore:
         stat = await self._store.exists(owner_path(self._group_id, *name))
         return stat is not None and stat.ephemeral_owner == self._store.session_id
 
-    async def claim(self, partitions: Mapping[TopicPartition, str], session_id: int) -> Claimed:
+    async def claim(self, partitions: Mapping[TopicPartition, str], session_id: int) -> ClaimOutcome:
         """Create owner znodes in this session, as many as can be. When it raises, some may be there.
 
         Raises SessionExpired when there is another session by now: znodes of that one nobody would know of.
@@ -183,7 +183,7 @@ class GroupStore:
             else:
                 lost.append(owner_path(self._group_id, *name))
         watched = await asyncio.gather(*(self._store.exists(path, watch=True) for path in lost))
-        return Claimed(won, [path for path, stat in zip(lost, watched, strict=True) if stat is not None])
+        return ClaimOutcome(won, [path for path, stat in zip(lost, watched, strict=True) if stat is not None])
 
     async def _claim(self, session_id: int, name: TopicPartition, thread: str) -> bool:
         path = owner_path(self._group_id, *name)
