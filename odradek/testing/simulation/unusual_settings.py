@@ -24,7 +24,7 @@ OF_BROKERS: Mapping[str, Sequence[str]] = {
     "replica.selector.class": ("org.apache.kafka.common.replica.RackAwareReplicaSelector",),
     "num.replica.alter.log.dirs.threads": ("3",),
     "fetch.max.bytes": ("1024",),
-    "message.max.bytes": ("700",),
+    "message.max.bytes": ("2000",),  # with less the state of a larger group does not fit: they all end
     "socket.request.max.bytes": ("20000",),
     "connections.max.idle.ms": ("1500",),
     "background.threads": ("1",),
