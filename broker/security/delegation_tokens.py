@@ -28,6 +28,7 @@ from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.change_nodes import ChangeFollower, ChangeNodes, read_each, write_and_tell
 from odradek.zk_schema.lost_answers import create_if_missing, in_any_session
 from odradek.zk_schema.store import (
+    ANY_VERSION,
     BadVersion,
     ConnectionLost,
     Create,
@@ -240,11 +241,21 @@ class DelegationTokens:
     def _is_over(self, token: DelegationToken) -> bool:
         return min(token.max_timestamp_ms, token.expiry_timestamp_ms) < self._clock.now_ms()
 
-    async def _remove(self, token_id: str) -> None:
+    async def _remove(self, token_id: str, version: int = ANY_VERSION) -> None:
         """Remove a token, in whichever session that succeeds: others would take one that nobody finds any more."""
         with suppress(NoNode):
-            await in_any_session(self._store, lambda: self._write(Delete(token_path(token_id)), token_id))
+            await in_any_session(self._store, lambda: self._write(Delete(token_path(token_id), version), token_id))
         self._note(token_id, None)
+
+    async def _remove_if_over(self, token_id: str) -> None:
+        """Remove a token that is over, unless it was renewed and this broker has not heard of that yet."""
+        found = await in_any_session(self._store, lambda: self._read(token_id))
+        if found is None or not self._is_over(found[0]):
+            self._note(token_id, None if found is None else found[0])
+            return
+        log.info("delegation token %s of %s has expired", token_id, found[0].owner)
+        with suppress(BadVersion):  # renewed just now, by a broker whose clock is behind
+            await self._remove(token_id, found[1])
 
     async def _write(self, write: Operation, token_id: str) -> None:
         await write_and_tell(self._store, [write], TOKEN_CHANGE_PREFIX, token_id.encode())
@@ -295,7 +306,6 @@ class DelegationTokens:
             await sleep(self._clock, self.settings.expiry_check_interval_ms)
             if not is_controller():
                 continue
-            for token in [one for one in self._tokens.values() if self._is_over(one)]:
-                log.info("delegation token %s of %s has expired", token.token_id, token.owner)
+            for token_id in [name for name, token in self._tokens.items() if self._is_over(token)]:
                 async with self._in_turn:
-                    await self._remove(token.token_id)
+                    await self._remove_if_over(token_id)

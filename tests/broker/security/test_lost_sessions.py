@@ -100,6 +100,33 @@ def test_a_token_whose_removal_is_answered_by_no_session_lets_nobody_in() -> Non
     run_virtual(main)
 
 
+def test_a_token_that_was_renewed_while_the_controller_was_cut_off_is_not_removed_as_expired() -> None:
+    """Its owner had been told that it lives on, and could not log in any more."""
+
+    async def main(clock: VirtualClock) -> None:
+        zookeeper = MemoryZooKeeper(clock)
+        stores = [await connected(zookeeper) for _ in range(2)]
+        tasks = Tasks(clock, lambda reason: None)
+        settings = TokenSettings("the key of all brokers", expiry_time_ms=10_000, expiry_check_interval_ms=12_000)
+        controller, other = (DelegationTokens(store, clock, tasks, random.Random(7), settings) for store in stores)
+        await controller.start(lambda: True)
+        await other.start(lambda: False)
+        renewed, left = [await other.create("User:alice", "User:alice", (), -1) for _ in range(2)]
+        await asyncio.sleep(9)
+        zookeeper.partition(stores[0])
+        expires_ms = await other.renew("User:alice", other.hmac(renewed.token_id), 60_000)
+        await asyncio.sleep(4)
+        zookeeper.heal(stores[0])
+        await asyncio.sleep(1)
+        for tokens in (controller, other):
+            assert [(one.token_id, one.expiry_timestamp_ms) for one in tokens.all()] == [(renewed.token_id, expires_ms)]
+        assert await get_if_any(stores[1], token_path(renewed.token_id)) is not None
+        assert await get_if_any(stores[1], token_path(left.token_id)) is None
+        tasks.close()
+
+    run_virtual(main)
+
+
 @pytest.mark.parametrize("what", ["a list", "a new token", "a token that is removed"])
 def test_what_is_changed_by_a_broker_that_dies_behind_its_first_write_is_heard_of(what: str) -> None:
     """The others went by the old list, took the token and refused the new one, until they started again. Kafka's do."""
