@@ -16,7 +16,7 @@ from odradek.broker.settings.topic_overrides import log_config
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.change_nodes import ChangeFollower, ChangeNodes, read_each
-from odradek.zk_schema.entity_settings import change_entity
+from odradek.zk_schema.entity_settings import alter_entity
 from odradek.zk_schema.store import (
     ConnectionLost,
     NoNode,
@@ -180,7 +180,7 @@ class DynamicConfig:
         opened, by_former = passwords.opened(own)
         if by_former and passwords.encoder is not None:
             log.info("passwords of this broker are encrypted with the new secret")
-            await change_entity(self._store, f"{BROKERS}/{self._broker_id}", passwords.closed(opened))
+            await alter_entity(self._store, f"{BROKERS}/{self._broker_id}", passwords.renewed)
         return opened
 
     def _with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -127,20 +128,36 @@ class StoredPasswords:
         before was needed, so that they should be written anew."""
         found, by_former = dict(settings), False
         for name in filter(_is_password, settings):
-            text = found.pop(name)
-            for encoder in (self.encoder, self.former):
-                try:
-                    if encoder is not None:
-                        found[name] = encoder.decode(text)
-                        by_former = by_former or encoder is self.former
-                        break
-                except ValueError as error:
-                    reason = str(error)
-            else:
-                log.error(
-                    "%s cannot be read and is treated as not set: %s", name, reason if self.encoder else "no secret"
-                )
+            try:
+                found[name], takes_former = self._opened(settings[name])
+                by_former |= takes_former
+            except ValueError as error:
+                del found[name]
+                log.error("%s cannot be read and is treated as not set: %s", name, error)
         return found, by_former
+
+    def renewed(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings as they are stored, with those passwords encrypted anew for which the secret from before
+        is needed. One that cannot be read stays as it is: somebody may still know its secret."""
+        found = dict(settings)
+        for name in filter(_is_password, settings):
+            with suppress(ValueError):
+                password, takes_former = self._opened(settings[name])
+                if takes_former:
+                    found |= self.closed({name: password})
+        return found
+
+    def _opened(self, text: str) -> tuple[str, bool]:
+        """Return a password, and whether the secret from before was needed. Raises ValueError."""
+        if self.encoder is not None:
+            try:
+                return self.encoder.decode(text), False
+            except ValueError:
+                if self.former is None:
+                    raise
+        if self.former is None:
+            raise ValueError("no secret")
+        return self.former.decode(text), True
 
 
 def _is_password(name: str) -> bool:

@@ -1,27 +1,34 @@
 """Settings that change in ZooKeeper while a broker runs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from odradek.broker.config import BrokerConfig, Given, build_config
 from odradek.broker.dynamic_config import DynamicConfig
+from odradek.broker.security.password_encoder import PasswordEncoder
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.entity_settings import change_entity, stored_settings
 from odradek.zk_schema.store import NotAuthorized, Stat
-from odradek.zk_schema.znodes.configs import topic_config_path
+from odradek.zk_schema.znodes.configs import broker_config_path, topic_config_path
 from odradek.zk_schema.znodes.notifications import CHANGE_EXPIRATION_MS, CONFIG_CHANGE_PREFIX, CONFIG_CHANGES_PATH
 
 BROKER_ID = 3
 SETTLE_MS = 1000
 
 
+def in_full(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings by Kafka's names."""
+    return {name.replace("_", "."): text for name, text in settings.items()}
+
+
 class Cluster:
     """A ZooKeeper, somebody who changes settings there, and a broker's view of them."""
 
-    def __init__(self, clock: VirtualClock, zookeeper: MemoryZooKeeper | None = None) -> None:
+    def __init__(self, clock: VirtualClock, zookeeper: MemoryZooKeeper | None = None, **given: str) -> None:
         self.clock = clock
         self.zookeeper = zookeeper or MemoryZooKeeper(clock)
         self.admin = self.zookeeper.connect()
@@ -29,7 +36,8 @@ class Cluster:
         self.tasks = Tasks(clock, lambda reason: None)
         self.brokers: list[BrokerConfig] = []
         self.topics: list[str] = []
-        config = build_config([Given("zookeeper.connect", "zk", "test"), Given("log.segment.bytes", "5000", "test")])
+        settings = {"zookeeper.connect": "zk", "log.segment.bytes": "5000", **in_full(given)}
+        config = build_config([Given(name, text, "test") for name, text in settings.items()])
         self.dynamic = DynamicConfig(
             config,
             BROKER_ID,
@@ -50,7 +58,7 @@ class Cluster:
         await done.wait()
 
     async def change(self, entity: str, **settings: str) -> None:
-        await change_entity(self.admin, entity, {name.replace("_", "."): text for name, text in settings.items()})
+        await change_entity(self.admin, entity, in_full(settings))
         await self.settle()
 
     def segment_bytes(self, topic: str = "t") -> int:
@@ -60,9 +68,9 @@ class Cluster:
         return [path for path in self.zookeeper.paths(CONFIG_CHANGES_PATH) if path.startswith(CONFIG_CHANGE_PREFIX)]
 
 
-def play(story: Callable[[Cluster], Awaitable[None]]) -> None:
+def play(story: Callable[[Cluster], Awaitable[None]], **given: str) -> None:
     async def main(clock: VirtualClock) -> None:
-        cluster = Cluster(clock)
+        cluster = Cluster(clock, None, **given)
         await cluster.begin()
         await story(cluster)
         cluster.dynamic.stop()
@@ -79,6 +87,33 @@ def test_what_is_set_before_the_start_counts_at_once() -> None:
         assert cluster.dynamic.log_config("other").retention_ms == 7
 
     play(story)
+
+
+def test_passwords_are_encrypted_with_a_new_secret_and_all_else_stays() -> None:
+    """A password that neither secret reads was gone for ever, and so was what somebody set at that moment."""
+
+    async def story(cluster: Cluster) -> None:
+        of_old, of_neither = (PasswordEncoder(secret).encode("p") for secret in ("old", "another"))
+        names = {"listener_name_x_ssl_key_password": of_old, "listener_name_y_ssl_key_password": of_neither}
+        await cluster.change(f"brokers/{BROKER_ID}", log_retention_ms="5", **names)
+        get = cluster.store.get
+
+        async def get_amid_a_change(path: str, **how: Any) -> tuple[bytes, Stat]:
+            found = await get(path, **how)
+            if path == broker_config_path(BROKER_ID):
+                cluster.store.get = get  # type: ignore[method-assign]
+                await cluster.change(f"brokers/{BROKER_ID}", log_retention_ms="7", **names)
+            return found
+
+        cluster.store.get = get_amid_a_change  # type: ignore[method-assign]
+        await cluster.dynamic.start()
+        await cluster.settle()
+        stored = await stored_settings(cluster.admin, f"brokers/{BROKER_ID}")
+        assert PasswordEncoder("new").decode(stored.pop("listener.name.x.ssl.key.password")) == "p"
+        assert stored == {"listener.name.y.ssl.key.password": of_neither, "log.retention.ms": "7"}
+        assert cluster.dynamic.log_config("t").retention_ms == 7
+
+    play(story, password_encoder_secret="new", password_encoder_old_secret="old")
 
 
 def test_topics_with_the_same_settings_share_them_until_the_brokers_change() -> None:
