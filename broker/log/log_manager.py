@@ -289,7 +289,8 @@ class LogManager:
         self._future_logs.discard((topic, partition))
 
     def promote_future_log(self, topic: str, partition: int) -> Log:
-        """Put a future log in the place of the log that it is a copy of, which is deleted. Raises StorageFailure."""
+        """Put a future log in the place of the log that it is a copy of, which is deleted. Raises KafkaError
+        KAFKA_STORAGE_ERROR."""
         former = self._logs.get((topic, partition))
         assert former is not None, (topic, partition)
         log = self._future_logs.promote((topic, partition))

@@ -76,7 +76,7 @@ class FutureLogs:
             self._environment.files.write_atomically(file, encode_partition_metadata(topic_id), sync=False)
 
     def discard(self, key: PartitionKey) -> None:
-        """Give a future log up. None is no error. Raises StorageFailure."""
+        """Give a future log up. None is no error. When its disk fails, the directory goes offline."""
         log = self._logs.future(key)
         if log is not None:
             self._logs.remove(log)
