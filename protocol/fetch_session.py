@@ -49,7 +49,7 @@ class Changes(NamedTuple, Generic[K, W]):
         return [ForgottenTopic(topic=name, topic_id=one, partitions=found) for (name, one), found in topics.items()]
 
 
-class FetchSession(Generic[K, W]):
+class FetchSessionHandler(Generic[K, W]):
     """A session with one broker, or the wish for one: `id` and `epoch` are those of the next Fetch."""
 
     __slots__ = ("by_topic_id", "epoch", "id", "known", "names")

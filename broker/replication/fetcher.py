@@ -16,7 +16,7 @@ from odradek.broker.replication.truncation import FollowerTruncation, truncate_d
 from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.journal.journal import Journal
 from odradek.protocol.errors import ErrorCode, KafkaError
-from odradek.protocol.fetch_session import FetchSession
+from odradek.protocol.fetch_session import FetchSessionHandler
 from odradek.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -115,7 +115,7 @@ class FetcherCore:
         self.requests = self.bytes_in = 0
         """Fetches answered, and bytes copied by them, since this fetcher began."""
         self._states: dict[PartitionKey, PartitionFetchState] = {}
-        self._session: FetchSession[PartitionKey, Asked] = FetchSession()
+        self._session: FetchSessionHandler[PartitionKey, Asked] = FetchSessionHandler()
         self._to_look_at: dict[PartitionKey, None] = {}
         """Partitions of which something else may be asked for now than last time, or that wait until they may be asked
         for. While thousands are taken up one after the other, the others are not looked at again and again."""

@@ -17,7 +17,7 @@ from odradek.client.metadata import ClusterView, TopicInfo
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, MalformedMessage, error_code
-from odradek.protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Changes, FetchSession
+from odradek.protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Changes, FetchSessionHandler
 from odradek.protocol.messages.fetch import (
     CONSUMER_REPLICA_ID,
     READ_COMMITTED,
@@ -85,7 +85,7 @@ def plan_fetches(
     positions: Positions,
     chunks: Mapping[TopicPartition, Sized],
     view: ClusterView,
-    sessions: dict[int, FetchSession[TopicPartition, Asked]],
+    sessions: dict[int, FetchSessionHandler[TopicPartition, Asked]],
     asking: AbstractSet[int],
     settings: ConsumerSettings,
     now_ms: float,
@@ -133,12 +133,12 @@ def plan_fetches(
 def _call_in_session(
     node_id: int,
     wanted: Mapping[TopicPartition, Asked],
-    sessions: dict[int, FetchSession[TopicPartition, Asked]],
+    sessions: dict[int, FetchSessionHandler[TopicPartition, Asked]],
     settings: ConsumerSettings,
 ) -> FetchCall:
     session = sessions.get(node_id)
     if session is None:
-        session = sessions[node_id] = FetchSession()
+        session = sessions[node_id] = FetchSessionHandler()
     changes = session.changes_to(wanted)
     with_ids = has_ids(changes.named if session.by_topic_id else wanted)
     replaced = any(place in changes.named for place, _ in changes.forgotten)
@@ -170,7 +170,7 @@ def fetch_call(
     return FetchCall(node_id, request, asked, names, None if has_ids(asked) else LAST_VERSION_WITH_NAMES)
 
 
-def last_request(session: FetchSession[TopicPartition, Asked]) -> FetchRequest:
+def last_request(session: FetchSessionHandler[TopicPartition, Asked]) -> FetchRequest:
     """Return the request that ends a session."""
     return FetchRequest(
         replica_id=CONSUMER_REPLICA_ID,

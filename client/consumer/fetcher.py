@@ -41,7 +41,7 @@ from odradek.client.errors import BrokerUnreachable, LogTruncated, NoOffsetForPa
 from odradek.client.records import TopicPartition
 from odradek.client.sensors import FetchSensors
 from odradek.protocol.errors import ErrorCode, error_code
-from odradek.protocol.fetch_session import NO_SESSION, FetchSession
+from odradek.protocol.fetch_session import NO_SESSION, FetchSessionHandler
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
@@ -111,7 +111,7 @@ class Fetcher:
         self._reset = reset
         self._truncate = truncate
         self._limit = f"{size_setting}={settings.max_partition_fetch_bytes}"
-        self._sessions: dict[int, FetchSession[TopicPartition, Asked]] = {}
+        self._sessions: dict[int, FetchSessionHandler[TopicPartition, Asked]] = {}
         self._asking: set[int] = set()
         self._sensors = FetchSensors(cluster.metrics)
 

@@ -21,7 +21,7 @@ from odradek.client.metadata import ClusterView, Node, PartitionInfo, TopicInfo
 from odradek.client.records import TopicPartition
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.fetch_session import FINAL_EPOCH, FetchSession
+from odradek.protocol.fetch_session import FINAL_EPOCH, FetchSessionHandler
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.embedded import EmbeddedCluster
@@ -51,7 +51,7 @@ class TwoSides:
     def __init__(self, newest: int) -> None:
         self.newest = newest
         self.positions = Positions()
-        self.sessions: dict[int, FetchSession[TopicPartition, Asked]] = {}
+        self.sessions: dict[int, FetchSessionHandler[TopicPartition, Asked]] = {}
         self.ids = {"t": b"t" * 16, "u": b"u" * 16}
         self.leader_epoch = 0
         self.evict(None, None)
@@ -146,7 +146,7 @@ def test_a_broker_fetches_in_a_session_what_is_wanted_whatever_has_happened(
 
 
 def test_a_partition_goes_to_its_new_leader_though_the_former_does_not_answer() -> None:
-    positions, sessions = Positions(), dict[int, FetchSession[TopicPartition, Asked]]()
+    positions, sessions = Positions(), dict[int, FetchSessionHandler[TopicPartition, Asked]]()
     stays, moves = PLACES[:2]
     positions.assign([stays, moves])
     for place in (stays, moves):

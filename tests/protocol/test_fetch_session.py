@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.fetch_session import EPOCH_MAX, INITIAL_EPOCH, NAMES_KEPT, NO_SESSION, FetchSession
+from odradek.protocol.fetch_session import EPOCH_MAX, INITIAL_EPOCH, NAMES_KEPT, NO_SESSION, FetchSessionHandler
 from odradek.protocol.messages.fetch import ForgottenTopic
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.protocol.topic_names import PartitionKey
@@ -20,7 +20,7 @@ class Place(NamedTuple):
     topic_id: bytes = A
 
 
-Session = FetchSession[PartitionKey, Place]
+Session = FetchSessionHandler[PartitionKey, Place]
 
 
 def step(session: Session, wanted: dict[PartitionKey, Place], answer: int = ID) -> tuple[int, int, object, object]:
