@@ -23,8 +23,8 @@ from odradek.zk_schema.znodes.configs import BROKERS, DEFAULT_ENTITY, TOPICS
 from odradek.zk_schema.znodes.json_data import BadZnode
 
 
-class ResourceType(IntEnum):
-    """Numbers of the wire."""
+class ConfigResourceType(IntEnum):
+    """Kind of thing that has settings, by its number on the wire; those of access lists have others."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -95,11 +95,11 @@ def check_keys(names: Sequence[str], nulls: Iterable[str]) -> None:
 
 def check_resource(broker: Services, kind: int, name: str) -> None:
     """Check that there is such a topic, or that it is this broker, or "" for all. Raises KafkaError."""
-    if kind == ResourceType.BROKER:
+    if kind == ConfigResourceType.BROKER:
         _check_broker_name(broker, name)
-    elif kind == ResourceType.TOPIC:
+    elif kind == ConfigResourceType.TOPIC:
         _check_topic_name(broker, name)
-    elif kind == ResourceType.CLIENT_METRICS:
+    elif kind == ConfigResourceType.CLIENT_METRICS:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS",
@@ -126,7 +126,7 @@ def _check_topic_name(broker: Services, name: str) -> None:
 
 def entity(kind: int, name: str) -> str:
     """Name the entity under which ZooKeeper keeps a topic's or a broker's settings."""
-    return f"{TOPICS}/{name}" if kind == ResourceType.TOPIC else f"{BROKERS}/{name or DEFAULT_ENTITY}"
+    return f"{TOPICS}/{name}" if kind == ConfigResourceType.TOPIC else f"{BROKERS}/{name or DEFAULT_ENTITY}"
 
 
 async def settings_of(broker: Services, kind: int, name: str) -> dict[str, str]:
@@ -136,7 +136,7 @@ async def settings_of(broker: Services, kind: int, name: str) -> dict[str, str]:
 
 def opened(broker: Services, kind: int, stored: dict[str, str]) -> dict[str, str]:
     """Return what ZooKeeper has of a topic or broker with its passwords decrypted."""
-    return StoredPasswords.of(broker.config.layers).opened(stored)[0] if kind == ResourceType.BROKER else stored
+    return StoredPasswords.of(broker.config.layers).opened(stored)[0] if kind == ConfigResourceType.BROKER else stored
 
 
 async def replace_settings(
@@ -151,13 +151,13 @@ async def replace_settings(
 def to_be_stored(broker: Services, kind: int, name: str, settings: Mapping[str, str]) -> Mapping[str, str]:
     """Check a topic's or a broker's new settings as a whole; return them, passwords encrypted. Raises KafkaError."""
     try:
-        if kind == ResourceType.TOPIC:
+        if kind == ConfigResourceType.TOPIC:
             validate_topic_config(broker.config, settings)
         else:
             _check_broker_settings(broker, name, settings)
             settings = _with_passwords_closed(broker, name, settings)
     except (BadValue, BadSecuritySetting) as error:
-        if kind != ResourceType.TOPIC:
+        if kind != ConfigResourceType.TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
         resource = f"ConfigResource(type=TOPIC, name='{name}')"
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid config value for resource {resource}: {error}") from None

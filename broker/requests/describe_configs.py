@@ -13,7 +13,7 @@ from typing import Final
 from odradek.broker.config import BrokerConfig
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests import loggers
-from odradek.broker.requests.config_resources import ResourceType, settings_of
+from odradek.broker.requests.config_resources import ConfigResourceType, settings_of
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS, known_setting
 from odradek.broker.settings.definition import BadValue, Setting, ValueType
@@ -49,7 +49,7 @@ TYPE_NUMBERS: Final[dict[ValueType, int]] = {
     ValueType.CLASS: 8,
     ValueType.PASSWORD: 9,
 }
-DESCRIBED: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN, ResourceType.GROUP}
+DESCRIBED: Final = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN, ConfigResourceType.GROUP}
 Sources = list[tuple[str, str, Source]]
 
 
@@ -109,14 +109,14 @@ def _texts(entry: DescribeConfigsResourceResult) -> list[str]:
 
 
 async def _entries(broker: Services, kind: int, name: str) -> list[DescribeConfigsResourceResult]:
-    if kind == ResourceType.TOPIC:
+    if kind == ConfigResourceType.TOPIC:
         check_name(name)
         if name not in broker.metadata.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return topic_entries(broker.config, await settings_of(broker, kind, name))
-    if kind == ResourceType.BROKER:
+    if kind == ConfigResourceType.BROKER:
         return _broker_entries(broker, name)
-    if kind == ResourceType.BROKER_LOGGER:
+    if kind == ConfigResourceType.BROKER_LOGGER:
         loggers.check_broker(broker.identity.broker_id, name)
         return [
             DescribeConfigsResourceResult(name=logger, value=level, config_source=Source.DYNAMIC_BROKER_LOGGER)

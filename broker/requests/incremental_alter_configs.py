@@ -12,7 +12,7 @@ from functools import partial
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.requests import loggers
 from odradek.broker.requests.config_resources import (
-    ResourceType,
+    ConfigResourceType,
     change_each,
     check_keys,
     check_resource,
@@ -57,11 +57,11 @@ async def _change(broker: Services, validate_only: bool, resource: AlterConfigsR
     for one in changes:
         if one.config_operation not in Operation.__members__.values():
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {one.config_operation}")
-    if kind == ResourceType.BROKER_LOGGER:
+    if kind == ConfigResourceType.BROKER_LOGGER:
         _change_loggers(broker, validate_only, name, changes)
         return
     check_resource(broker, kind, name)
-    known = TOPIC_SETTINGS if kind == ResourceType.TOPIC else BROKER_SETTINGS
+    known = TOPIC_SETTINGS if kind == ConfigResourceType.TOPIC else BROKER_SETTINGS
 
     def altered(stored: dict[str, str]) -> Mapping[str, str]:
         return to_be_stored(broker, kind, name, apply_changes(opened(broker, kind, stored), changes, known))

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from odradek.broker.network.outcomes import Outcome
 from odradek.broker.requests.authorization.rules import DENIED, Asked, GoOn, answered, denied_text, split
-from odradek.broker.requests.config_resources import ResourceType as ConfigType
+from odradek.broker.requests.config_resources import ConfigResourceType
 from odradek.broker.requests.describe_configs import DESCRIBED
 from odradek.broker.security.acls import AclOperation
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 from odradek.zk_schema.znodes.acls import ResourceType
 
-OF_CLUSTER: Final = (ConfigType.BROKER, ConfigType.BROKER_LOGGER, ConfigType.CLIENT_METRICS)
+OF_CLUSTER: Final = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER, ConfigResourceType.CLIENT_METRICS)
 
 
 def describe(asked: Asked, go_on: GoOn) -> Outcome:
@@ -71,12 +71,12 @@ def _for_each(
     def may(resource: Any) -> bool:
         if resource.resource_type in OF_CLUSTER:
             return rights.may_with_cluster(operation)
-        if resource.resource_type == ConfigType.TOPIC:
+        if resource.resource_type == ConfigResourceType.TOPIC:
             return rights.may(operation, ResourceType.TOPIC, resource.resource_name)
         return True  # of a kind that nobody has settings of: the handler says so
 
     def error(resource: Any) -> ErrorCode:
-        of_topic = resource.resource_type == ConfigType.TOPIC
+        of_topic = resource.resource_type == ConfigResourceType.TOPIC
         return DENIED[ResourceType.TOPIC if of_topic else ResourceType.CLUSTER]
 
     asked.request.resources, left = split(asked.request.resources, may)
