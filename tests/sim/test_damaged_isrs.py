@@ -402,14 +402,16 @@ def test_a_follower_that_may_have_left_the_isr_and_come_back_between_two_looks(c
     assert "keeps broker 2 in the ISR" in stage.seen
 
 
+@pytest.mark.parametrize("end_at_death", [None, 0])
 @pytest.mark.parametrize("is_present", [False, True])
-def test_a_follower_that_had_all_and_whose_replica_is_deleted(is_present: bool) -> None:
+def test_a_follower_that_had_all_and_whose_replica_is_deleted(is_present: bool, end_at_death: int | None) -> None:
     """The leader that hears of it does not count on it; one that is cut off from the controller knows nothing of it."""
     stage = Stage()
     lagging = Lagging(stage.cluster, stage.history, 4_000, lambda where: stage.leader if is_present else None)
     stage.write(make_batch())
     lagging.look()
-    stage.brokers[2].log_end = lambda topic, index: None
+    stage.brokers[2].server.services.replicas.partitions.clear()
+    stage.brokers[2].log_end = lambda topic, index: end_at_death
     stage.clock.advance(4_001 + SLACK_MS)
     lagging.look()
     said = "keeps broker 2 in the ISR, which has lacked something for 8001 ms: it ends at 0"

@@ -84,9 +84,9 @@ class Lagging:
             known.ends.append((now_ms, end))
         where = (leader.topic, leader.index)
         others = leader.committed_isr - {leader.local_id}
-        ends = {member: self._cluster.brokers[member].log_end(*where) for member in others}
         is_present = self._present_leader(where) is leader
-        has = {member: there or 0 for member, there in ends.items() if is_present or there is not None}
+        counted = [member for member in others if is_present or not self._is_deleted(member, where)]
+        has = {member: self._cluster.brokers[member].log_end(*where) or 0 for member in counted}
         progress = {member: leader.followers.get(member) for member in has}
         if leader.partition_epoch > known.partition_epoch + 1:  # whoever is a member may have left and come in again
             known.caught_up_ms.clear()
@@ -103,6 +103,12 @@ class Lagging:
                     f"{leader} keeps broker {member} in the ISR, which has lacked something for {lacks_ms:.0f} ms: "
                     f"it ends at {there} of {end}"
                 )
+
+    def _is_deleted(self, member: int, where: tuple[str, int]) -> bool:
+        """Tell whether a broker has no such replica; of one that was deleted its last death may still tell an end."""
+        broker = self._cluster.brokers[member]
+        held = broker.server.services.replicas.partitions if broker.running else broker.spans_at_death
+        return where not in held
 
 
 class Waits:
