@@ -70,10 +70,10 @@ def decode_meta(data: bytes) -> tuple[MetaProperties, dict[str, str]]:
     if version == "1":
         raise OtherMode("meta.properties has version 1: this is not a directory of ZooKeeper mode")
     if version != "0":
-        raise CorruptFile(f"meta.properties of version {version}")
+        raise CorruptFile(f"meta.properties of version {version!r}")
     broker_id, cluster_id = properties.get("broker.id"), properties.get("cluster.id")
     if broker_id is not None and not broker_id.removeprefix("-").isdecimal():
-        raise CorruptFile(f"meta.properties with broker.id={broker_id}")
+        raise CorruptFile(f"meta.properties with broker.id={broker_id!r}")
     directory_id = properties.get("directory.id")
     owner = MetaProperties(
         None if broker_id is None else int(broker_id),
@@ -94,7 +94,7 @@ def _decode_id(field: str, text: str) -> bytes:
         with contextlib.suppress(ValueError):  # binascii.Error is one; so is a character that is not ASCII
             decoded = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     if len(decoded) != 16:
-        raise CorruptFile(f"{field}={text}")
+        raise CorruptFile(f"{field}={text!r}")
     return decoded
 
 

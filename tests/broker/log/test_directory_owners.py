@@ -108,9 +108,10 @@ def test_what_another_program_says_of_a_directory_is_kept() -> None:
     ("contents", "why"),
     [
         (["version=1\nnode.id=1\ncluster.id=cluster-a\n"], "has version 1"),
-        (["version=7\n"], "of version 7"),
-        (["broker.id=one\n"], "broker.id=one"),
-        (["directory.id=short\n"], "directory.id=short"),
+        (["version=7\n"], "of version '7'"),
+        (["broker.id=one\n"], "broker.id='one'"),
+        (["directory.id=short\n"], "directory.id='short'"),
+        (["directory.id=a\x1b[2Jb\n"], r"directory.id='a\\x1b\[2Jb'"),  # rotten bytes do nothing to a terminal
         (["directory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"], "AAAAAAAAAAAAAAAAAAAAAQ is reserved"),
         ([ID, ID], "/b cannot be used: it has the directory.id of /a"),
         (["broker.id=1\n", "broker.id=2\n"], "different brokers: /a to 1, /b to 2"),
