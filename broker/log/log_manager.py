@@ -341,7 +341,7 @@ class LogManager:
 
     def configure_all(self) -> None:
         """Have all logs obey settings of the broker that have changed, in slices of time."""
-        self._maintenance.for_each_log(lambda log: log.configure(self.config_of(log.topic)))
+        self._maintenance.for_each_log("settings", lambda log: log.configure(self.config_of(log.topic)))
 
     def configure(self, topic: str) -> None:
         """Have the logs of a topic obey settings that have changed."""

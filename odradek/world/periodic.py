@@ -39,18 +39,10 @@ class PeriodicActions:
     def repeat_for_each(
         self, name: str, interval_ms: float, things: Callable[[], Iterable[T]], action: Callable[[T], object]
     ) -> None:
-        """Act on all `things()` in slices of time, and again `interval_ms` after the last of them.
-
-        What fails for one is logged, and done for the others.
-        """
+        """Act on all `things()` as `for_each` does, and again `interval_ms` after the last of them."""
 
         def steps() -> Iterator[None]:
-            for thing in list(things()):
-                try:
-                    action(thing)
-                except Exception:
-                    log.exception("%s: failed for %s", name, thing)
-                yield
+            yield from _each(name, list(things()), action)
             plan()
 
         def plan() -> None:
@@ -64,19 +56,13 @@ class PeriodicActions:
             self._timers[name].cancel()
         self._timers[name] = self._clock.call_later(delay_ms, action)
 
-    def for_each(self, things: Sequence[T], action: Callable[[T], object]) -> None:
+    def for_each(self, name: str, things: Sequence[T], action: Callable[[T], object]) -> None:
         """Act on all in order; what does not fit in a slice of time is done in later turns of the loop.
 
-        An action that answers True has not done all: it is done again.
+        An action that answers True has not done all: it is done again. What fails for one is logged, and done for the
+        others.
         """
-
-        def steps() -> Iterator[None]:
-            for thing in things:
-                while action(thing) is True:
-                    yield
-                yield
-
-        self._run(steps())
+        self._run(_each(name, things, action))
 
     def stop(self) -> None:
         """Cancel all; nothing more is begun."""
@@ -86,3 +72,13 @@ class PeriodicActions:
 
     def _run(self, steps: Iterator[None]) -> None:
         run_in_slices(self._clock, steps, lambda: not self._stopped, at_once=True)
+
+
+def _each(name: str, things: Sequence[T], action: Callable[[T], object]) -> Iterator[None]:
+    for thing in things:
+        try:
+            while action(thing) is True:
+                yield
+        except Exception:
+            log.exception("%s: failed for %s", name, thing)
+        yield

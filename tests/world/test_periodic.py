@@ -26,7 +26,7 @@ def test_long_loops_give_the_turn_back() -> None:
         done.append(item)
         clock._elapsed_ms += SLICE_MS / 2
 
-    periodic.for_each(range(5), slow)
+    periodic.for_each("things", range(5), slow)
     assert done == [0, 1]
     clock.advance()
     assert done == [0, 1, 2, 3]
@@ -44,7 +44,7 @@ def test_what_is_not_done_at_once_is_done_again_in_its_place() -> None:
         clock._elapsed_ms += SLICE_MS / 2
         return done.count(item) < 3
 
-    periodic.for_each([1, 2], in_steps)
+    periodic.for_each("things", [1, 2], in_steps)
     assert done == [1, 1]
     clock.advance(10 * SLICE_MS)
     assert done == [1, 1, 1, 2, 2, 2]
@@ -72,7 +72,8 @@ def test_the_next_round_begins_an_interval_after_the_last_one_has_ended() -> Non
     assert len(done) == 5
 
 
-def test_what_fails_for_one_is_done_for_the_others_and_again(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("how", ["repeated", "each time it is asked for"])
+def test_what_fails_for_one_is_done_for_the_others_and_again(how: str, caplog: pytest.LogCaptureFixture) -> None:
     clock, done = ManualClock(), []
     periodic = PeriodicActions(clock)
 
@@ -81,9 +82,12 @@ def test_what_fails_for_one_is_done_for_the_others_and_again(caplog: pytest.LogC
             raise ValueError("planted")
         done.append(item)
 
-    periodic.repeat_for_each("things", 100, lambda: [1, 2, 3], sometimes)
-    clock.advance(100)
-    clock.advance(100)
+    if how == "repeated":
+        periodic.repeat_for_each("things", 100, lambda: [1, 2, 3], sometimes)
+    for _ in range(2):
+        if how != "repeated":
+            periodic.for_each("things", [1, 2, 3], sometimes)
+        clock.advance(100)
     assert done == [1, 3, 1, 3]
     assert [one.getMessage() for one in caplog.records] == ["things: failed for 2"] * 2
     periodic.stop()

@@ -5,7 +5,6 @@ Source: LogCleaner.CleanerThread, LogCleanerManager.grabFilthiestCompactedLog of
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from odradek.broker.log.compaction.cleanable_offsets import LogToClean, log_to_clean, make_request
 from odradek.broker.log.compaction.job import Job
@@ -26,10 +25,6 @@ HINDERED_DOUBLINGS_MAX = 6
 """Most doublings of the pause of a log whose compaction was hindered: by a full disk, a killed child, no free file."""
 
 Step = Callable[[], None]
-
-
-def _take(step: Step) -> None:
-    step()
 
 
 class Compaction:
@@ -102,12 +97,17 @@ class Compaction:
         self._looking = True
         found: list[tuple[LogToClean, Log]] = []
         logs = [log for log in self._logs() if log.config.compacts and log not in self._jobs]
-        steps: list[Step] = [partial(self._look_at, log, found) for log in logs]
-        steps.append(partial(self._begin_dirtiest, found))
+
+        def take_step(log: Log | None) -> None:
+            if log is not None:
+                self._look_at(log, found)
+            else:
+                self._begin_dirtiest(found)
+
         self._damaged = {log: count for log, count in self._damaged.items() if not log.closed}
         self._hindered = {log: hindered for log, hindered in self._hindered.items() if not log.closed}
         self._uncovered = {log for log in self._uncovered if not log.closed}
-        self._periodic.for_each(steps, _take)
+        self._periodic.for_each("compaction", [*logs, None], take_step)
 
     def _look_at(self, log: Log, found: list[tuple[LogToClean, Log]]) -> None:
         if log.closed or self._damaged.get(log) == log.history_changes or self._waits(log):

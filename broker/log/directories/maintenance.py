@@ -59,7 +59,7 @@ class LogMaintenance:
         delay_ms = min(interval_ms, self._settings.log_initial_task_delay_ms)
         self._periodic.repeat(name, interval_ms, action, delay_ms=delay_ms)
 
-    def for_each_log(self, action: Callable[[Log], object]) -> None:
+    def for_each_log(self, name: str, action: Callable[[Log], object]) -> None:
         """Act on all logs, again on those for which the action answers True."""
 
         def act(log: Log) -> object:
@@ -68,7 +68,7 @@ class LogMaintenance:
                     return action(log)
             return None
 
-        self._periodic.for_each(self._logs.all(), act)
+        self._periodic.for_each(name, self._logs.all(), act)
 
     def _apply_retention(self) -> None:
         def apply(log: Log) -> bool:
@@ -77,7 +77,7 @@ class LogMaintenance:
                 log.rest()
             return more
 
-        self.for_each_log(apply)
+        self.for_each_log("retention", apply)
 
     def _flush_overdue(self) -> None:
         """Flush the logs whose `flush.ms` has passed and that were written to."""
@@ -87,8 +87,8 @@ class LogMaintenance:
             if now_ms - log.last_flush_ms >= log.config.flush_ms and not log.is_flushed:
                 log.flush_in_background()
 
-        self.for_each_log(flush)
+        self.for_each_log("flush", flush)
 
     def _expire_producers(self) -> None:
         now_ms, expiration_ms = self._clock.now_ms(), self._environment.producer_expiration_ms
-        self.for_each_log(lambda log: log.producers.expire(now_ms, expiration_ms))
+        self.for_each_log("producers", lambda log: log.producers.expire(now_ms, expiration_ms))

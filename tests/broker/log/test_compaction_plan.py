@@ -166,3 +166,29 @@ def test_a_log_whose_checkpoint_cannot_be_written_does_not_hold_up_the_others() 
     assert asked[:3] == [dirtiest.log, dirtiest.log, other.log]
     other.clock.advance(0)
     assert other.rounds == [1, 2]
+
+
+def test_a_bug_of_ours_that_one_log_meets_keeps_no_other_from_being_compacted() -> None:
+    """None was compacted any more until the broker started again."""
+    broken, other = CompactedLog(), CompactedLog()
+    for _ in range(2):
+        other.put((b"a", b"1"))
+        other.roll()
+
+    def high_watermark_of(log: Log) -> int:
+        assert log is not broken.log, "planted"
+        return log.log_end_offset
+
+    compaction = Compaction(
+        other.clock,
+        InlineChildren(other.files, other.clock),
+        SETTINGS,
+        lambda: [broken.log, other.log],
+        high_watermark_of,
+        lambda log: other.rounds.append(log.cleaned_to),
+    )
+    broken.put((b"a", b"1"))
+    broken.roll()
+    compaction.look()
+    other.clock.advance(0)
+    assert other.rounds == [2]
