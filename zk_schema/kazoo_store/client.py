@@ -38,7 +38,7 @@ PRIVATE_PARTS = (
     "_connection",
 )
 """Attributes used of a KazooClient besides its documented methods; of its `_connection`, PARTS_OF_ITS_CONNECTION."""
-PARTS_OF_ITS_CONNECTION = ("_invoke", "_connect_loop", "_socket")
+PARTS_OF_ITS_CONNECTION = ("_invoke", "_connect_loop", "_read", "_socket")
 
 log = logging.getLogger("odradek.zookeeper")
 _log = logging.getLogger("odradek.zookeeper.kazoo")
@@ -96,6 +96,7 @@ def new_client(
     connection = client._connection
     connection._invoke = _shaking_hands(connection._invoke, timeout)
     connection._connect_loop = _undaunted(connection._connect_loop, hosts)
+    connection._read = _noting_words(connection._read, handler)
     return client
 
 
@@ -134,6 +135,17 @@ def _shaking_hands(invoke: Callable[..., Any], timeout: SessionTimeout) -> Calla
         return answer
 
     return shake
+
+
+def _noting_words(read: Callable[[int, float | None], bytes], handler: LoopHandler) -> Callable[..., bytes]:
+    """Wrap how kazoo reads a part of what a server says; it raises when the server hangs up or is silent."""
+
+    def read_and_note(length: int, timeout_s: float | None) -> bytes:
+        part = read(length, timeout_s)
+        handler.note_word()
+        return part
+
+    return read_and_note
 
 
 def _undaunted(connect_loop: Callable[..., Any], hosts: str) -> Callable[..., Any]:

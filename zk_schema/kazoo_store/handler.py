@@ -79,7 +79,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self._connect_seconds = connect_seconds
         self.callback_queue = self.completion_queue = queue
         self._wake_up_sockets: set[socket.socket] = set()
-        self._last_heard = time.monotonic()
+        self._last_sign = self._last_heard = time.monotonic()
         self._longest_silence = 0.0
 
     @property
@@ -141,10 +141,18 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         ready = {descriptor for descriptor, _ in poll.poll(None if timeout is None else math.ceil(timeout * 1000))}
         heard = [one for one in readable if one.fileno() in ready]
         if any(one not in self._wake_up_sockets for one in heard):
-            now = time.monotonic()
-            self._longest_silence = max(self._longest_silence, now - self._last_heard)
-            self._last_heard = now
+            self._last_sign = time.monotonic()
         return heard, [one for one in writable if one.fileno() in ready], []
+
+    def note_word(self) -> None:
+        """Note that something of the server's has been read, in kazoo's connection thread.
+
+        That it takes a connection and closes it is no word: a server without a quorum does so for hours, while those
+        that have one end the session.
+        """
+        now = time.monotonic()
+        self._longest_silence = max(self._longest_silence, now - self._last_heard)
+        self._last_heard = now
 
     def silence_ms(self) -> float:
         """Return the longest time without a word from the server since `begin_listening`, the present one included.
@@ -155,8 +163,8 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return max(self._longest_silence, time.monotonic() - self._last_heard) * 1000.0
 
     def hears(self, within_ms: float) -> bool:
-        """Tell whether the server was heard lately; that it closed a connection counts."""
-        return (time.monotonic() - self._last_heard) * 1000.0 < within_ms
+        """Tell whether the server was there lately; that it closed a connection counts."""
+        return (time.monotonic() - self._last_sign) * 1000.0 < within_ms
 
     def begin_listening(self) -> None:
         """Measure silence from now on, as a new session begins."""
