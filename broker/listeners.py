@@ -62,7 +62,7 @@ class BrokerListeners:
             try:
                 self._bind(listener, listener.host)
             except OSError as error:
-                raise CannotListen(f"cannot listen on {_url(listener)}: {error}") from error
+                raise CannotListen(f"cannot listen on {_url(listener)}: {error.strerror or error}") from error
 
     def endpoints(self, config: BrokerConfig) -> tuple[Endpoint, ...]:
         """Return the advertised addresses of the listeners that are bound, for clients and brokers to connect to.

@@ -86,7 +86,11 @@ def _run(serving: Coroutine[object, object, int]) -> int:
 
 
 def _fail(error: Exception, code: int = FAILED) -> int:
-    print(f"odradek broker: {error}", file=sys.stderr)
+    """Say what is wrong in one line, of a file without the number that only programs know it by."""
+    words = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        words = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    print(f"odradek broker: {words}", file=sys.stderr)
     return code
 
 

@@ -184,7 +184,8 @@ class BrokerServer:
             try:
                 self._monitoring.listen(self.config.metrics_host, self.config.metrics_port)
             except OSError as error:
-                raise StartFailure(f"cannot listen on metrics.port {self.config.metrics_port}: {error}") from error
+                words = error.strerror or error
+                raise StartFailure(f"cannot listen on metrics.port {self.config.metrics_port}: {words}") from error
 
     async def _reach_zookeeper(self) -> Store:
         try:

@@ -5,7 +5,7 @@ One object for each listener, made anew when its settings change: connections th
 
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -13,8 +13,9 @@ from typing import Any, Final
 from odradek.broker.config import BrokerConfig
 from odradek.broker.security.principal import ANONYMOUS, KafkaPrincipal
 from odradek.broker.security.principal_mapping import SETTING, PrincipalMapping, distinguished_name
-from odradek.broker.security.sasl_listener import SaslListener
+from odradek.broker.security.sasl_listener import BUILT, SaslListener
 from odradek.broker.security.sasl_mechanisms import ValidToken
+from odradek.security.errors import BadSecuritySetting
 from odradek.security.jaas import JaasEntry
 from odradek.security.scram import FindIdentity
 from odradek.security.secure_network import (
@@ -129,6 +130,8 @@ class BrokerSecurity:
             if listener.protocol in SASL_PROTOCOLS:
                 sasl = SaslListener(look, self._find_scram, partial(self._bearer, listener.name))
             listeners[listener.name] = ListenerSecurity(tls, sasl)
+            if listener.name == config.inter_broker_listener_name and sasl is not None:
+                _check_own_mechanism(look, sasl.mechanisms)
             if listener.name in (config.inter_broker_listener_name, config.controller_listener_name):
                 links[listener.name] = ClientSecurity.read(listener.protocol, _as_client(look))
         return listeners, links
@@ -144,6 +147,15 @@ class BrokerSecurity:
         if kept is None or kept[0] != jaas:
             kept = self._bearers[listener] = (jaas, bearer_validator(look, jaas))
         return kept[1]
+
+
+def _check_own_mechanism(look: Look, enabled: Collection[str]) -> None:
+    """Raise BadSecuritySetting where brokers would log in to each other in a way that their listener does not offer."""
+    setting = "sasl.mechanism.inter.broker.protocol"
+    mechanism = (look(setting) or "").upper()
+    if mechanism in BUILT and mechanism not in enabled:
+        offered = ", ".join(enabled)
+        raise BadSecuritySetting(setting, f"{mechanism} is not one of sasl.enabled.mechanisms, which is {offered}")
 
 
 def _as_client(look: Look) -> Look:

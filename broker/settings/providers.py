@@ -65,9 +65,11 @@ def _providers(settings: Mapping[str, str]) -> dict[str, Provide]:
     found = {}
     for name in filter(None, (one.strip() for one in settings.get(SETTING, "").split(","))):
         setting = f"{SETTING}.{name}.class"
-        make = KNOWN.get(settings.get(setting, "").rpartition(".")[2])
+        if setting not in settings:
+            raise BadValue(SETTING, name, f"{name} needs {setting}: one of {', '.join(KNOWN)}")
+        make = KNOWN.get(settings[setting].rpartition(".")[2])
         if make is None:
-            raise BadValue(setting, settings.get(setting), f"is not one of {', '.join(KNOWN)}")
+            raise BadValue(setting, settings[setting], f"is not one of {', '.join(KNOWN)}")
         found[name] = make(settings, f"{SETTING}.{name}.param.")
     return found
 

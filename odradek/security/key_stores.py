@@ -1,5 +1,6 @@
 """Keys and certificates out of what Kafka's settings name: PEM files and texts, PKCS12, and JKS."""
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,8 +83,8 @@ def load_key_pair(store: StoreSettings) -> KeyPair:
         return _pem_key_pair(store, store.name("key"), key_text.encode(), chain_text.encode())
     data = _content(store)
     if store.key_location is not None:
-        key = _content(replace(store, location=store.key_location))
-        return _pem_key_pair(store, "ssl.key.location", key, data)
+        of_key = replace(store, location=store.key_location)
+        return _pem_key_pair(of_key, "ssl.key.location", _content(of_key), data)
     if store.type == "PEM" or PEM in data:
         return _pem_key_pair(store, store.name("location"), data, data)
     found = _java_key_pair(store, data) if data.startswith(MAGIC) else _pkcs12_key_pair(store, data)
@@ -96,11 +97,11 @@ def load_trusted(store: StoreSettings) -> list[x509.Certificate]:
     """Read the certificates that are believed: as in Java that of a key is, too. Raises BadSecuritySetting."""
     _check(store)
     if store.pem[0] is not None:
-        return _pem_certificates(store.name("certificates"), store.pem[0].encode())
+        return _pem_certificates(store, store.name("certificates"), store.pem[0].encode())
     data = _content(store)
     where = store.name("location")
     if store.type == "PEM" or PEM in data:
-        return _pem_certificates(where, data)
+        return _pem_certificates(store, where, data)
     try:
         if data.startswith(MAGIC):
             java = read_java_key_store(data, store.password)
@@ -144,8 +145,11 @@ def _pem_key_pair(store: StoreSettings, name: str, key_pem: bytes, chain_pem: by
     try:
         key = load_pem_private_key(_private_part(key_pem), _bytes(store.key_password))
     except (ValueError, TypeError) as error:
-        raise BadSecuritySetting(name, f"no private key could be read: {_words(error)}") from None
-    return KeyPair(key, tuple(_pem_certificates(name, chain_pem)))  # type: ignore[arg-type]
+        words = _words(error)
+        if "password" in words.lower():
+            words = f"{words} (ssl.key.password)"
+        raise BadSecuritySetting(name, f"{_file(store)}no private key could be read: {words}") from None
+    return KeyPair(key, tuple(_pem_certificates(store, name, chain_pem)))  # type: ignore[arg-type]
 
 
 def _private_part(pem: bytes) -> bytes:
@@ -155,11 +159,16 @@ def _private_part(pem: bytes) -> bytes:
     return pem[start:] if start >= 0 else pem
 
 
-def _pem_certificates(name: str, pem: bytes) -> list[x509.Certificate]:
+def _pem_certificates(store: StoreSettings, name: str, pem: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError as error:
-        raise BadSecuritySetting(name, f"no certificate could be read: {_words(error)}") from None
+        raise BadSecuritySetting(name, f"{_file(store)}no certificate could be read: {_words(error)}") from None
+
+
+def _file(store: StoreSettings) -> str:
+    """Return how a message names the file that was read; nothing where the text stands in the settings."""
+    return "" if store.location is None else f"{store.location}: "
 
 
 def _java_key_pair(store: StoreSettings, data: bytes) -> KeyPair | None:
@@ -192,4 +201,6 @@ def _bytes(password: str | None) -> bytes | None:
 
 
 def _words(error: Exception) -> str:
-    return str(error).split("\n", 1)[0][:200] or type(error).__name__
+    """Return the library's words, without its page of questions and answers, which is for programmers."""
+    said = re.sub(r"\. See https?://\S+ for more details\.( \w+)?", "", str(error).split("\n", 1)[0])
+    return said[:200] or type(error).__name__

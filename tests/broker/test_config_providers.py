@@ -51,6 +51,13 @@ def test_values_that_are_not_there(setting: str, text: str, said: str) -> None:
         read(**{setting: text})
 
 
+def test_a_provider_without_its_class() -> None:
+    """It was a traceback."""
+    said = r"properties:1: config\.providers: vault needs config\.providers\.vault\.class: one of FileConfigProvider"
+    with pytest.raises(ConfigError, match=said):
+        read(config_providers="file,vault")
+
+
 @pytest.mark.parametrize("reference", ["${{file:{0}/secret:password}}", "${{dir:{0}:secret}}"])
 def test_a_file_that_is_no_text_is_named_without_what_is_in_it(tmp_path: Path, reference: str) -> None:
     (tmp_path / "secret").write_bytes("password=h\xe4sslich\n".encode("latin-1"))

@@ -102,7 +102,7 @@ def test_a_port_of_the_console_that_is_taken_is_named_with_its_option(capsys: py
         ("users.json", json.dumps({"broker": "x"}), "users.json: these are not the passwords of broker, admin, client"),
         ("users.json", json.dumps(dict.fromkeys(("broker", "admin", "client"), 1)), "users.json: these are not "),
         ("token-key", "", "token-key: it is empty"),
-        ("ca-key.pem", "", "ssl.key.location: no private key could be read: "),
+        ("ca-key.pem", "", "ssl.key.location: {0}/ca-key.pem: no private key could be read: "),
     ],
 )
 def test_a_damaged_file_of_a_secured_cluster_is_named_with_what_to_do(
@@ -120,7 +120,7 @@ def test_a_damaged_file_of_a_secured_cluster_is_named_with_what_to_do(
     (directory / name).write_text(content)
     assert command_line.run(["up", "--secure", "--data", str(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"odradek: {directory}: {said}")
+    assert line.startswith(f"odradek: {directory}: {said.format(directory)}")
     assert line.endswith(": put back what is damaged, or delete the folder for new keys and passwords")
 
 

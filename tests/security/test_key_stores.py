@@ -73,6 +73,23 @@ def test_what_is_wrong_is_one_line_without_secrets(
     assert "\n" not in str(refused.value) and PASSWORD not in str(refused.value)
 
 
+def test_a_pem_file_that_cannot_be_read_is_named_with_what_is_wrong(tmp_path: Path, people: Any) -> None:
+    """It named neither the file nor the setting of the password, and led to a page about a library."""
+    path = pem_file(tmp_path, people, PASSWORD.encode())
+    for given, said in (("wrong", "Incorrect password"), (None, "Password was not given")):
+        with pytest.raises(BadSecuritySetting) as refused:
+            load_key_pair(StoreSettings("keystore", "PEM", path, key_password=given))
+        text = str(refused.value)
+        assert text.startswith(f"ssl.keystore.location: {path}: no private key could be read: {said}")
+        assert text.endswith(" (ssl.key.password)")
+    (tmp_path / "ca.pem").write_text("no certificate")
+    with pytest.raises(BadSecuritySetting) as refused:
+        load_trusted(StoreSettings("truststore", "PEM", str(tmp_path / "ca.pem")))
+    assert str(refused.value) == (
+        f"ssl.truststore.location: {tmp_path}/ca.pem: no certificate could be read: Unable to load PEM file"
+    )
+
+
 def test_javas_own_files() -> None:
     """As keytool has written them: golden/ holds a JKS key store, and one authority as JKS and as PKCS12."""
     authority = x509.load_pem_x509_certificate((GOLDEN / "ca.pem").read_bytes())
