@@ -196,6 +196,24 @@ def test_one_who_asks_without_end(times: int, changes: int, overrides: dict[str,
     assert not network.sent
 
 
+@pytest.mark.parametrize(("written", "seen"), [(0, True), (54, False)])
+def test_a_follower_asks_once_for_each_batch_at_most(written: int, seen: bool) -> None:
+    """554 were what followers asked whose disk was lost, where a Fetch brings one batch (seed 39101998)."""
+    stage = Stage()
+    stage.cluster.network = network = VirtualNetwork(stage.clock)
+    stage.in_zookeeper(STATE)
+    work = Work(stage.cluster, stage.history)
+    network.sent["broker-0", "broker-1"] = network.sent["broker-1", "broker-0"] = 554
+    stage.write(*[make_batch() for _ in range(written)], to=(1,))
+    stage.clock.advance(2_000.0)
+    work.look()
+    assert bool(stage.seen) is seen
+    network.sent["broker-1", "broker-0"] = 554
+    stage.clock.advance(2_000.0)
+    work.look()
+    assert stage.seen, "what had been written before"
+
+
 def test_an_administrator_asks_as_often_as_its_script_says() -> None:
     """528 were the ends of all partitions of eight topics, each asked for in four ways (seed 26500171)."""
     stage = Stage()

@@ -3,12 +3,13 @@
 Whoever does harms no record: nothing is acknowledged any more, a client has waited in vain, a processor is lost.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
 from odradek.broker.replication.isr import FollowerProgress
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend, DelayedProduce
+from odradek.protocol.topic_names import PartitionKey
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.simulation.administration import ADMINISTRATOR
 from odradek.testing.simulation.history import History
@@ -163,17 +164,19 @@ class Work:
 
     A loop that gets nowhere costs a processor: a follower that is told again and again to truncate, and does not. Who
     gets somewhere has more to say: what the controller writes into ZooKeeper it tells the brokers, so that forty
-    replicas that move at once are no loop, though they are as loud. A loop that writes each time is one too. The
-    administrator asks what a script says: of all partitions one after the other, say.
+    replicas that move at once are no loop, though they are as loud. A loop that writes each time is one too. So has a
+    follower whose log grows: where a Fetch brings one batch, it asks as often as there are batches. The administrator
+    asks what a script says: of all partitions one after the other, say.
     """
 
     def __init__(self, cluster: EmbeddedCluster, history: History) -> None:
         assert isinstance(cluster.network, VirtualNetwork)
         self._network, self._clock, self._history = cluster.network, cluster.clock, history
-        self._zookeeper = cluster.zookeeper
+        self._zookeeper, self._brokers = cluster.zookeeper, cluster.brokers
         # Where followers serve consumers, each of them hears of each record twice: it is there, and it is replicated
         self._most_per_second = MOST_PER_SECOND * (2 if "replica.selector.class" in cluster.overrides else 1)
         self._since_ms, self._since_zxid = cluster.clock.monotonic_ms(), cluster.zookeeper.tree.last_zxid
+        self._ends: dict[tuple[str, PartitionKey], int] = {}
 
     def look(self) -> None:
         """Look at what was sent since the last window."""
@@ -182,8 +185,26 @@ class Work:
             return
         changes = min(zxid - self._since_zxid, MOST_CHANGES_PER_SECOND * passed_ms / 1000)
         most = self._most_per_second * passed_ms / 1000 + MOST_FOR_A_CHANGE * changes
+        grown = self._growth()
         for (source, target), count in self._network.sent.items():
-            if count > most and ADMINISTRATOR not in (source, target):
+            if count > most + max(grown[source], grown[target]) and ADMINISTRATOR not in (source, target):
                 self._history.violated(f"{source} has sent {target} something {count} times in {passed_ms:.0f} ms")
         self._network.sent.clear()
         self._since_ms, self._since_zxid = self._since_ms + passed_ms, zxid
+
+    def _growth(self) -> Counter[str]:
+        """Return by how many records the logs of each broker that runs have grown; what was truncated counts against
+        what was written since."""
+        before, self._ends = (
+            self._ends,
+            {
+                (broker.host, where): partition.log.log_end_offset
+                for broker in self._brokers
+                if broker.running
+                for where, partition in broker.server.services.replicas.partitions.items()
+            },
+        )
+        grown: Counter[str] = Counter()
+        for key, end in self._ends.items():
+            grown[key[0]] += max(0, end - before.get(key, 0))
+        return grown
