@@ -107,29 +107,45 @@ class CheckpointFiles:
         offsets: Offsets = {}
         number = self._begin(name, offsets)  # from now on it may come to be in the file, as far as it goes
         lines: list[str] = []
-        for entry in entries():
-            if entry is not None:
-                offsets[entry[0]] = entry[1]
-                lines.append(offset_line(*entry))
-            yield
-        del self._collecting[name]
+        try:
+            for entry in entries():
+                if entry is not None:
+                    offsets[entry[0]] = entry[1]
+                    lines.append(offset_line(*entry))
+                yield
+        except Exception:  # a fault of ours: the next write begins again
+            self._not_written(name)
+            raise
+        finally:
+            self._collecting.pop(name, None)
         self._write_in_background(name, number, offsets, encode_lines(lines))
 
     def _write_in_background(self, name: str, number: int, offsets: Offsets, data: bytes) -> None:
-        def done(result: OSError | None) -> None:
-            waiting = self._then.pop(name, ())
-            if not isinstance(result, OSError):
-                self._without_room.discard(name)
-                self._written(name, offsets)
-                for then in waiting:
-                    then()
-            elif result.errno in NO_ROOM:
-                self._note_no_room(name, result)
-            else:
-                self._environment.failed(self._path, result)
-            self._write_next(name)
+        def replace() -> Exception | None:
+            try:
+                self._replace(name, number, data)
+            except Exception as error:  # noqa: BLE001 - `done` tells of each, and the next write begins again
+                return error
+            return None
 
-        if not self._environment.background.run(lambda: self._replace(name, number, data), done):
+        def done(error: Exception | None) -> None:
+            waiting = self._then.pop(name, ())
+            try:
+                if error is None:
+                    self._without_room.discard(name)
+                    self._written(name, offsets)
+                    for then in waiting:
+                        then()
+                elif not isinstance(error, OSError):
+                    logger.error("%s/%s was not written", self._path, name, exc_info=error)
+                elif error.errno in NO_ROOM:
+                    self._note_no_room(name, error)
+                else:
+                    self._environment.failed(self._path, error)
+            finally:
+                self._write_next(name)
+
+        if not self._environment.background.run(replace, done):
             self._not_written(name)
 
     def _begin(self, name: str, offsets: Offsets) -> int:

@@ -114,6 +114,51 @@ def test_a_background_that_is_closed_says_that_it_takes_nothing() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_fault_while_offsets_are_collected_keeps_no_later_checkpoint_from_being_written(at: int) -> None:
+    """It was taken for being written for ever: a start had all logs to recover from where they were then."""
+    slow = Slow()
+
+    def entries() -> Iterator[tuple[PartitionKey, int]]:
+        for number, entry in enumerate(slow.entries()):
+            if number == at:
+                raise ZeroDivisionError
+            yield entry
+
+    with pytest.raises(ZeroDivisionError):
+        slow.files.write(RECOVERY_POINTS, entries)
+        slow.clock.advance(10 * SLICE_MS)
+    slow.files.write(RECOVERY_POINTS, slow.entries)
+    slow.clock.advance(10 * SLICE_MS)
+    assert slow.written() == slow.points
+
+
+def test_a_fault_while_it_is_written_keeps_no_later_checkpoint_from_being_written(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = Slow()
+    told: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(slow.environment.files, "write_atomically", lambda path, data: 1 // 0)
+        slow.files.write(RECOVERY_POINTS, slow.entries, lambda: told.append("the first"))
+        slow.clock.advance(10 * SLICE_MS)
+    assert not told and f"{PATH} was not written" in caplog.text and "ZeroDivisionError" in caplog.text
+    slow.files.write(RECOVERY_POINTS, slow.entries, lambda: told.append("the second"))
+    slow.clock.advance(10 * SLICE_MS)
+    assert slow.written() == slow.points and told == ["the second"]
+
+
+def test_a_fault_of_who_waits_for_a_checkpoint_keeps_no_later_one_from_being_written() -> None:
+    slow = Slow()
+    with pytest.raises(ZeroDivisionError):
+        slow.files.write(RECOVERY_POINTS, slow.entries, lambda: 1 // 0)
+        slow.clock.advance(10 * SLICE_MS)
+    slow.points["t", 0] = 500
+    slow.files.write(RECOVERY_POINTS, slow.entries)
+    slow.clock.advance(10 * SLICE_MS)
+    assert slow.written() == slow.points
+
+
 @pytest.mark.parametrize("made_anew", [False, True])
 def test_a_high_watermark_that_was_taken_back_does_not_come_again_with_the_next_start(made_anew: bool) -> None:
     """It let readers have what was not replicated: a truncation, or the deletion of a topic, left it in the file."""
