@@ -3,11 +3,11 @@
 Nothing here remembers anything between two calls: Spark may run each in another process.
 """
 
-import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 
 from odradek.client.aio.producer import Producer
+from odradek.client.calls import side_by_side
 from odradek.client.errors import ClientError, ClientTimeout
 from odradek.client.producer.transaction_contents import Coordinators, Pointless
 from odradek.client.producer.transaction_requests import end_request
@@ -217,7 +217,7 @@ async def abort_epoch(session: SinkSession, results: list[TaskResult]) -> None:
         return
     left = [one for one in written if open_.get(one.task) != one.producer]
     ends = [end(session, epoch.task_id(one.task), one.producer, commit=False) for one in left if one.producer]
-    await asyncio.gather(*ends)
+    await side_by_side(ends)
 
 
 async def read_decision(session: SinkSession, name: str) -> Decision:
@@ -228,7 +228,7 @@ async def read_decision(session: SinkSession, name: str) -> Decision:
 async def _end_all(session: SinkSession, epoch: Epoch, producers: dict[int, ProducerIdentity]) -> list[int]:
     """Commit; return the tasks whose transactions were aborted before."""
     ends = [end(session, epoch.task_id(task), one, commit=True) for task, one in producers.items()]
-    committed = await asyncio.gather(*ends)
+    committed = await side_by_side(ends)
     lost = []
     for task, well in zip(producers, committed, strict=True):
         if not well and mark_of(await session.offsets(epoch.task_id(task))).number < epoch.number:

@@ -25,7 +25,7 @@ from odradek.client.spark.epochs import (
 )
 from odradek.client.spark.sink_options import parse_sink
 from odradek.client.spark.writing import Place, write_task
-from odradek.protocol.errors import KafkaError
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.testing.embedded import EmbeddedBroker
 from odradek.testing.spark_stage import QUERY, SERVERS, Stage, result, rows, stage
 
@@ -129,6 +129,31 @@ def test_a_failed_epoch_is_aborted_and_written_again() -> None:
         assert one.values() == ["z"], "the abort leaves no transaction open that would hold readers back"
         one.commit(one.tasks(2, FIRST, SECOND))
         assert one.values() == [*ALL, "z"]
+
+
+@pytest.mark.parametrize("decided", [False, True])
+def test_a_transaction_that_cannot_be_ended_keeps_no_other_from_its_end(
+    decided: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stayed open, and held all readers of committed data back until transaction.timeout.ms: the process in which
+    Spark calls the driver's part ends after it."""
+    with stage() as one:
+        one.create()
+        messages = one.tasks(0, FIRST, SECOND)
+        end = exactly_once.end
+        ended: list[str] = []
+
+        async def refused(session: Any, transactional_id: str, *given: Any, commit: bool) -> bool:
+            if transactional_id.endswith("task-0"):
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
+            known = await end(session, transactional_id, *given, commit=commit)
+            ended.append(transactional_id)
+            return known
+
+        monkeypatch.setattr(exactly_once, "end", refused)
+        with pytest.raises(KafkaError, match="AUTHORIZATION"):
+            (one.commit if decided else one.abort)(messages)
+        assert ended == [f"x-{QUERY}-task-1"]
 
 
 def test_the_driver_dies_before_its_decision() -> None:
