@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from odradek.client.calls import Deadline, ask_coordinator
+from odradek.client.calls import Deadline, ask_coordinator, side_by_side
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable, ClientError, ClientTimeout
 from odradek.client.offsets import commit_errors, commit_request, committed_offsets
@@ -28,7 +28,7 @@ class OffsetStorage(Protocol):
         """Return those that have one."""
 
     async def write(self, offsets: Mapping[TopicPartition, int], retries: int, *, unchanged: bool = False) -> None:
-        """Write offsets, whatever was there. `retries`: after failures that may pass.
+        """Write offsets, whatever was there. `retries`: after failures that may pass. Raises when nothing is under way.
 
         `unchanged`: also those that are as this member has last read or written them; storage where offsets expire
         always does that.
@@ -59,7 +59,7 @@ class ZooKeeperOffsets:
 
     async def write(self, offsets: Mapping[TopicPartition, int], retries: int = 0, *, unchanged: bool = False) -> None:
         wanted = [one for one in offsets.items() if unchanged or self._known.get(one[0]) != one[1]]
-        await asyncio.gather(*(self._write(name, offset) for name, offset in wanted))
+        await side_by_side(self._write(name, offset) for name, offset in wanted)
 
     async def _write(self, name: TopicPartition, offset: int) -> None:
         self._known.pop(name, None)

@@ -12,7 +12,15 @@ from odradek.client.zookeeper.offset_storage import DualOffsets, OffsetKeeper, Z
 from odradek.testing.memory_store import MemoryStore
 from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.zk_schema.store import Create, NodeExists, SessionExpired, WatchFired
+from odradek.zk_schema.store import (
+    ANY_VERSION,
+    Create,
+    NodeExists,
+    NotAuthorized,
+    SessionExpired,
+    Stat,
+    WatchFired,
+)
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 from odradek.zk_schema.znodes.consumers import ConsumerRegistration, offset_path, owner_path
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment
@@ -221,5 +229,31 @@ def test_an_offset_whose_answer_is_lost_is_written_all_the_same() -> None:
         store.lose_next_answer()
         await keeper.commit(lambda: {T0: 6})
         assert zookeeper.data(offset_path("g", "t", 0)) == b"6"
+
+    on_zookeeper(test)
+
+
+class Refusing(MemoryStore):
+    """A session that may not write what is of partition 0."""
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        if path.endswith("/0"):
+            raise NotAuthorized(path)
+        return await super().set(path, data, version)
+
+
+def test_a_commit_that_is_refused_in_part_ends_when_its_other_writes_have() -> None:
+    """Others waited for the connection still: the next commit, or another owner of the partition, was overtaken by what
+    was older."""
+
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        store.__class__ = Refusing
+        for partition in (T0, T1):
+            await store.create(offset_path("g", *partition), b"0", parents=True)
+        keeper = OffsetKeeper(ZooKeeperOffsets(store, "g"))
+        store.lose_next_answer()  # of T1: it is written again when the connection is back
+        with pytest.raises(NotAuthorized):
+            await keeper.commit(lambda: {T0: 5, T1: 5})
+        assert store.connected and zookeeper.tree.node(offset_path("g", *T1)).stat().version == 2
 
     on_zookeeper(test)
