@@ -45,7 +45,14 @@ from odradek.zk_schema.registration import (
     generate_broker_id,
     get_or_create_cluster_id,
 )
-from odradek.zk_schema.store import ConnectionLost, NoSuchHost, NotAuthorized, Store, ZooKeeperLoginRefused
+from odradek.zk_schema.store import (
+    ConnectionLost,
+    NoSuchHost,
+    NotAuthorized,
+    Store,
+    ZooKeeperLoginRefused,
+    ZooKeeperWantsALogin,
+)
 from odradek.zk_schema.znodes.brokers import BrokerRegistration
 from odradek.zk_schema.znodes.json_data import BadZnode
 
@@ -196,6 +203,8 @@ class BrokerServer:
             raise StartFailure(str(error)) from None
         except ZooKeeperLoginRefused:
             raise StartFailure("ZooKeeper refuses the login of zookeeper.sasl.jaas.config") from None
+        except ZooKeeperWantsALogin as error:
+            raise StartFailure(error.reason) from None
         except NotAuthorized as error:
             raise StartFailure(
                 f"ZooKeeper's access lists do not let this broker make {error.path}: they are another's "

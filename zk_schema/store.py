@@ -97,6 +97,12 @@ class ZooKeeperLoginRefused(StoreError):
     reason = "ZooKeeper refuses the login"
 
 
+class ZooKeeperWantsALogin(StoreError):
+    """ZooKeeper does nothing for who has not logged in (its `enforce.auth.enabled`), and has closed the session."""
+
+    reason = "ZooKeeper wants a login (zookeeper.sasl.jaas.config)"
+
+
 class SessionExpired(StoreError):
     """The session is gone: the call was not carried out, or (if already under way) perhaps was."""
 

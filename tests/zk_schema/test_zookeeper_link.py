@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.kazoo_store.client import acl_of
 from odradek.zk_schema.link import OPEN, Link, is_open, is_sensitive
+from odradek.zk_schema.lost_answers import in_any_session
 from odradek.zk_schema.registration import create_topmost_paths
 from odradek.zk_schema.store import (
     Connected,
@@ -36,6 +38,7 @@ from odradek.zk_schema.store import (
     WatchFired,
     WatchKind,
     ZooKeeperLoginRefused,
+    ZooKeeperWantsALogin,
 )
 
 START_MS = PATIENCE_SECONDS * 1000
@@ -47,7 +50,8 @@ LOGIN = 'org.apache.zookeeper.server.auth.DigestLoginModule required username="b
 class Secured:
     """The server, and files for its clients."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **more: str) -> None:
+        """`more`: settings of the server, `_` for `.`."""
         self.directory = directory
         authority = Authority("ZooKeeper's CA")
         self.ca = self._write("ca.pem", authority.certificate.public_bytes(Encoding.PEM))
@@ -69,6 +73,7 @@ class Secured:
             "ssl.clientAuth": "want",
             "maxSessionTimeout": str(SESSION_MS),
             "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+            **{name.replace("_", "."): text for name, text in more.items()},
         }
         flags = [f"-Djava.security.auth.login.config={jaas}"]
         self.server = EmbeddedZooKeeper(directory, port, settings=settings, java_flags=flags)
@@ -189,6 +194,31 @@ def test_a_server_that_is_not_believed_and_a_wrong_password(secured: Secured) ->
             store = KazooStore(f"localhost:{secured.tls_port}{chroot}", clock, link=wrong)
             with pytest.raises(ZooKeeperLoginRefused):
                 await store.start(START_MS)
+
+    play(work)
+
+
+@pytest.mark.zookeeper
+def test_a_server_that_wants_a_login_says_so_to_who_has_none_or_a_wrong_one(tmp_path: Path) -> None:
+    """A wrong password was the end of kazoo's thread, a traceback, and a start that waited for its whole time limit."""
+    secured = Secured(tmp_path, enforce_auth_enabled="true", enforce_auth_schemes="sasl")
+
+    async def work(clock: LoopClock) -> None:
+        await secured.server.start()
+        try:
+            connect = f"localhost:{secured.tls_port}"
+            wrong = KazooStore(connect, clock, link=replace(secured.link(), password="wrong"))
+            with pytest.raises(ZooKeeperLoginRefused):
+                await wrong.start(START_MS)
+            nobody = KazooStore(
+                connect, clock, link=secured.link(zookeeper_sasl_jaas_config="", zookeeper_set_acl="false")
+            )
+            await nobody.start(START_MS)
+            with pytest.raises(ZooKeeperWantsALogin, match=r"wants a login \(zookeeper\.sasl\.jaas\.config\)"):
+                await in_any_session(nobody, partial(nobody.create, "/mine"))  # it may hang up before it has said so
+            await nobody.close()
+        finally:
+            await secured.server.stop()
 
     play(work)
 

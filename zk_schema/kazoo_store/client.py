@@ -16,7 +16,7 @@ from typing import Any
 
 import kazoo
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import AuthFailedError, KazooException, SessionClosedRequireSaslError
 from kazoo.retry import ForceRetryError
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
@@ -38,7 +38,7 @@ PRIVATE_PARTS = (
     "_connection",
 )
 """Attributes used of a KazooClient besides its documented methods; of its `_connection`, PARTS_OF_ITS_CONNECTION."""
-PARTS_OF_ITS_CONNECTION = ("_invoke", "_connect_loop", "_read", "_socket")
+PARTS_OF_ITS_CONNECTION = ("_invoke", "_connect_loop", "_read", "_socket", "_authenticate_with_sasl")
 
 log = logging.getLogger("odradek.zookeeper")
 _log = logging.getLogger("odradek.zookeeper.kazoo")
@@ -97,6 +97,7 @@ def new_client(
     connection._invoke = _shaking_hands(connection._invoke, timeout)
     connection._connect_loop = _undaunted(connection._connect_loop, hosts)
     connection._read = _noting_words(connection._read, handler)
+    connection._authenticate_with_sasl = _telling_of_refusal(connection._authenticate_with_sasl)
     return client
 
 
@@ -146,6 +147,19 @@ def _noting_words(read: Callable[[int, float | None], bytes], handler: LoopHandl
         return part
 
     return read_and_note
+
+
+def _telling_of_refusal(authenticate: Callable[..., None]) -> Callable[..., None]:
+    """Wrap kazoo's login. A server that lets nobody in without one (`enforce.auth.enabled`) refuses a wrong password by an
+    error that ends kazoo's thread; others hang up, which kazoo has foreseen: both are the same refusal."""
+
+    def log_in(*arguments: Any) -> None:
+        try:
+            authenticate(*arguments)
+        except SessionClosedRequireSaslError as error:
+            raise AuthFailedError("login refused") from error
+
+    return log_in
 
 
 def _undaunted(connect_loop: Callable[..., Any], hosts: str) -> Callable[..., Any]:

@@ -28,6 +28,7 @@ from odradek.zk_schema.store import (
     StoreError,
     Unsupported,
     WatchKind,
+    ZooKeeperWantsALogin,
     is_znode_name,
     parent,
 )
@@ -51,6 +52,7 @@ ERRORS: dict[type[Exception], type[StoreError]] = {
     exceptions.NoAuthError: NotAuthorized,
     exceptions.AuthFailedError: SessionExpired,
     exceptions.InvalidACLError: NotAuthorized,
+    exceptions.SessionClosedRequireSaslError: ZooKeeperWantsALogin,
     exceptions.SessionExpiredError: SessionExpired,
     exceptions.ConnectionLoss: ConnectionLost,
     exceptions.OperationTimeoutError: ConnectionLost,
