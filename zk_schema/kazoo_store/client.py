@@ -150,8 +150,8 @@ def _noting_words(read: Callable[[int, float | None], bytes], handler: LoopHandl
 
 
 def _telling_of_refusal(authenticate: Callable[..., None]) -> Callable[..., None]:
-    """Wrap kazoo's login. A server that lets nobody in without one (`enforce.auth.enabled`) refuses a wrong password by an
-    error that ends kazoo's thread; others hang up, which kazoo has foreseen: both are the same refusal."""
+    """Wrap kazoo's login. A server that lets nobody in without one (`enforce.auth.enabled`) answers a wrong password
+    with an error that ends kazoo's thread; others hang up, which kazoo has foreseen: both are the same refusal."""
 
     def log_in(*arguments: Any) -> None:
         try:
