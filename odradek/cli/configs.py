@@ -36,6 +36,15 @@ def _resource(
     return ConfigResource(ResourceType.BROKER, "" if broker is None else str(broker))
 
 
+def _lists(given: list[str] | None, option: str) -> dict[str, str]:
+    """Parse `KEY=VALUE` texts; what is given for one key in several of them is one list. Raises BadParameter."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        for name, value in settings([text], option).items():
+            found[name] = f"{found[name]},{value}" if name in found else value
+    return found
+
+
 @configs.command()
 def describe(
     topic: Topic = None,
@@ -84,8 +93,8 @@ def alter(
 
     changes: list[Change] = [(name, Operation.SET, value) for name, value in settings(set_, "--set").items()]
     changes += [(name, Operation.DELETE, None) for name in delete or ()]
-    changes += [(name, Operation.APPEND, value) for name, value in settings(append, "--append").items()]
-    changes += [(name, Operation.SUBTRACT, value) for name, value in settings(subtract, "--subtract").items()]
+    changes += [(name, Operation.APPEND, value) for name, value in _lists(append, "--append").items()]
+    changes += [(name, Operation.SUBTRACT, value) for name, value in _lists(subtract, "--subtract").items()]
     if not changes:
         raise typer.BadParameter("give --set, --delete, --append or --subtract")
     resource = _resource(topic, broker, broker_defaults, broker_loggers)
