@@ -1,11 +1,15 @@
 """`odradek topics create|list|describe|alter|delete`: topics and their partitions."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, new_app, settings
 from odradek.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from odradek.client.admin.client import KafkaAdminClient
+    from odradek.client.admin.values import CreatedTopic, NewTopic
 
 topics = new_app("Create, list, describe, alter and delete topics.")
 
@@ -39,12 +43,27 @@ def create(
         existing = set(admin.list_topics(internal=True)) if if_not_exists else set()
         wanted = [name for name in topic if name not in existing]
         new = [NewTopic(name, partitions, replication_factor, assignment, dict(configs)) for name in wanted]
-        created = admin.create_topics(new) if new else []
+        if if_not_exists:
+            created = [one for topic_ in new for one in _created_unless_there(admin, topic_)]
+        else:
+            created = admin.create_topics(new)
     if json:
         print_json([_created(one.name, one.num_partitions, one.replication_factor) for one in created])
         return
     for one in created:
         print(f"created {one.name}: {one.num_partitions} partition(s), {one.replication_factor} replica(s)")
+
+
+def _created_unless_there(admin: "KafkaAdminClient", topic: "NewTopic") -> "list[CreatedTopic]":
+    """Create a topic, unless somebody else has done so since the topics were listed, or it was not known there yet."""
+    from odradek.protocol.errors import ErrorCode, KafkaError
+
+    try:
+        return admin.create_topics([topic])
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+        return []
 
 
 def _created(name: str, partitions: int, replication_factor: int) -> dict[str, object]:
