@@ -53,7 +53,7 @@ async def _look(name: str, bootstrap: str, zookeeper: str | None, link: "Link") 
     wanted: list[Subject] = []
 
     def scope(names: Names) -> Scope:
-        wanted.extend(subjects(name, names.topics, names.groups, names.brokers))
+        wanted[:] = subjects(name, names.topics, names.groups, names.brokers)  # each round of questions asks anew
         topics = {one.topic for one in wanted if one.topic is not None}
         groups = {one.group for one in wanted if one.group is not None}
         return Scope(None if any(one.broker is not None for one in wanted) else topics, groups)

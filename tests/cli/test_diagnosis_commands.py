@@ -13,9 +13,11 @@ from odradek.aio import Admin
 from odradek.cli import main as command_line
 from odradek.cli import perf, top
 from odradek.diagnosis import questions
+from odradek.diagnosis.gathering import Gathering
 from odradek.diagnosis.overview import Look, compare
 from odradek.diagnosis.surroundings import broker_files, get_page
 from odradek.diagnosis.watching import Watcher
+from odradek.diagnosis.zookeeper import registrations
 from odradek.local.ports import free_port_range
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.testing import Cluster
@@ -362,3 +364,17 @@ def test_doctor_asked_in_a_folder_that_is_gone(
     (tmp_path / "gone").rmdir()
     code, lines = run(cluster, capsys, "doctor", "--zookeeper", "none")
     assert code in (0, 3) and "broker(s)" in lines[-1]
+
+
+def test_what_is_asked_again_as_a_broker_came_or_went_is_told_once(
+    cluster: Cluster, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All was printed twice, and three times where another went: just when somebody wants to know why."""
+    seen: list[dict[int, int]] = [{0: 1}, {0: 1, 1: 2}, {0: 1, 1: 2}, {0: 1, 1: 2}]
+
+    async def registered(gathering: Gathering, read: object) -> dict[int, int] | None:
+        return seen.pop(0) if read is registrations else None
+
+    monkeypatch.setattr(Gathering, "_zookeeper", registered)
+    code, lines = run(cluster, capsys, "why", "flights-1", "--history", "0", *NO_ZOOKEEPER)
+    assert code == 0 and not seen and len(lines) == len(set(lines))
