@@ -27,7 +27,7 @@ from odradek.world.network import Network
 from odradek.world.tasks import OnDeath, Tasks
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
-from odradek.zk_schema.store import ConnectionLost, Stat
+from odradek.zk_schema.store import ConnectionLost, Stat, StoreError
 
 if TYPE_CHECKING:
     from odradek.local.secure import SecureFiles
@@ -182,6 +182,8 @@ class LocalCluster:
                 await self._wait_ready()
         except TimeoutError:
             raise ClusterFailure(self._why_not_ready()) from None
+        except StoreError as error:
+            raise ClusterFailure(f"the ZooKeeper at {self.plan.zookeeper_connect}: {error}") from None
         self.ready = True
 
     async def _start_with_embedded(self) -> None:

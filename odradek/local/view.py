@@ -16,6 +16,7 @@ from odradek.zk_schema.store import (
 )
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, broker_ids, broker_path
 from odradek.zk_schema.znodes.controller import CONTROLLER_PATH, ControllerRegistration
+from odradek.zk_schema.znodes.json_data import BadZnode
 
 NO_CONTROLLER = -1
 
@@ -54,7 +55,7 @@ class Watcher:
 
 
 async def look(store: Store, *, watch: bool = False) -> ClusterView:
-    """Read it now; with `watch`, a change fires."""
+    """Read it now; with `watch`, a change fires. Raises StoreError."""
     if await store.exists(BROKER_IDS_PATH, watch=watch) is None:
         return ClusterView({})
     names = await store.children(BROKER_IDS_PATH, watch=watch)
@@ -70,4 +71,7 @@ async def _controller_id(store: Store, watch: bool) -> int:
         data, _ = await store.get(CONTROLLER_PATH)
     except NoNode:
         return NO_CONTROLLER
-    return ControllerRegistration.decode(data).broker_id
+    try:
+        return ControllerRegistration.decode(data).broker_id
+    except BadZnode:  # a broker that understands it no better stands for election itself
+        return NO_CONTROLLER

@@ -18,10 +18,13 @@ from odradek.local.in_hand import BrokersInHand
 from odradek.local.java import NoZooKeeper
 from odradek.local.ports import PortInUse, free_port_range, free_ports
 from odradek.local.processes import read_pid
+from odradek.local.view import ClusterView
 from odradek.local.zookeeper import EmbeddedZooKeeper
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
+from odradek.zk_schema.store import NotAuthorized, Store
+from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH
 from odradek.zk_schema.znodes.controller import CONTROLLER_PATH
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
@@ -189,8 +192,9 @@ def test_a_znode_that_cannot_be_read_does_not_end_the_watching(tmp_path: Path) -
         store = KazooStore(cluster.plan.zookeeper_connect, LoopClock(asyncio.get_running_loop()))
         await store.start(PATIENCE_SECONDS * 1000)
         await store.set(CONTROLLER_PATH, b"nonsense")
-        while not cluster.tasks.deaths["watcher"]:
-            await asyncio.sleep(0.05)
+        while any(one.controller for one in cluster.statuses()):
+            changed.clear()
+            await changed.wait()
         await store.delete(CONTROLLER_PATH)
         os.kill(cluster.brokers[1].pid, signal.SIGKILL)
         while states(cluster)[1] != "was killed by SIGKILL":
@@ -243,6 +247,25 @@ def test_an_external_zookeeper_with_a_chroot(tmp_path: Path) -> None:
             await cluster.stop()
             assert server.child is not None
             assert server.child.alive
+        finally:
+            await server.stop()
+
+    play(tmp_path, scenario)
+
+
+def test_a_zookeeper_that_refuses_is_an_error_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its access lists are another user's, or none of its servers answers while it starts: that was a traceback."""
+
+    async def refused(store: Store) -> ClusterView:
+        raise NotAuthorized(BROKER_IDS_PATH)
+
+    async def scenario(setting: Setting) -> None:
+        server = EmbeddedZooKeeper(tmp_path / "external", setting.zookeeper_port)
+        await server.start()
+        try:
+            monkeypatch.setattr("odradek.local.cluster.look", refused)
+            with pytest.raises(ClusterFailure, match=r"the ZooKeeper at .*: /brokers/ids: not authorized"):
+                await setting.cluster(zookeeper=server.connect, brokers=1).start()
         finally:
             await server.stop()
 
