@@ -1,6 +1,7 @@
 """`odradek consume TOPIC`: prints records."""
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterable
@@ -114,7 +115,7 @@ class Printer:
         self.ended = False
         """True when nothing more is to be printed."""
         self._limit = limit
-        self._separator = None if key_separator is None else key_separator.encode()
+        self._separator = None if key_separator is None else os.fsencode(key_separator)
         self._as_json = as_json
 
     @property

@@ -142,11 +142,12 @@ def named_partitions(admin: "KafkaAdminClient", topics: list[str]) -> "list[Topi
     """Return the partitions that `TOPIC` and `TOPIC:PARTITION` mean. Raises KafkaError, ClientError."""
     from odradek.client.errors import ClientError
     from odradek.client.records import TopicPartition
+    from odradek.zk_schema.znodes.json_data import number_named
 
     found: list[TopicPartition] = []
     for text in topics:
         name, colon, number = text.rpartition(":")
-        asked = int(number) if colon and number.isdecimal() else None
+        asked = number_named(number) if colon else None
         topic = text if asked is None else name
         known = [info.partition for info in admin.describe_topics([topic])[0].partitions]
         if asked is not None and asked not in known:

@@ -123,9 +123,10 @@ def chosen(**options: str | None) -> dict[str, str]:
 def topic_partition(text: str) -> "TopicPartition":
     """Parse `orders-3` or `orders:3`. Raises BadParameter when it is neither."""
     from odradek.client.records import TopicPartition
+    from odradek.zk_schema.znodes.json_data import number_named
 
     for separator in (":", "-"):
         topic, found, number = text.rpartition(separator)
-        if found and topic and number.isdecimal():
-            return TopicPartition(topic, int(number))
+        if found and topic and (index := number_named(number)) is not None:
+            return TopicPartition(topic, index)
     raise typer.BadParameter(f"{text!r} is not TOPIC-PARTITION, such as orders-3")

@@ -1,6 +1,7 @@
 """`odradek produce TOPIC`: lines of standard input become records."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -68,7 +69,7 @@ def produce(
     interrupted = False
     with KafkaProducer(config, bootstrap_servers=bootstrap_server) as producer:
         try:
-            _send_lines(producer, topic, partition, key_separator.encode(), tally)
+            _send_lines(producer, topic, partition, os.fsencode(key_separator), tally)
         except KeyboardInterrupt:
             interrupted = True
         producer.flush()

@@ -161,7 +161,11 @@ def _check_name(name: str) -> None:
 
     if not name:
         raise typer.BadParameter("a user has a name", param_hint="NAME")
-    if not is_part_of_path(sanitize(name)):
+    try:
+        fits = is_part_of_path(sanitize(name))
+    except UnicodeEncodeError:
+        raise typer.BadParameter(f"{name!r} has characters that UTF-8 cannot encode", param_hint="NAME") from None
+    if not fits:
         raise typer.BadParameter(f"{name!r} cannot be the name of a znode, as a user's is", param_hint="NAME")
 
 

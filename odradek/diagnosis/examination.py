@@ -11,6 +11,7 @@ from odradek.diagnosis.cases import BROKER, CLUSTER, GROUP, PARTITION, BrokerCas
 from odradek.diagnosis.facts import BrokerFacts, Facts
 from odradek.diagnosis.history import History
 from odradek.diagnosis.situation import Finding, Table, Weight
+from odradek.zk_schema.znodes.json_data import number_named
 
 TABLES: tuple[Table[Any], ...] = (CLUSTER, BROKER, PARTITION, GROUP)
 """All situations there are, by what they are about."""
@@ -39,16 +40,17 @@ def subjects(name: str, topics: Iterable[str], groups: Iterable[str], brokers: I
     known_topics, known_groups, known_brokers = set(topics), set(groups), set(brokers)
     found = [Subject(topic=name)] if name in known_topics else []
     topic, dash, number = name.rpartition("-")
-    if not found and dash and number.isdecimal() and topic in known_topics:
-        found.append(Subject(topic=topic, partition=int(number)))
+    index = number_named(number) if dash else None
+    if not found and index is not None and topic in known_topics:
+        found.append(Subject(topic=topic, partition=index))
     if name in known_groups:
         found.append(Subject(group=name))
-    if name.isdecimal() and int(name) in known_brokers:
-        found.append(Subject(broker=int(name)))
+    if (broker := number_named(name)) in known_brokers:
+        found.append(Subject(broker=broker))
     if found:
         return found
     names = sorted(known_topics | known_groups | {str(one) for one in known_brokers})
-    near = difflib.get_close_matches(topic if dash and number.isdecimal() else name, names, NEAREST_MAX)
+    near = difflib.get_close_matches(topic if index is not None else name, names, NEAREST_MAX)
     near += [one for one in names if name in one and one not in near][: NEAREST_MAX - len(near)]
     said = f"did you mean {' or '.join(near)}?" if near else _what_there_is(known_topics, known_groups, known_brokers)
     raise UnknownSubject(f"no topic, partition, broker or group {name!r}: {said}")

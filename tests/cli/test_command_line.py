@@ -245,6 +245,8 @@ def test_a_complaint_does_not_command_the_terminal(capsys: pytest.CaptureFixture
         (["users", "delete", "."], "'.' cannot be the name of a znode, as a user's is"),
         (["zk", "ls", "/brokers/../config"], "'/brokers/../config': ZooKeeper knows neither . nor .."),
         (["zk", "get", "/."], "'/.': ZooKeeper knows neither . nor .."),
+        (["users", "add", "\udcff"], "'\\udcff' has characters that UTF-8 cannot encode"),
+        (["elect-leaders", f"orders-{'9' * 5000}"], "is not TOPIC-PARTITION"),
         (["users", "delete", "ann", "--mechanism", "PLAIN"], "'PLAIN' is not one of SCRAM-SHA-256, SCRAM-SHA-512"),
     ],
 )
