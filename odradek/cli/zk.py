@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek.cli.options import Json, new_app
-from odradek.cli.output import print_json, print_table, printable
+from odradek.cli.output import plain, print_json, print_table, printable
 from odradek.cli.zookeeper import DEFAULT_ZOOKEEPER, ZooKeeper, ZooKeeperFile, with_store
 
 if TYPE_CHECKING:
@@ -139,15 +139,20 @@ def import_znodes(
 
 
 def decoded(data: bytes) -> Any:
-    """JSON as its value, other text as text, bytes that are neither as their repr."""
+    """JSON as its value, other text as text, bytes that are neither as their repr.
+
+    What Python alone takes for JSON (NaN), and what is too deep to be written again, is text.
+    """
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return repr(data)
     try:
-        return json.loads(text)
-    except ValueError:
+        value = json.loads(text)
+        json.dumps(plain(value), indent=2, allow_nan=False)
+    except (ValueError, RecursionError):
         return text
+    return value
 
 
 def _absolute(path: str) -> str:

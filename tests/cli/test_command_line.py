@@ -197,6 +197,26 @@ def test_names_and_data_of_znodes_do_not_command_the_terminal(
     assert capsys.readouterr().out.splitlines()[:3] == ["group \\x1b[2J", "first", "clear \\x1b[2J"]
 
 
+@pytest.mark.parametrize("data", [b"[" * 100_000, b"[" * 900 + b"]" * 900, b"NaN", b"[1e999]"])
+def test_data_of_a_znode_that_json_cannot_hold_is_text(
+    data: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A traceback, or a NaN that no script can parse."""
+
+    class Znodes:
+        async def get(self, path: str) -> tuple[bytes, Stat]:
+            return data, Stat(*[0] * len(Stat._fields))
+
+    def no_constant(name: str) -> None:
+        raise AssertionError(name)
+
+    monkeypatch.setattr("odradek.cli.zk.with_store", lambda address, file, work: asyncio.run(work(Znodes())))
+    assert command_line.run(["zk", "get", "/x"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == data.decode()
+    assert command_line.run(["zk", "get", "/x", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out, parse_constant=no_constant)["data"] == data.decode()
+
+
 def test_a_complaint_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run(["dump-log", "clear \x1b[2J"]) == 2
     assert "clear \\x1b[2J: not a file of a log" in capsys.readouterr().err
