@@ -199,6 +199,23 @@ def test_a_server_that_is_not_believed_and_a_wrong_password(secured: Secured) ->
 
 
 @pytest.mark.zookeeper
+def test_tls_with_the_port_that_has_none_is_told_from_other_troubles(
+    secured: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was "[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred in violation of protocol"."""
+
+    async def work(clock: LoopClock) -> None:
+        store = KazooStore(secured.server.connect, clock, link=secured.link())
+        with pytest.raises(ConnectionLost):
+            await store.start(1500)
+        await store.close()
+
+    play(work)
+    said = "no TLS with ZooKeeper at 127.0.0.1: it hangs up: zookeeper.connect has to name its port for TLS"
+    assert [one for one in caplog.messages if one.startswith(said)]
+
+
+@pytest.mark.zookeeper
 def test_a_server_that_wants_a_login_says_so_to_who_has_none_or_a_wrong_one(tmp_path: Path) -> None:
     """A wrong password was the end of kazoo's thread, a traceback, and a start that waited for its whole time limit."""
     secured = Secured(tmp_path, enforce_auth_enabled="true", enforce_auth_schemes="sasl")

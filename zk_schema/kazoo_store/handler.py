@@ -113,6 +113,8 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         except OSError as error:
             connection.close()
             reason = str(getattr(error, "verify_message", error))
+            if isinstance(error, (ssl.SSLEOFError, ConnectionResetError)):
+                reason = "it hangs up: zookeeper.connect has to name its port for TLS (secureClientPort)"
             if reason != self._tls_trouble:  # it is tried for ever
                 log.error("no TLS with ZooKeeper at %s: %s", hostname, reason)
             self._tls_trouble = reason
