@@ -76,6 +76,7 @@ def test_shrink_and_expand_go_out_as_metadata_only(play: Play) -> None:
         ([1, 2, 2], 3, {}, ErrorCode.INVALID_REQUEST),
         ([1, 3], 3, {}, ErrorCode.INVALID_REQUEST),  # 3 does not hold the partition
         ([1, 2], 3, {"recovery": 1}, ErrorCode.INVALID_REQUEST),
+        ([1], 3, {"recovery": 1}, ErrorCode.INVALID_REQUEST),
         ([1, (2, 1)], 3, {}, ErrorCode.INELIGIBLE_REPLICA),  # an earlier life of broker 2
         ([1, (2, -1)], 3, {}, ErrorCode.NONE),
         ([1, 2], 2, {}, ErrorCode.NONE),

@@ -72,6 +72,18 @@ def test_the_epoch_of_who_was_elected_meanwhile_is_not_taken_for_ours() -> None:
     play(story)
 
 
+def test_what_a_resignation_has_left_over_is_no_election() -> None:
+    """The answer to the deletion of `/controller` was lost, say: whoever resigned is not the controller again in the
+    epoch that it gave up."""
+
+    async def story(clock: VirtualClock, zookeeper: MemoryZooKeeper, first: MemoryStore, second: MemoryStore) -> None:
+        zookeeper.members[1].catch_up()
+        assert await recognize(first, await current_controller(first), 1) is None
+        assert await second.exists(CONTROLLER_PATH) is None
+
+    play(story)
+
+
 def test_epochs_that_leave_none_for_later_elections_are_not_written() -> None:
     """A request with the last epoch of all, or one just below it, had been obeyed; a later controller wrote one that
     nobody could read."""
