@@ -128,9 +128,11 @@ def load_config(
     overrides: Sequence[str] = (),
     files: Files | None = None,
     own_host: Callable[[], str] = socket.getfqdn,
+    origins: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
     """Return the settings of a properties file, with `key=value` texts that come before it.
 
+    `origins`: where the texts are from, by the setting's name, in the words of whoever wrote them.
     `own_host` is asked for the machine's name only when a listener without a host is to be advertised. Logs a warning
     for each setting that is unknown or has no effect. Raises ConfigError, and OSError for the file.
     """
@@ -143,7 +145,7 @@ def load_config(
         name, equals, value = override.partition("=")
         if not equals or not name.strip():
             raise ConfigError(f"{OVERRIDE} {override}: not key=value")
-        given.append(Given(name.strip(), value.strip(), OVERRIDE))
+        given.append(Given(name.strip(), value.strip(), (origins or {}).get(name.strip(), OVERRIDE)))
     config = build_config(given)
     if all(listener.host for listener in config.advertised_listeners):
         return config

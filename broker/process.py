@@ -12,7 +12,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 import uvloop
 
@@ -42,8 +42,8 @@ LINK_SETTINGS = ("zookeeper.ssl.client.enable", "zookeeper.set.acl", "zookeeper.
 FAILED, WRONG_USAGE = 1, 2
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Run a broker until it is told to stop; return the exit code."""
+def run(argv: Sequence[str] | None = None, origins: Mapping[str, str] | None = None) -> int:
+    """Run a broker until it is told to stop; return the exit code. `origins`: of overrides, as load_config has them."""
     arguments = argparse.ArgumentParser(prog="odradek broker", description="Run one broker in the foreground.")
     arguments.add_argument("file", help="a server.properties file with Kafka's own names")
     arguments.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
@@ -51,7 +51,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     log_to_stderr()
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     try:
-        config = load_config(options.file, options.override)
+        config = load_config(options.file, options.override, origins=origins)
         log_as(
             config.layers.given("logger.format"),
             config.broker_id if config.broker_id >= 0 else None,

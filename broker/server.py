@@ -197,7 +197,9 @@ class BrokerServer:
     async def _reach_zookeeper(self) -> Store:
         try:
             store = self._store = self._world.zookeeper(self.config)
-            await store.start(self.config.zookeeper_connection_timeout_ms)
+            waits_ms = self.config.zookeeper_connection_timeout_ms
+            log.info("connecting to ZooKeeper at %s, for up to %d ms", self.config.zookeeper_connect, waits_ms)
+            await store.start(waits_ms)
             await in_any_session(store, partial(create_topmost_paths, store))
         except BadSecuritySetting as error:
             raise StartFailure(str(error)) from None

@@ -49,6 +49,13 @@ def overrides(variables: Mapping[str, str]) -> list[str]:
     return [f"{setting_name(name)}={variables[name]}" for name in kafka] + [line for line in lines if line]
 
 
+def origins(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable that has the say for each of these settings, for the broker's messages."""
+    kafka = {setting_name(name): name for name in sorted(variables) if name.startswith(PREFIX)}
+    lines = [line.partition("=")[0].strip() for line in variables.get("ODRADEK_OVERRIDE", "").splitlines()]
+    return {**kafka, **dict.fromkeys(lines, "ODRADEK_OVERRIDE")}
+
+
 def setting_name(variable: str) -> str:
     """Kafka's name of the setting: KAFKA_LOG_DIRS is log.dirs."""
     return re.sub("_{1,3}", lambda match: REPLACEMENTS[match[0]], variable.removeprefix(PREFIX).lower())
@@ -66,7 +73,7 @@ def main() -> int:
     arguments = [properties_file()]
     for one in overrides(environ):
         arguments += ["--override", one]
-    return run_broker(arguments)
+    return run_broker(arguments, origins(environ))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from odradek.broker.config import load_config
+from odradek.broker.config import ConfigError, load_config
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -31,6 +31,17 @@ def entrypoint() -> ModuleType:
 )
 def test_names(entrypoint: ModuleType, variable: str, setting: str) -> None:
     assert entrypoint.setting_name(variable) == setting
+
+
+def test_what_is_wrong_is_told_by_the_name_of_the_variable(entrypoint: ModuleType) -> None:
+    """It was `--override: broker.id=abc`, which nobody had written."""
+    variables = {"KAFKA_BROKER_ID": "abc", "KAFKA_NUM_PARTITIONS": "2", "ODRADEK_OVERRIDE": " num.partitions = x"}
+    for left_out, said in (("", "KAFKA_BROKER_ID: broker.id=abc"), ("KAFKA_BROKER_ID", "ODRADEK_OVERRIDE: num.part")):
+        given = {name: text for name, text in variables.items() if name != left_out}
+        with pytest.raises(ConfigError, match=f"^{said}"):
+            load_config(
+                str(DEPLOY / "server.properties"), entrypoint.overrides(given), origins=entrypoint.origins(given)
+            )
 
 
 def test_the_strongest_comes_last(entrypoint: ModuleType) -> None:
