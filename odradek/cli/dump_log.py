@@ -11,6 +11,7 @@ import typer
 
 from odradek.broker.log.errors import CorruptFile
 from odradek.cli.options import Json
+from odradek.cli.output import printable
 
 if TYPE_CHECKING:
     from odradek.broker.log.dump import Row
@@ -248,12 +249,12 @@ def _print(path: str, rows: "Iterable[Row]", json: bool) -> None:
             print(json_format.dumps({"file": path} | json_row(row), ensure_ascii=False))
         return
     for line in lines(rows):
-        print(line)
+        print(printable(line))
 
 
 def _complain(path: str, position: int, reason: str) -> int:
     sys.stdout.flush()
-    print(f"odradek: {path}: byte {position}: {reason}", file=sys.stderr)
+    print(printable(f"odradek: {path}: byte {position}: {reason}"), file=sys.stderr)
     return 1
 
 
@@ -272,7 +273,7 @@ def _verify(paths: list[str], topic: str | None, json: bool) -> int:
                 if json:
                     print(json_format.dumps(damage._asdict(), ensure_ascii=False))
                 else:
-                    print(f"{damage.path}: byte {damage.position}: {damage.reason}")
+                    print(printable(f"{damage.path}: byte {damage.position}: {damage.reason}"))
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
         if not sound:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odradek.cli.options import Json, new_app
-from odradek.cli.output import heard_from, print_json
+from odradek.cli.output import heard_from, print_json, printable
 
 if TYPE_CHECKING:
     from odradek.broker.config import BrokerConfig
@@ -120,9 +120,9 @@ def info(config: Config, json: Json = False) -> None:
             text = (
                 formatted if one.broker_id is not None else "not formatted: the first broker that starts here takes it"
             )
-            print(f"{path}: {text}{_used(used[path])}")
+            print(printable(f"{path}: {text}{_used(used[path])}"))
         for problem in problems:
-            print(f"problem: {problem}")
+            print(printable(f"problem: {problem}"))
     raise typer.Exit(WRONG if problems else 0)
 
 
@@ -159,7 +159,7 @@ def check(
         for one in surveys:
             _tell(one, locked_by(f"{one.path}/.lock"))
         for problem in problems:
-            print(f"problem: {problem}")
+            print(printable(f"problem: {problem}"))
     raise typer.Exit(WRONG if problems or any(one.damage for one in surveys) else 0)
 
 
@@ -172,12 +172,12 @@ def _tell(found: "Survey", process: int) -> None:
         if found.stopped_cleanly
         else "not stopped cleanly: its next start checks what was not flushed"
     )
-    print(f"{found.path}: {whose}; {_used(process).removeprefix(', ') or ended}")
+    print(printable(f"{found.path}: {whose}; {_used(process).removeprefix(', ') or ended}"))
     print(f"  {found.partitions} partition(s), {found.segments} segment(s), {found.log_bytes:,} bytes of records")
     for name in found.set_aside:
-        print(f"  set aside: {name}")
+        print(printable(f"  set aside: {name}"))
     for damage in found.damage[:PEOPLE_READ]:
-        print(f"  {damage.path.removeprefix(found.path + '/')}: byte {damage.position}: {damage.reason}")
+        print(printable(f"  {damage.path.removeprefix(found.path + '/')}: byte {damage.position}: {damage.reason}"))
     if len(found.damage) > PEOPLE_READ:
         print(f"  and {len(found.damage) - PEOPLE_READ} more: --json has all")
     if found.damage and process:

@@ -321,6 +321,28 @@ def test_dump_log_prints_and_verifies(tmp_path: Path, capsys: pytest.CaptureFixt
     assert command_line.run(["dump-log", str(tmp_path / "none.log")]) == 1
 
 
+def test_contents_of_logs_and_directories_do_not_command_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A header's name is whatever a client has written, and a group's id too."""
+    clear = "\x1b[2J"
+    segment = tmp_path / "t-0" / "00000000000000000000.log"
+    segment.parent.mkdir()
+    segment.write_bytes(encode_batch(0, [5], [None], [b"hello"], [[(clear, b"1")]]))
+    checkpoint = tmp_path / "recovery-point-offset-checkpoint"
+    checkpoint.write_text(f"0\n2\nt{clear} 0 1\nt{clear} 0 2\n")
+    (tmp_path / "meta.properties").write_text(f"version=0\nbroker.id=1\ncluster.id={clear}\n")
+    for arguments in (
+        ["dump-log", "--records", str(segment)],
+        ["dump-log", str(checkpoint)],
+        ["dump-log", "--verify", str(tmp_path)],
+        ["storage", "check", str(tmp_path)],
+    ):
+        assert command_line.run(arguments) in (0, 1)
+        said = capsys.readouterr()
+        assert "\\x1b[2J" in said.out and clear not in said.out + said.err
+
+
 GOLDEN = Path(__file__).parents[1] / "broker" / "log" / "golden"
 
 
