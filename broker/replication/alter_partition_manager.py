@@ -131,7 +131,8 @@ class AlterPartitionManager:
         )
 
     def _answered(self, sent: dict[PartitionKey, PendingIsr], response: AlterPartitionResponse, by_id: bool) -> bool:
-        """Take in the answers; tell whether each partition's says what has become of it."""
+        """Take in the answers; tell whether each partition's says what has become of it. The others wait behind those
+        that have not been sent yet: it may be long until they can be decided on."""
         names = {pending.topic_id: pending.topic for pending in sent.values()}
         undecided = set(sent)
         for topic in response.topics:
@@ -151,6 +152,9 @@ class AlterPartitionManager:
                     self._replicas.isr_refused(pending)
                 else:
                     log.info("%s-%d: the controller refused the ISR: %s", *key, error.name)
+        for key in undecided:
+            if self._waiting.get(key) is sent[key]:
+                self._waiting[key] = self._waiting.pop(key)
         return not undecided
 
 

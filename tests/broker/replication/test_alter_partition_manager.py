@@ -126,6 +126,29 @@ def test_thousands_of_changes_are_told_in_their_order_a_part_at_a_time(monkeypat
     run_virtual(main)
 
 
+def test_changes_that_cannot_be_decided_on_do_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZooKeeper refuses to write their states, say: the first thousand of them were sent again and again, and no other
+    partition of the broker got another ISR."""
+    monkeypatch.setattr(alter_partition_manager, "CHANGES_PER_REQUEST", 2)
+
+    async def main(clock: VirtualClock) -> None:
+        replicas = leader_of("a", "b", "c", clock=clock, topic_id=bytes(16))
+
+        def decide(request: AlterPartitionRequest) -> AlterPartitionResponse:
+            answer = answers(request, ErrorCode.NONE)
+            for topic in answer.topics:
+                if topic.topic_name != "c":
+                    topic.partitions[0].error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+            return answer
+
+        _, tasks = propose(clock, replicas, decide)
+        await sleep(clock, 1_000)
+        assert [replicas.partitions[name, 0].committed_isr for name in "abc"] == [{0, 1}, {0, 1}, {0}]
+        tasks.close()
+
+    run_virtual(main)
+
+
 def test_a_refusal_lets_the_leader_propose_again() -> None:
     async def main(clock: VirtualClock) -> None:
         replicas = leader_of("t", clock=clock)
