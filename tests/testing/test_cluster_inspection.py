@@ -8,8 +8,12 @@ import pytest
 from confluent_kafka import Producer
 
 from odradek import KafkaConsumer, KafkaProducer, TopicPartition
+from odradek.broker.replication.partition import Partition
+from odradek.protocol.records import encode_batch
 from odradek.testing import Cluster, ClusterError
+from odradek.testing.cluster.inspection import _stored
 from odradek.testing.cluster.views import Moment, Timeline
+from odradek.testing.log_environments import make_environment, open_test_log
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.virtual_run import VirtualCluster, run
 
@@ -49,6 +53,24 @@ def test_records_with_what_became_of_them(cluster: Cluster) -> None:
     assert str(tombstone) == "orders-0 1: b'k' tombstone"
     assert str(cluster.records("orders")[4]).endswith("b'thrown away' [aborted]")
     sending.abort_transaction(PATIENCE_SECONDS)
+
+
+def test_sequences_are_those_of_the_offsets_that_compaction_has_left() -> None:
+    """They were counted from the batch's first, as if nothing were missing, and beyond the largest that there is."""
+    partition = Partition("orders", 0, 0, open_test_log(make_environment()))
+    batch = encode_batch(
+        0,
+        [5, 5],
+        [b"a", b"b"],
+        [b"1", b"2"],
+        offsets=[0, 3],
+        last_offset=3,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=(1 << 31) - 2,
+    )
+    partition.log.append_as_follower(memoryview(batch))
+    assert [one.sequence for one in _stored(partition)] == [(1 << 31) - 2, 1]
 
 
 def test_what_is_not_replicated_is_marked(cluster: Cluster) -> None:

@@ -3,9 +3,10 @@ when. Nothing sleeps: see conditions.py."""
 
 from collections.abc import Callable, Iterable, Iterator
 
+from odradek.broker.log.producer_sequences import sequence_after
 from odradek.broker.replication.partition import Partition
 from odradek.protocol.control_records import ControlType, control_type
-from odradek.protocol.record_batch import batches
+from odradek.protocol.record_batch import NO_SEQUENCE, batches
 from odradek.protocol.records import decode_records
 from odradek.testing.cluster.brokers import BrokerFaults
 from odradek.testing.cluster.core import WAIT_S
@@ -261,7 +262,9 @@ def _stored(partition: Partition) -> Iterator[StoredRecord]:
                         tuple(columns.headers(number)),
                         header.producer_id,
                         header.producer_epoch,
-                        -1 if header.base_sequence < 0 else header.base_sequence + number,
+                        NO_SEQUENCE
+                        if header.base_sequence == NO_SEQUENCE
+                        else sequence_after(header.base_sequence, offset - header.base_offset),
                         "open" if header.is_transactional and not header.is_control else None,
                         kind.name if kind is not None else None,
                         offset < partition.high_watermark,
