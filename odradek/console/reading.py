@@ -10,6 +10,7 @@ from odradek.client.records import ConsumerRecord, TopicPartition
 from odradek.console.records_view import AUTO, WHOLE_BYTES_MAX, field_model, record_model
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.clock import Clock, sleep
+from odradek.zk_schema.znodes.json_data import number_named
 
 BYTES_MAX: Final = 16_000_000
 """Bytes of keys and values after which reading stops, a first record of any size let through."""
@@ -131,11 +132,11 @@ class Reader:
         if part == "key":
             data = read[0].key
         elif part.startswith("header:"):
-            number = part.removeprefix("header:")
+            number = number_named(part.removeprefix("header:"))
             headers = list(read[0].headers or ())
-            if not number.isdecimal() or int(number) >= len(headers):
+            if number is None or number >= len(headers):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the record has no such header")
-            data = headers[int(number)][1]
+            data = headers[number][1]
         return field_model(data, form, WHOLE_BYTES_MAX)
 
     async def tail(self, topic: str, partition: int | None) -> AsyncGenerator[dict[str, Any], None]:

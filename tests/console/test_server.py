@@ -259,6 +259,8 @@ def test_a_value_of_ten_megabytes_is_cut_with_its_size(cluster: Cluster) -> None
         assert field["size"] == 9_999_999 and field["cut"] and len(field["text"]) == 65_536
         _, field = await page.get("/api/field", {**where, "part": "header:0"})
         assert field["form"] == "hex"
+        status, refused = await page.get("/api/field", {**where, "part": f"header:{'9' * 5000}"})
+        assert status == 200 and refused["error"].endswith("the record has no such header")
 
     play(cluster, scenario)
 
