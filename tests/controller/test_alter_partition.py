@@ -111,12 +111,13 @@ def test_a_replica_that_shuts_down_or_is_dead_may_not_join(play: Play) -> None:
     play(scenario)
 
 
-def test_an_old_broker_epoch_is_stale(play: Play) -> None:
+def test_an_old_broker_epoch_and_an_unknown_broker_are_stale(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
         await cluster.create_topic("t", [1, 2, 0])
-        response = await cluster.active.alter_partition(request(cluster, [1], broker_epoch=1), 3)
-        assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+        asked = request(cluster, [1], broker_epoch=1)
+        for asked.broker_id in (1, 7):
+            assert (await cluster.active.alter_partition(asked, 3)).error_code == ErrorCode.STALE_BROKER_EPOCH
 
     play(scenario)
 
@@ -159,6 +160,21 @@ def test_somebody_else_wrote_the_state_meanwhile(play: Play) -> None:
         assert cluster.state("t").isr == (1, 0)
         answer = await propose(cluster, [1, 0, 2])
         assert answer.partition_epoch == 2
+
+    play(scenario)
+
+
+def test_what_a_later_controller_has_written_is_not_taken_over(play: Play) -> None:
+    """Whoever reads it has been deposed, and is not to go on from there."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 0])
+        later = PartitionState(1, 0, (1, 0), cluster.active.state.controller_epoch + 1)
+        await cluster.admin.set(state_path("t", 0), later.encode())
+        for partition_epoch, error in enumerate([ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.NOT_CONTROLLER]):
+            assert (await propose(cluster, [1, 2], partition_epoch=partition_epoch)).error_code == error
+        assert cluster.state("t") == later
 
     play(scenario)
 
