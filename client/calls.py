@@ -111,7 +111,7 @@ class Deadline:
 
 
 async def side_by_side(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
-    """Return what they return, when all have ended: one broker that is frozen does not hold up the others.
+    """Return what they return, when all have ended: whoever is slow does not hold up the others.
 
     Raises what the first of them has raised.
     """

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from odradek.client.calls import side_by_side
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.assignment import Assignment, GroupView, topics_needed
 from odradek.client.zookeeper.subscriptions import consumer_of, is_pattern, threads_by_topic
@@ -170,15 +171,11 @@ class GroupStore:
         """
         for topic in {name.topic for name in partitions}:
             await create_if_missing(self._store, owners_path(self._group_id, topic))
-        answers = await asyncio.gather(
-            *(self._claim(session_id, name, thread) for name, thread in partitions.items()), return_exceptions=True
-        )
+        answers = await side_by_side(self._claim(session_id, name, thread) for name, thread in partitions.items())
         won: Assignment = {}
         lost = []
-        for (name, thread), answer in zip(partitions.items(), answers, strict=True):
-            if isinstance(answer, BaseException):
-                raise answer
-            if answer:
+        for (name, thread), is_ours in zip(partitions.items(), answers, strict=True):
+            if is_ours:
                 won[name] = thread
             else:
                 lost.append(owner_path(self._group_id, *name))
