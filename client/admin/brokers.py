@@ -72,7 +72,7 @@ async def update_features(
     raise_first((one.feature, one.error_code, one.error_message) for one in answer.results)
 
 
-async def describe(cluster: Cluster, broker: int) -> list[LogDirectory]:
+async def describe_log_dirs(cluster: Cluster, broker: int) -> list[LogDirectory]:
     """Return each of a broker's log directories with what is in it, by path. Raises KafkaError."""
     await _know(cluster, broker)
     answer = await cluster.request(broker, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
@@ -92,7 +92,7 @@ def _directory(result: DescribeLogDirsResult) -> LogDirectory:
     return LogDirectory(result.log_dir, online, result.total_bytes, result.usable_bytes, sorted(replicas))
 
 
-async def alter(cluster: Cluster, broker: int, targets: Mapping[TopicPartition, str]) -> None:
+async def alter_replica_log_dirs(cluster: Cluster, broker: int, targets: Mapping[TopicPartition, str]) -> None:
     """Begin to move replicas of a broker to these directories of it. Raises KafkaError."""
     await _know(cluster, broker)
     partitions_by_path: dict[str, list[TopicPartition]] = {}

@@ -282,7 +282,9 @@ class Admin(GroupsAdmin):
 
     async def describe_log_directories(self, broker: int) -> list[LogDirectory]:
         """Return the log directories of a broker, with the replicas in them."""
-        return await self._run("describing log directories", lambda cluster, _: brokers.describe(cluster, broker))
+        return await self._run(
+            "describing log directories", lambda cluster, _: brokers.describe_log_dirs(cluster, broker)
+        )
 
     async def alter_replica_log_dirs(self, replica_assignments: Mapping[TopicPartitionReplica, str]) -> None:
         """Start to move replicas to these log directories of their brokers."""
@@ -297,7 +299,7 @@ class Admin(GroupsAdmin):
     async def alter_replica_log_directories(self, broker: int, targets: Mapping[TopicPartition, str]) -> None:
         """Start to move replicas to these log directories of the broker that holds them."""
         wanted = arguments.by_partition(targets, "directories")
-        await self._run("moving replicas", lambda cluster, _: brokers.alter(cluster, broker, wanted))
+        await self._run("moving replicas", lambda cluster, _: brokers.alter_replica_log_dirs(cluster, broker, wanted))
 
     # -- access, tokens, quotas ----------------------------------------------------------------------------------------
 
