@@ -1,8 +1,8 @@
 """The loop on which a Spark process talks to clusters, and the sessions that it keeps there.
 
 Spark's Python workers run one task at a time and are used again for the next; sessions, with their connections, are
-therefore kept for the process. They are coroutines on the core that all clients share, and what Spark calls (`source`,
-`sink`) waits for them through `Process.run`: on a thread's loop in reality, on a virtual one in tests.
+therefore kept for the process. They are coroutines on the core that all clients share, and what Spark calls (`reading`,
+`writing`) waits for them through `Process.run`: on a thread's loop in reality, on a virtual one in tests.
 """
 
 import asyncio
