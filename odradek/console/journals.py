@@ -12,6 +12,7 @@ from odradek.client.admin.values import ConfigResource, ResourceType
 from odradek.client.aio.admin import Admin
 from odradek.client.metadata import Node
 from odradek.console.happenings import Happening, from_journal
+from odradek.diagnosis.watching import metrics_place
 from odradek.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,6 @@ TIMEOUT_SECONDS: Final = 1.0
 SKIPPED: Final = 8
 """Readings for which a journal is left out that did not answer: its broker may be frozen, and the others wait; or whose
 broker has none: it may be started again, with one."""
-ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 Fetch = Callable[[str], Awaitable[Mapping[str, Any]]]
 Locate = Callable[[int], Awaitable[Mapping[str, str | None]]]
@@ -89,13 +89,15 @@ class Journals:
     async def _ask(self, node: Node, path: str) -> Mapping[str, Any] | None:
         """Return a page of a broker; None where it has no metrics.port, or nobody may ask for it."""
         if node not in self._urls:
-            settings = await self._locate(node.node_id)
-            port, host = settings.get("metrics.port") or "0", settings.get("metrics.host") or ""
-            host = node.host if host in ANY_HOST else host
-            host = f"[{host}]" if ":" in host else host
-            self._urls[node] = f"http://{host}:{int(port)}" if int(port) else None
+            place = metrics_place(await self._locate(node.node_id), node.address)
+            self._urls[node] = None if place is None else f"http://{_bracketed(place[0])}:{place[1]}"
         url = self._urls[node]
         return None if url is None else await self._fetch(url + path)
+
+
+def _bracketed(host: str) -> str:
+    """Return a host as it stands in an address."""
+    return f"[{host}]" if ":" in host else host
 
 
 def settings_of(admin: Admin) -> Locate:

@@ -127,8 +127,7 @@ class Watcher:
         resource = ConfigResource("BROKER", str(broker))
         found = await self._ask(f"the settings of broker {broker}", self._admin.describe_configs([resource]), {})
         if found:
-            settings = {one.name: one.value or "" for one in found[resource]}
-            place = metrics_place(settings, address)
+            place = metrics_place({one.name: one.value for one in found[resource]}, address)
             if place is not None:
                 self._metrics[broker] = place
 
@@ -152,9 +151,9 @@ def _lags(page: Any) -> list[int]:
     return [int(row[3]) for row in page.get("partitions", [])]
 
 
-def metrics_place(settings: Mapping[str, str], address: str) -> tuple[str, int] | None:
+def metrics_place(settings: Mapping[str, str | None], address: str) -> tuple[str, int] | None:
     """Host and port at which a broker tells metrics and its journal; None: nowhere. `address`: of its listener."""
-    port, host = settings.get("metrics.port", "0"), settings.get("metrics.host", "")
+    port, host = settings.get("metrics.port") or "0", settings.get("metrics.host") or ""
     if not port.isdecimal() or port == "0":
         return None
     return (address.rpartition(":")[0].strip("[]") if host in EVERYWHERE else host), int(port)
