@@ -1,12 +1,16 @@
 """`odradek broker FILE.properties [--override key=value]…`: one broker, until a signal ends it."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+OF_UP = re.compile(r"broker-\d+\.properties")
+"""Names of the files that `up` makes."""
 
 
 def broker(
@@ -30,11 +34,12 @@ def broker(
 @contextmanager
 def _pid_file(file: Path) -> Iterator[None]:
     """Show the pid while the broker runs, if `up` has made its file: then it is one of that cluster, and `stop` ends
-    it with the others."""
+    it with the others. What lies in `run` beside any other file is somebody else's."""
     from odradek.local.processes import locked, read_pid
 
     pid_file = file.parent.parent / "run" / f"{file.stem}.pid"
-    if file.parent.name != "config" or not pid_file.parent.is_dir() or read_pid(pid_file) is not None:
+    made_by_up = OF_UP.fullmatch(file.name) and file.parent.name == "config" and pid_file.parent.is_dir()
+    if not made_by_up or read_pid(pid_file) is not None:
         yield
         return
     with locked(pid_file) as open_file:

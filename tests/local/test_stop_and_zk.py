@@ -207,6 +207,20 @@ def test_a_broker_that_is_started_by_hand_shows_its_pid_to_stop(
     assert seen == [None, os.getpid()] and not pid_file.exists()
 
 
+def test_a_pid_file_beside_a_file_that_up_has_not_made_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """/opt/kafka/config/server.properties, and a run/server.pid that some script has written: it was replaced, and then
+    deleted; where another user owns run/, the broker did not start."""
+    pid_file = tmp_path / "run" / "server.pid"
+    pid_file.parent.mkdir()
+    pid_file.write_text("17\n")
+    seen = []
+    monkeypatch.setattr(broker_process, "main", lambda arguments: seen.append(pid_file.read_text()))
+    assert run(["broker", str(tmp_path / "config" / "server.properties")]) == 0
+    assert [*seen, pid_file.read_text()] == ["17\n", "17\n"]
+
+
 def test_stop_of_one_broker_leaves_the_others(tmp_path: Path) -> None:
     one, other = sleeper(tmp_path, "broker-0"), sleeper(tmp_path, "broker-1")
     reaping = threading.Thread(target=reap, args=([one],))
