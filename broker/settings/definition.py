@@ -141,7 +141,8 @@ class Setting:
         if self.allowed == "any":
             return kind
         if self.allowed.startswith("{"):
-            return ("any of " if self.type is ValueType.LIST else "one of ") + ", ".join(self.choices())
+            words = ", ".join(filter(None, self.choices())) + (", or nothing" if "" in self.choices() else "")
+            return f"{'any' if self.type is ValueType.LIST else 'one'} of {words}"
         parts = [
             f"at least {part[2:]}" if part.startswith(">=") else part.replace("..", " to ")
             for part in self.allowed.split("|")

@@ -144,4 +144,5 @@ def test_what_is_allowed_is_said_in_words() -> None:
     assert words["compression.gzip.level"] == "a whole number of 32 bits, -1 or 1 to 9"
     assert words["log.cleanup.policy"] == "any of compact, delete"
     assert words["log.message.timestamp.type"] == "one of CreateTime, LogAppendTime"
+    assert words["authorizer.class.name"] == "one of kafka.security.authorizer.AclAuthorizer, or nothing"
     assert words["log.preallocate"] == "true or false"
