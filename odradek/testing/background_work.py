@@ -130,7 +130,11 @@ class _Inline:
     def _go_on(self) -> None:
         line = None if self._killed else next(self._lines, None)
         if line is not None:
-            self._heard(line)
+            try:
+                self._heard(line)
+            except Exception:  # a process is killed then
+                self._ended(False)
+                raise
             self._clock.call_soon(self._go_on)
         else:
             self._ended(not self._killed)

@@ -72,12 +72,16 @@ class Job:
             self.abort(why_not)
             return
         self._syncing += 1
-        with suppress(StorageFailure):
+        try:
             swap_in(self.log, old, self._synced)
+        except StorageFailure:
+            self.abort("the disk failed")
+        except Exception:  # a fault of ours: the child ends, and nobody is to wait for more
+            self._syncing -= 1
+            raise
+        else:
             for base_offset in cleaned.base_offsets:
                 del self._segments[base_offset]
-            return
-        self.abort("the disk failed")
 
     def _why_not(self, old: list[Segment]) -> str | None:
         """Say whether, and how, the log has changed under the child."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.log.compaction import job
 from odradek.broker.log.compaction.job import SYNC_AGAIN_MS
 from odradek.broker.log.compaction.scheduler import Compaction
 from odradek.broker.log.retention import delete_old_segments
@@ -268,6 +269,24 @@ def test_a_log_whose_child_is_killed_is_compacted_later(monkeypatch: pytest.Monk
     assert [later - at for at, later in pairwise(begun_ms)] == [2 * backoff_ms, 4 * backoff_ms, 8 * backoff_ms]
     assert len(world.rounds) == 1
     assert not [name for name in world.files.list_directory(DIRECTORY) if name.endswith(".cleaned")]
+
+
+def test_a_bug_of_ours_as_segments_are_swapped_in_does_not_end_all_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log's job never ended, and of log.cleaner.threads=1 none was left until the broker started again."""
+    world = CompactedLog()
+    for _ in range(2):
+        world.put((b"a", b"1"))
+        world.roll()
+
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(job, "swap_in", broken)
+        world.compact()
+    assert not world.rounds
+    world.clock.advance(10 * world.settings.log_cleaner_backoff_ms)
+    assert world.rounds == [2]
 
 
 def test_without_descriptors_a_swap_is_synced_later(monkeypatch: pytest.MonkeyPatch) -> None:
