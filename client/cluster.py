@@ -138,21 +138,18 @@ class Cluster:
     async def _open(self, link: Link, node: Node) -> Connection:
         config = self.config
         try:
+            limits = config.socket_connection_setup_timeout_ms, config.records_bytes_max
             connection = await connect(
-                self._network,
-                self.clock,
-                self.tasks,
-                node.host,
-                node.port,
-                config.client_id,
-                config.socket_connection_setup_timeout_ms,
-                config.records_bytes_max,
+                self._network, self.clock, self.tasks, node.host, node.port, config.client_id, *limits
             )
         except BrokerUnreachable as error:
             link.failures += 1
             link.reason, link.login_refused = error.reason, error.login_refused
-            if not self._has_connection(node.node_id):
+            if node.node_id not in self.down and not self._has_connection(node.node_id):
                 self.down |= {node.node_id}
+                if node.node_id in self.view.nodes:  # of the first addresses it is told when none can be reached
+                    said = "%s: broker %d, %s, cannot be reached: %s"
+                    logger.warning(said, config.client_id, node.node_id, error.address, error.reason)
             pause_ms = backoff_ms(
                 config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, link.failures, self.random
             )

@@ -50,9 +50,11 @@ def consume(
     signal.signal(signal.SIGTERM, _interrupt)
     printer = Printer(max_messages, key_separator, as_json=json)
     opened = KafkaConsumer(config, bootstrap_servers=bootstrap_server, group_id=group)
-    # a group that lets nobody in is no error, for it may any moment; but somebody is looking at an empty terminal
-    heard = heard_from("WARNING", "odradek.client.consumer.group_driver")
-    with heard, contextlib.suppress(KeyboardInterrupt), opened as consumer:
+    # a group that lets nobody in, or a leader that cannot be reached, is no error, for that may end any moment; but
+    # somebody is looking at an empty terminal
+    refused = heard_from("WARNING", "odradek.client.consumer.group_driver")
+    unreachable = heard_from("WARNING", "odradek.client.cluster")
+    with refused, unreachable, contextlib.suppress(KeyboardInterrupt), opened as consumer:
         known = _known_partitions(consumer, topic, partition)
         if group is not None:
             consumer.subscribe([topic])

@@ -18,7 +18,7 @@ from odradek.cli.options import (
     one_of,
     settings,
 )
-from odradek.cli.output import note, print_json
+from odradek.cli.output import heard_from, note, print_json
 
 if TYPE_CHECKING:
     from odradek.client.producer.client import KafkaProducer
@@ -67,7 +67,8 @@ def produce(
     config = {"max.block.ms": "15000", **settings(property), **own}
     tally = Tally()
     interrupted = False
-    with KafkaProducer(config, bootstrap_servers=bootstrap_server) as producer:
+    unreachable = heard_from("WARNING", "odradek.client.cluster")  # it may be back before a record is given up
+    with unreachable, KafkaProducer(config, bootstrap_servers=bootstrap_server) as producer:
         try:
             _send_lines(producer, topic, partition, os.fsencode(key_separator), tally)
         except KeyboardInterrupt:
