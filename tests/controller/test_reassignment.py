@@ -466,3 +466,47 @@ def test_an_unclean_election_waits_until_a_move_has_made_its_replicas(play: Play
         assert not cluster.exists(topic_path("t"))
 
     play(scenario)
+
+
+def test_an_order_by_request_takes_the_place_of_one_in_the_znode(play: Play) -> None:
+    """The tool that has written the znode would wait for its own, which nobody carries out any more."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1])
+        await cluster.admin.create(REASSIGN_PARTITIONS_PATH, encode_reassignment({("t", 0): [2]}))
+        await cluster.settle()
+        assert await cluster.active.alter_reassignments({T0: [0, 3]}) == {T0: (ErrorCode.NONE, None)}
+        await cluster.settle()
+        assert not cluster.exists(REASSIGN_PARTITIONS_PATH)
+        assert assignment(cluster) == PartitionReplicas((0, 3, 1), (0, 3), (1,))
+
+    play(scenario)
+
+
+def test_partitions_of_a_topic_that_is_being_deleted_are_not_moved(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        assert await cluster.active.alter_reassignments({T0: [3, 2]}) == {T0: (ErrorCode.NONE, None)}
+        cluster.kill(2)
+        await cluster.settle()
+        await cluster.delete_topic("t")
+        assert cluster.exists(topic_path("t")), "it waits for broker 2"
+        outcomes = await cluster.active.alter_reassignments({T0: [1]})
+        assert outcomes == {T0: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")}
+        assert await cluster.active.alter_reassignments({T0: None}) == {T0: NOTHING_TO_CANCEL}
+
+    play(scenario)
+
+
+def test_of_the_moves_under_way_only_those_are_told_that_are_asked_for(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1], [1])
+        other = TopicPartition("t", 1)
+        await cluster.active.alter_reassignments({T0: [2], other: [2]})
+        assert list(await cluster.active.list_reassignments([other])) == [other]
+        assert list(await cluster.active.list_reassignments(None)) == [T0, other]
+
+    play(scenario)
