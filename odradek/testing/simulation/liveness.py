@@ -15,8 +15,8 @@ from odradek.testing.simulation.administration import ADMINISTRATOR
 from odradek.testing.simulation.history import History
 from odradek.testing.virtual_network import VirtualNetwork
 
-SLACK_MS = 4_000.0
-"""Time for a leader to look at its followers, which it does twice in the time that they may lag, and for a busy one."""
+BUSY_MS = 2_000.0
+"""Time by which a busy leader may look at its followers later than planned."""
 
 Led = tuple[int, str, int]
 
@@ -43,6 +43,11 @@ class _Leader:
         return max(self.since_ms, written_ms, self.caught_up_ms[progress])
 
 
+def slack_ms(lag_time_ms_max: float) -> float:
+    """Return the time for a leader to look at its followers, which it does twice in the time that they may lag."""
+    return lag_time_ms_max / 2 + BUSY_MS
+
+
 class Lagging:
     """Watches the followers of one cluster's leaders: who has not had all of its leader's log for
     `replica.lag.time.max.ms` is proposed to leave the ISR.
@@ -58,7 +63,9 @@ class Lagging:
         present_leader: Callable[[tuple[str, int]], Partition | None],
     ) -> None:
         """`present_leader` returns a partition's leader that knows of its latest epoch."""
-        self._cluster, self._history, self._limit_ms = cluster, history, lag_time_ms_max + SLACK_MS
+        self._cluster, self._history = cluster, history
+        self._slack_ms = slack_ms(lag_time_ms_max)
+        self._limit_ms = lag_time_ms_max + self._slack_ms
         self._present_leader = present_leader
         self._leaders: dict[Led, _Leader] = {}
 
@@ -99,7 +106,7 @@ class Lagging:
             known.free_since_ms = now_ms
         for member, there in has.items():
             lacks_ms = now_ms - known.lacks_since_ms(progress[member], there, now_ms)
-            if lacks_ms > self._limit_ms and now_ms - known.free_since_ms > SLACK_MS:
+            if lacks_ms > self._limit_ms and now_ms - known.free_since_ms > self._slack_ms:
                 self._history.violated(
                     f"{leader} keeps broker {member} in the ISR, which has lacked something for {lacks_ms:.0f} ms: "
                     f"it ends at {there} of {end}"
