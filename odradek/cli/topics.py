@@ -44,7 +44,7 @@ def create(
         wanted = [name for name in topic if name not in existing]
         new = [NewTopic(name, partitions, replication_factor, assignment, dict(configs)) for name in wanted]
         if if_not_exists:
-            created = [one for topic_ in new for one in _created_unless_there(admin, topic_)]
+            created = [made for one in new for made in _created_unless_there(admin, one)]
         else:
             created = admin.create_topics(new)
     if json:
