@@ -6,6 +6,9 @@ from typing import Final, NamedTuple
 BLANK: Final = " \t\f"
 _SIMPLE_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
+_WRITTEN: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+_NOT_IN_KEYS: Final = re.compile(r"[\\=:#!\s]")
+_NOT_IN_VALUES: Final = re.compile(r"\A |[\\\t\n\r\f]")
 
 
 class Property(NamedTuple):
@@ -31,6 +34,15 @@ def parse_properties(text: str) -> list[Property]:
     one, whose leading blanks do not count.
     """
     return [_entry(logical, line) for logical, line in _logical_lines(text)]
+
+
+def property_line(key: str, value: str) -> str:
+    """Return the line of an entry, from which whoever reads the file gets this very key and value."""
+
+    def escape(match: re.Match[str]) -> str:
+        return _WRITTEN.get(match[0], f"\\{match[0]}")
+
+    return f"{_NOT_IN_KEYS.sub(escape, key)}={_NOT_IN_VALUES.sub(escape, value)}\n"
 
 
 def _logical_lines(text: str) -> list[tuple[str, int]]:

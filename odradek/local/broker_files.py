@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from odradek.broker.settings.properties import property_line
+
 SESSION_TIMEOUT_MS = 3000
 """Session timeout of brokers on one machine, whose failover need not wait 18 seconds."""
 HOST = "127.0.0.1"
@@ -71,7 +73,7 @@ class BrokerFile:
         """Make the file, which nobody else may read, for its settings may be passwords, and the data directory."""
         (self.directory / "data" / self.name).mkdir(parents=True, exist_ok=True)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [f"{key}={value}\n" for key, value in self.settings().items()]
+        lines = [property_line(key, value) for key, value in self.settings().items()]
         self.path.unlink(missing_ok=True)
         with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.writelines(lines)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from odradek.broker.security.acl_store import AclStore
 from odradek.broker.security.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission
+from odradek.broker.settings.properties import property_line
 from odradek.local.broker_files import HOST
 from odradek.security.authority import Authority
 from odradek.security.errors import BadSecuritySetting
@@ -156,7 +157,7 @@ class SecureFiles:
 
     def _write_client_files(self, user: str) -> None:
         settings = self.client_settings(user)
-        lines = "".join(f"{name}={text}\n" for name, text in settings.items())
+        lines = "".join(property_line(name, text) for name, text in settings.items())
         write_private(self.directory / f"{user}.properties", lines.encode())
         rdkafka = {
             "security.protocol": "sasl_ssl",

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from odradek.broker.settings.properties import property_line
 from odradek.local.secure import SecureFiles, write_private
 from odradek.world.clock import LoopClock
 from odradek.zk_schema.kazoo_store import KazooStore
@@ -27,7 +28,7 @@ async def make(zookeeper: str) -> None:
     """Make what is not there yet. Raises ConnectionLost."""
     files = SecureFiles.make(DIRECTORY, BROKERS)
     settings = files.common_settings(("inside", "outside"))
-    lines = "".join(f"{name}={text}\n" for name, text in settings.items())
+    lines = "".join(property_line(name, text) for name, text in settings.items())
     write_private(DIRECTORY / "server.properties", f"{OWN_SETTINGS.read_text()}\n{lines}".encode())
     for path in (DIRECTORY, *DIRECTORY.iterdir()):
         os.chown(path, USER_ID, USER_ID)

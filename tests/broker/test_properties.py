@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.settings.properties import BadProperties, Property, parse_properties
+from odradek.broker.settings.properties import BadProperties, Property, parse_properties, property_line
 
 
 def pairs(text: str) -> dict[str, str]:
@@ -44,3 +44,27 @@ def test_lines_are_those_where_an_entry_begins() -> None:
 def test_a_bad_escape_names_its_line() -> None:
     with pytest.raises(BadProperties, match=r"line 2: .*hexadecimal"):
         parse_properties("a=1\nb=\\u12g4")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "b",
+        "",
+        " b ",
+        "  b",
+        "a=b:c",
+        "RULE:^CN=(.*?)\\.example\\.com$/$1/",
+        "b\\",
+        "C:\\new\\u00e9",
+        "a\nb=c\r\td\f",
+        "#b",
+        "\u00e9",
+    ],
+)
+def test_what_is_written_is_read_as_it_was(value: str) -> None:
+    for key in ("a", "a b", "a=b:c", "#a", "a\\"):
+        assert parse_properties(property_line(key, value) + property_line("next", "1")) == [
+            Property(key, value, 1),
+            Property("next", "1", 2),
+        ]
