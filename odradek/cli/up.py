@@ -72,6 +72,7 @@ def up(
     """Start ZooKeeper and brokers, print `ready` when the cluster serves; SIGINT, SIGTERM and SIGHUP shut it down."""
     from odradek.local.cluster import ClusterPlan
 
+    _check_folder(data)
     if detach:
         raise typer.Exit(_detached(data))
     _check_ports(
@@ -124,6 +125,13 @@ def _check_ports(wanted: Mapping[str, Sequence[int]]) -> None:
             if port in taken:
                 raise typer.BadParameter(f"port {port} is wanted for {taken[port]}, too", param_hint=option)
             taken[port] = option
+
+
+def _check_folder(data: Path) -> None:
+    """Raise BadParameter where log.dirs cannot name a folder in this one: brokers would write to others."""
+    if "," in (folder := str(data.resolve())):
+        said = f"{folder} has a comma, which ends a folder's name in log.dirs: give another place"
+        raise typer.BadParameter(said, param_hint="--data")
 
 
 def _no_room(data: Path, error: OSError) -> str:

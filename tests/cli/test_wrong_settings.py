@@ -39,6 +39,19 @@ def test_up_says_what_is_wrong_with_a_setting_before_it_starts_anything(
     ]
 
 
+@pytest.mark.parametrize("more", [[], ["--secure"], ["--detach"]])
+def test_up_refuses_a_folder_that_brokers_would_take_for_two(
+    more: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They all took what stands before the comma for the first of their log.dirs, and two of three ended."""
+    for start in ("run", "run_detached"):
+        monkeypatch.setattr(f"odradek.cli.up.{start}", lambda *_, **__: 0)
+    assert command_line.run(["up", *more, "--data", str(tmp_path / "a,b")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"--data: {tmp_path / 'a,b'} has a comma, which ends a folder's name in log.dirs: give" in line
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
