@@ -187,10 +187,13 @@ def one_replica(case: PartitionCase) -> Told | None:
     if len(case.partition.replicas) != 1 or len(case.facts.brokers) < 2 or case.topic.deleting:
         return None
     (only,) = case.partition.replicas
-    target = ",".join(
-        map(str, [only, *(one for one in case.facts.brokers if one != only and case.facts.is_registered(one))][:3])
+    others = [one for one in case.facts.brokers if one != only and case.facts.is_registered(one)]
+    target = ",".join(map(str, [only, *others][:3]))
+    way = (
+        case.way("give it more", f"reassign start {case.name}={target}")
+        if others
+        else WayOut("give it more when another broker is there")
     )
-    way = case.way("give it more", f"reassign start {case.name}={target}")
     return Told("has one replica", f"it is on broker {only} alone, and goes where that goes", "", (way,))
 
 

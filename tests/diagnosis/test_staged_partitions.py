@@ -172,6 +172,10 @@ def test_one_replica() -> None:
         await flights(cluster, [1])
         found = await partition(cluster, "flights", "one-replica")
         assert found.told.ways_out[0].command == "odradek reassign start flights-0=1,0,2"
+        facts = await facts_of(cluster, {"flights"})
+        alone = {number: replace(one, registered=number == 1) for number, one in facts.brokers.items()}
+        found = staged(examine(replace(facts, brokers=alone), Subject(topic="flights")), "one-replica")
+        assert str(found.told.ways_out[0]) == "give it more when another broker is there"
 
     run(test)
 
