@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from odradek.broker.settings.catalog import BROKER_SETTINGS
 from odradek.broker.settings.definition import BadValue
 from odradek.broker.settings.layers import Layers
 
@@ -104,6 +105,14 @@ RULES: Final[tuple[tuple[str, Callable[[Values], bool], str], ...]] = (
         "may be 0 only with max.connections.per.ip.overrides",
     ),
     (
+        "connection.failed.authentication.delay.ms",
+        lambda v: (
+            v["connections_max_idle_ms"] < 0
+            or v["connection_failed_authentication_delay_ms"] < v["connections_max_idle_ms"]
+        ),
+        "must be less than connections.max.idle.ms",
+    ),
+    (
         "super.users",
         lambda v: all(map(_names_principal, filter(None, map(str.strip, v["super_users"].split(";"))))),
         "principals are written User:name, with semicolons between",
@@ -119,6 +128,9 @@ def check(layers: Layers, values: Values) -> None:
     if not lowest_id <= values["broker_id"] <= highest_id:
         reason = f"must be between {lowest_id} and {highest_id} (reserved.broker.max.id)"
         raise BadValue("broker.id", layers.given("broker.id"), reason)
+    if layers.given("node.id") is not None and layers.value("node.id") != values["broker_id"]:
+        reason = f"must be the number of broker.id, {values['broker_id']}, whose other name it is"
+        raise BadValue("node.id", layers.given("node.id"), reason)
     for name, holds, reason in RULES:
         if not holds(values):
             raise BadValue(name, layers.given(name), reason)
@@ -178,7 +190,11 @@ def connection_overrides(layers: Layers) -> dict[str, int]:
         host, colon, number = part.strip().rpartition(":")
         if not part.strip():
             continue
-        if not colon or not host or not number.isdecimal():
+        try:
+            limit = BROKER_SETTINGS["max.connections.per.ip"].read(number)
+        except BadValue:
+            limit = None
+        if not colon or not host or not isinstance(limit, int):
             raise BadValue(name, text, f"{part.strip()!r} is not host:number")
-        limits[host] = int(number)
+        limits[host] = limit
     return limits

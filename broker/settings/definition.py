@@ -19,6 +19,7 @@ a topic's may end with the broker's settings that stand for it, `broker=log.roll
         Whether old segments move to remote storage. | remote storage is not implemented
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from decimal import Decimal
@@ -65,6 +66,7 @@ class Effect(Enum):
     would not be what was asked for."""
 
 
+JAVA_DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)")
 INTEGER_BITS: Final = {ValueType.SHORT: 16, ValueType.INT: 32, ValueType.LONG: 64}
 
 
@@ -167,10 +169,9 @@ class Setting:
         return text
 
     def _parse_double(self, text: str) -> float:
-        try:
-            return float(text)
-        except ValueError:
-            raise BadValue(self.name, text, "Not a number of type DOUBLE") from None
+        if JAVA_DOUBLE.fullmatch(text) is None:  # Python reads more: digits of all scripts, 1_000, inf
+            raise BadValue(self.name, text, "Not a number of type DOUBLE")
+        return float(text)
 
     def _parse_integer(self, text: str) -> int:
         sign, digits = (text[0], text[1:]) if text[:1] in ("-", "+") else ("", text)

@@ -140,13 +140,19 @@ def test_node_id_and_broker_id_are_two_names_of_one_number() -> None:
     """As with Kafka, both are told to who asks for the settings, whichever was given."""
     for found in (config(node_id="7"), config(broker_id="7")):
         assert (found.layers.value("node.id"), found.layers.value("broker.id")) == (7, 7)
+    assert config(node_id="7", broker_id="07").broker_id == 7
+    assert "node.id=8: must be the number of broker.id, 7" in refusal(node_id="8", broker_id="7")
 
 
 def test_connection_limits() -> None:
     found = config(max_connections_per_ip_overrides="localhost:5, ::1:7", max_connections_per_ip="0")
     assert found.max_connections_per_ip_overrides == {"localhost": 5, "::1": 7}
     assert "may be 0 only" in refusal(max_connections_per_ip="0")
-    assert "not host:number" in refusal(max_connections_per_ip_overrides="localhost")
+    for bad in ("localhost", "localhost:-1", "localhost:2147483648", f"localhost:{'9' * 5000}", "localhost:٣", ":1"):
+        assert "not host:number" in refusal(max_connections_per_ip_overrides=bad)
+    late = {"connection_failed_authentication_delay_ms": "700000"}
+    assert "must be less than connections.max.idle.ms" in refusal(**late)
+    assert config(connections_max_idle_ms="-1", **late).connection_failed_authentication_delay_ms == 700_000
 
 
 def test_listeners() -> None:
