@@ -12,6 +12,7 @@ from odradek.client.admin.values import ConfigResource, ResourceType
 from odradek.client.aio.admin import Admin
 from odradek.client.metadata import Node
 from odradek.console.happenings import Happening, from_journal
+from odradek.diagnosis.shapes import has_shape
 from odradek.diagnosis.watching import metrics_place
 from odradek.protocol.errors import KafkaError
 
@@ -22,6 +23,9 @@ TIMEOUT_SECONDS: Final = 1.0
 SKIPPED: Final = 8
 """Readings for which a journal is left out that did not answer: its broker may be frozen, and the others wait; or whose
 broker has none: it may be started again, with one."""
+
+LAG_ROW: Final = (str, int, int, int, (int, float))
+"""Topic, partition, offset, records and seconds behind."""
 
 Fetch = Callable[[str], Awaitable[Mapping[str, Any]]]
 Locate = Callable[[int], Awaitable[Mapping[str, str | None]]]
@@ -78,13 +82,16 @@ class Journals:
         self._read[node.node_id] = max([last, *numbers])
         return from_journal(node.node_id, [one for one, at in zip(entries, numbers, strict=True) if at > last])
 
-    async def page(self, node: Node, path: str) -> Mapping[str, Any]:
-        """Return another page of a broker's metrics.port; empty where it does not answer."""
+    async def lag(self, node: Node, path: str) -> Mapping[str, Any]:
+        """Return what a broker tells at /lag of its metrics.port; empty where it does not answer, or something else."""
         try:
-            return await self._ask(node, path) or {}
+            told = await self._ask(node, path) or {}
+            if not tells_lag(told):
+                raise ValueError("what answers there tells nothing of groups")
         except (KafkaError, aiohttp.ClientError, TimeoutError, ValueError) as error:
             log.debug("broker %d does not tell %s: %s", node.node_id, path, error)
             return {}
+        return told
 
     async def _ask(self, node: Node, path: str) -> Mapping[str, Any] | None:
         """Return a page of a broker; None where it has no metrics.port, or nobody may ask for it."""
@@ -93,6 +100,16 @@ class Journals:
             self._urls[node] = None if place is None else f"http://{_bracketed(place[0])}:{place[1]}"
         url = self._urls[node]
         return None if url is None else await self._fetch(url + path)
+
+
+def tells_lag(told: Mapping[str, Any]) -> bool:
+    """Tell whether a page has the shape that is read of /lag: anything may answer at a port."""
+    rows = told.get("partitions", [])
+    return (
+        has_shape(told, {"zookeeper": ({...: int}, ...), "partitions": ([list], ...)})
+        and all(len(row) == len(LAG_ROW) for row in rows)
+        and all(has_shape(one, wanted) for row in rows for one, wanted in zip(row, LAG_ROW, strict=True))
+    )
 
 
 def _bracketed(host: str) -> str:

@@ -85,10 +85,10 @@ class Observer:
         self.timeline.settle(self._clock.now_ms())
         self.tell()
 
-    async def page(self, broker: int, path: str) -> Mapping[str, Any]:
-        """Return a page of a broker's metrics.port; empty where there is none, or it does not answer."""
+    async def lag(self, broker: int, path: str) -> Mapping[str, Any]:
+        """Return what a broker tells of groups at /lag; empty where it has no metrics.port, or does not answer."""
         node = None if self.snapshot is None else self.snapshot.nodes.get(broker)
-        return {} if self._journals is None or node is None else await self._journals.page(node, path)
+        return {} if self._journals is None or node is None else await self._journals.lag(node, path)
 
     def note(self, happening: Happening) -> None:
         """Add what was done from the page."""

@@ -140,7 +140,7 @@ class Views:
     async def _told_by_controller(self, path: str) -> Mapping[str, Any]:
         """Ask the controller, which tells of groups that keep their offsets in ZooKeeper."""
         seen = self._observer.snapshot
-        return {} if seen is None else await self._observer.page(seen.controller_id, path)
+        return {} if seen is None else await self._observer.lag(seen.controller_id, path)
 
     async def lags(self, query: Query) -> Any:
         """Return how far behind each `group` is: its lag in records, members and partitions; or why that is unknown."""
@@ -173,7 +173,7 @@ class Views:
         if description.state == DEAD and not lags:
             told = await self._told_by_controller(_lag_page(group))
         else:
-            told = await self._observer.page(description.coordinator, _lag_page(group))
+            told = await self._observer.lag(description.coordinator, _lag_page(group))
         return group_model(description, lags, await rebalances.read(), told)
 
     # -- transactions --------------------------------------------------------------------------------------------------

@@ -135,3 +135,23 @@ def test_brackets_without_end_are_no_journal() -> None:
                 await over_http(session)(f"http://127.0.0.1:{port}/journal")
 
     asyncio.run(main())
+
+
+def test_what_is_told_of_groups_is_read_where_it_has_that_shape() -> None:
+    """Whatever else answered at the port ended the page's view of groups, and its lags with 500."""
+    rows: list[dict[str, Any]] = [{"partitions": [["flights", 0, 10, 42, 1.5], ["flights", 1, 3, 0, 0]]}]
+    for told in (*rows, {"zookeeper": {"old": 2}}, {"zookeeper": {}}, {"partitions": []}):
+        brokers = Brokers({"metrics.port": "9102"}, told)
+        assert asyncio.run(brokers.journals.lag(BROKER, "/lag?group=g")) == told
+    others: list[dict[str, Any]] = [
+        {"zookeeper": []},
+        {"zookeeper": None},
+        {"zookeeper": {"old": "two"}},
+        {"partitions": None},
+        {"partitions": {}},
+        {"partitions": ["flights"]},
+        {"partitions": [["flights", 0, 10, 42]]},
+        {"partitions": [["flights", 0, 10, None, 1.5]]},
+    ]
+    for other in others:
+        assert asyncio.run(Brokers({"metrics.port": "9102"}, other).journals.lag(BROKER, "/lag")) == {}
