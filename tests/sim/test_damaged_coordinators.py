@@ -263,6 +263,10 @@ def test_a_coordinator_that_does_not_tell_the_newest_of_a_transaction(status: ob
     coordinators.judge((TRANSACTION_STATE, 0), {key_of("id"): value_of(written)})
     assert not stage.seen
     told[:] = [("id", replace(written, status=PREPARE_COMMIT))] if status is PREPARE_COMMIT else []
+    coordinators.unsure.add("id")
+    coordinators.judge((TRANSACTION_STATE, 0), {key_of("id"): value_of(written)})
+    assert not stage.seen
+    coordinators.unsure.clear()
     coordinators.judge((TRANSACTION_STATE, 0), {key_of("id"): value_of(written)})
     assert stage.seen.startswith("the coordinator tells of id: ")
 

@@ -32,8 +32,8 @@ class Coordinators:
         """Givers of producer ids, by the end of their block."""
         self._asks = 0
         self.unsure: set[str] = set()
-        """Groups of which a commit has failed that may be in the log, and was not repeated: whether it counts is open,
-        as in Kafka."""
+        """Groups, and transactional ids, of which a change has failed that may be in the log, and was not repeated:
+        whether it counts is open, as in Kafka."""
         self.present_leader: Callable[[tuple[str, int]], Partition | None] = lambda where: None
         """Finds the leader of a partition that ZooKeeper names, while it runs and knows of it."""
 
@@ -130,6 +130,8 @@ class Coordinators:
             for key, value in written.items():
                 if where[0] == TRANSACTION_STATE:
                     name = read_key(key) or ""
+                    if name in self.unsure:
+                        continue
                     state = transactions.get(name)
                     self._agree(name, state and replace(state, former=NO_PRODUCER), read_value(value))
                 elif isinstance(named := read_group_key(key), OffsetKey) and named.group_id not in self.unsure:

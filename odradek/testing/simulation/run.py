@@ -112,7 +112,7 @@ class Simulation:
         kinds |= {"repeat_requests": repeated.repeat, "stalled_requests": repeated.stall}
         kinds |= self.programs.kinds
         kinds |= AwkwardMoments(self.faults, repeated).kinds
-        kinds |= StaleRequests(self.faults, repeated, TOPIC).kinds
+        kinds |= StaleRequests(self.faults, repeated, TOPIC, self.coordinators.unsure).kinds
         kinds |= TransactionMoments(self.faults, repeated).kinds
         kinds |= UnderWayMoments(self.faults, repeated, TOPIC).kinds
         kinds |= RequestMoments(self.faults, repeated).kinds

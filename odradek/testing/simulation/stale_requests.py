@@ -42,11 +42,14 @@ from odradek.testing.simulation.transactions_by_hand import TransactionByHand
 
 
 class StaleRequests(Director):
-    """Requests to the brokers of one cluster; `topic`: the one whose positions a group commits."""
+    """Requests to the brokers of one cluster; `topic`: the one whose positions a group commits.
 
-    def __init__(self, others: Faults, requests: RepeatedRequests, topic: str) -> None:
+    `unsure` takes the names of transactional ids of which nobody knows how far they came.
+    """
+
+    def __init__(self, others: Faults, requests: RepeatedRequests, topic: str, unsure: set[str]) -> None:
         super().__init__(others, requests)
-        self._topic = topic
+        self._topic, self._unsure = topic, unsure
         self.kinds: dict[str, Callable[[], Awaitable[None]]] = {
             "stale_requests": self.stale_requests,
             "stale_commits": self.stale_commits,
@@ -155,7 +158,7 @@ class StaleRequests(Director):
         answer = await self.others.administrator.ask(broker, request, 8)
         taken = answer is not None and answer.topics[0].partitions[0].error_code == ErrorCode.NONE
         if not taken and self.random.random() < 0.5:
-            one = TransactionByHand(self.others.administrator)
+            one = TransactionByHand(self.others.administrator, self._unsure)
             if await one.begin() and await one.add_group(group.group_id):
                 error = await one.commit(group.group_id, self._topic, 0, generation, member_id, member.instance_id)
                 taken = error is ErrorCode.NONE

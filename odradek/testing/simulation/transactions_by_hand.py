@@ -51,10 +51,14 @@ COMES_AGAIN = frozenset(
 
 
 class TransactionByHand:
-    """A transactional id; its requests, each of which is asked again as long as that may help."""
+    """A transactional id; its requests, each of which is asked again as long as that may help.
 
-    def __init__(self, administrator: Administrator) -> None:
-        self._administrator = administrator
+    It notes its name in `unsure` when it gives up: the coordinator takes what it asked for last as not done, though it
+    may be in the log.
+    """
+
+    def __init__(self, administrator: Administrator, unsure: set[str]) -> None:
+        self._administrator, self._unsure = administrator, unsure
         self.name = f"by-hand-{administrator.random.getrandbits(32):08x}"
         self.producer = ProducerIdentity(-1, -1)
 
@@ -137,7 +141,13 @@ class TransactionByHand:
         def serves(broker: EmbeddedBroker) -> bool:
             return broker.server.services.transactions.check(self.name) is ErrorCode.NONE
 
-        return await _ask(self._administrator, serves, request, version)
+        answer = None
+        try:
+            answer = await _ask(self._administrator, serves, request, version)
+        finally:
+            if answer is None or _error_of(answer) in COMES_AGAIN:
+                self._unsure.add(self.name)
+        return answer
 
 
 async def ask_group(administrator: Administrator, group: str, request: Message, version: int) -> Any:
@@ -189,7 +199,7 @@ class ByHandMoments(Director):
     async def late_batches(self) -> None:
         """A batch comes when its transaction has ended, or while that ends. `Coordinators` watches the logs."""
         leaders = [partition for partition in self.led() if partition.topic == TOPIC]
-        one = TransactionByHand(self._administrator)
+        one = TransactionByHand(self._administrator, self._coordinators.unsure)
         if not leaders or not await one.begin():
             return
         leader = self.random.choice(leaders)
@@ -218,7 +228,7 @@ class ByHandMoments(Director):
 
     async def mixed_commits(self) -> None:
         """A group commits positions in a transaction, and others beside it."""
-        one = TransactionByHand(self._administrator)
+        one = TransactionByHand(self._administrator, self._coordinators.unsure)
         group = f"group-of-{one.name}"
         if not await one.begin() or not await one.add_group(group):
             return
