@@ -359,6 +359,24 @@ def test_an_id_that_nobody_uses_is_forgotten() -> None:
     in_world(scenario)
 
 
+@pytest.mark.parametrize("error", [NONE, ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_while_an_id_is_being_forgotten_everybody_comes_again(error: ErrorCode) -> None:
+    """Who was let in then would be answered, and forgotten when its tombstone is in the log."""
+
+    async def scenario(world: World) -> None:
+        _, producer = world.begin()
+        world.log.held = True
+        await world.pass_time(CONFIG.transaction_remove_expired_transaction_cleanup_interval_ms + 1)
+        assert len(world.log.waiting) == 1
+        assert world.begin()[0] is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert world.add(producer) == [ErrorCode.CONCURRENT_TRANSACTIONS]
+        world.log.settle(error)
+        world.log.held = False
+        assert world.add(producer) == [NONE if error else ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+
+    in_world(scenario)
+
+
 @pytest.mark.parametrize("transactional_id", ["", "x" * 40_000], ids=["none", "longer than a record holds"])
 def test_an_id_that_cannot_be_written_is_refused(transactional_id: str) -> None:
     async def scenario(world: World) -> None:

@@ -9,7 +9,6 @@ from odradek.broker.transactions.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
-    LARGEST_EPOCH,
     LATE_CONNECTIONS_MAX,
     NO_PRODUCER,
     ONGOING,
@@ -91,8 +90,8 @@ def test_another_producer_is_refused(producer: ProducerIdentity, error: ErrorCod
     assert one.pending is None
 
 
-LAST = LARGEST_EPOCH - 1
-"""The last epoch that a producer is given."""
+LAST = 32_766
+"""The last epoch that a producer is given: the largest of 16 bits is for fencing it."""
 
 
 @pytest.mark.parametrize(
@@ -190,9 +189,9 @@ def test_who_was_fenced_is_not_taken_for_one_who_asks_for_its_bump_again() -> No
 
 def test_the_last_epoch_is_for_fencing() -> None:
     decided = transaction(ONGOING, ProducerIdentity(7, LAST)).fence_and_abort(NOW)
-    assert isinstance(decided, TxnState) and decided.producer == ProducerIdentity(7, LARGEST_EPOCH)
-    decided = transaction(ONGOING, ProducerIdentity(7, LARGEST_EPOCH)).fence_and_abort(NOW)
-    assert isinstance(decided, TxnState) and decided.producer == ProducerIdentity(7, LARGEST_EPOCH)
+    assert isinstance(decided, TxnState) and decided.producer == ProducerIdentity(7, LAST + 1)
+    decided = transaction(ONGOING, ProducerIdentity(7, LAST + 1)).fence_and_abort(NOW)
+    assert isinstance(decided, TxnState) and decided.producer == ProducerIdentity(7, LAST + 1)
 
 
 @pytest.mark.parametrize("status", [PREPARE_COMMIT, PREPARE_ABORT])
