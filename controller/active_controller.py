@@ -42,25 +42,25 @@ Time is in milliseconds since 1970, taken after ZooKeeper accepted the change an
 
 
 class ControllerCounters:
-    """Counts of what this broker's controller has done, all times that it was active (Kafka's ControllerStats)."""
+    """Counts of what this broker's controller has done in all its terms of office (Kafka's ControllerStats)."""
 
     def __init__(self) -> None:
         self.elections = self.unclean_elections = 0
-        """Leaders written to ZooKeeper; those of them from outside the ISR."""
+        """Leaders written to ZooKeeper; how many of them were elected from outside the ISR."""
         self.isr_changes = 0
         """Changes of in-sync replicas that leaders asked for, written to ZooKeeper."""
         self.events: dict[str, Durations] = {}
         """Durations of handling events, by the kind of event."""
         self.present_event = ""
-        """The kind that is being handled now; empty when there is none."""
+        """Kind of the event that is being handled now; empty when there is none."""
 
     def handled(self, event: str, seconds: float) -> None:
-        """Count an event."""
+        """Count a handled event, and the time that it took."""
         self.events.setdefault(event, Durations()).add(seconds)
 
 
 class ActiveController:
-    """Controller in one of its epochs: what it knows, and can do."""
+    """The controller in one of its epochs: what it knows, and what it can do."""
 
     def __init__(
         self,
@@ -97,13 +97,13 @@ class ActiveController:
             self._channels.remove_broker(broker_id)
 
     def later(self, delay_ms: float, event: Event) -> None:
-        """Queue an event after a while; at most one of a kind waits."""
+        """Queue an event after `delay_ms`; it replaces an equal one that waits for its time."""
         if event in self._timers:
             self._timers[event].cancel()
         self._timers[event] = self._clock.call_later(delay_ms, lambda: self._enqueue(event))
 
     def soon(self, event: Event) -> None:
-        """Queue an event behind what waits already."""
+        """Queue an event behind those that wait already."""
         self._enqueue(event)
 
     async def yield_to_others(self) -> None:
@@ -150,12 +150,12 @@ class ActiveController:
     async def present_states(
         self, partitions: Sequence[TopicPartition], *, from_zookeeper: bool
     ) -> dict[TopicPartition, LeaderAndIsr | None]:
-        """Return partitions' states as they are known here or, asked for, as ZooKeeper has them; None: there is none.
+        """Return partitions' states as they are known here or, `from_zookeeper`, as it has them now; None: no state.
 
         What is known here is good enough for a decision that is written, since the write succeeds only if no later
         controller has been elected and if the znode still has the version that is known: it is as if it had just been
-        read. A decision that is not written, or whose write was refused, must be made again from ZooKeeper: leaders of
-        old versions write ISRs there themselves, and a znode can be gone.
+        read. A decision that is not written, or whose write was refused, must be made again from ZooKeeper: leaders on
+        brokers before 2.7 write ISRs there themselves, and a znode can be gone.
         """
         if from_zookeeper:
             return await self.store.leader_and_isr(partitions)
@@ -167,7 +167,7 @@ class ActiveController:
         return RequestBatch(self.state, self.config.inter_broker_listener_name)
 
     async def send(self, batch: RequestBatch) -> None:
-        """Queue everything collected, in order per broker. Answers that matter come back as events."""
+        """Queue all requests of a batch, in order for each broker. Answers that matter come back as events."""
         for _ in batch.build():
             await self.pause()
         told: dict[str, list[int]] = {}
@@ -190,7 +190,8 @@ class ActiveController:
     async def send_all_metadata(self, brokers: Iterable[int] | None = None) -> None:
         """Send an UpdateMetadata of the whole cluster to `brokers` (None: all), which forget what else they know.
 
-        While a znode cannot be read it is not marked as complete: brokers would take what is missing for deleted.
+        While some znode cannot be read, the request is not marked as complete: brokers would take the partitions that
+        it lacks for deleted.
         """
         batch = self.batch()
         batch.update_all_metadata(brokers, complete=not self.store.unreadable)
@@ -213,8 +214,8 @@ class ActiveController:
         return answered
 
     def is_present(self, broker_id: int, epoch: int) -> bool:
-        """Tell whether a broker is registered in this epoch: answers of an earlier life of it say nothing about this
-        one, which is told everything again."""
+        """Tell whether a broker is registered with this broker epoch. Answers from an earlier life of a broker say
+        nothing about its present one, which is told everything again."""
         broker = self.state.brokers.get(broker_id)
         return broker is not None and broker.epoch == epoch
 
@@ -230,7 +231,7 @@ class ActiveController:
     # The state-change log.
 
     def log_change(self, partition: TopicPartition, before: LeaderAndIsr | None, after: LeaderAndIsr, why: str) -> None:
-        """Say that ZooKeeper has `after` now; an unclean election is counted, and logged as a warning."""
+        """Count and log a change that ZooKeeper has accepted, by the rule `why`; an unclean election is a warning."""
         unclean = before is not None and after.is_unclean_after(before)
         if unclean:
             self.counters.unclean_elections += 1
@@ -245,7 +246,7 @@ class ActiveController:
         self._log_entry(logging.WARNING if unclean else logging.INFO, entry)
 
     def log_failure(self, partition: TopicPartition, what: str, reason: str) -> None:
-        """Say that a partition stays as it was."""
+        """Log that a partition stays as it was: `what` was tried, and the reason why it failed."""
         self._log_entry(logging.ERROR, self.journal.note("failure", str(partition), rule=what, reason=reason))
 
     def _log_entry(self, level: int, entry: Entry) -> None:

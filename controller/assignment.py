@@ -22,8 +22,10 @@ def assign_replicas(
     """Choose the replicas of `partitions` partitions from number `first_partition` on, the preferred leader first.
 
     `racks` are the live brokers and their racks; racks count when all brokers have one. `start` is the place of the
-    first leader among the brokers, `shift` the distance of the second replica; both at random, or both given to go on
-    where a topic ends. Raises KafkaError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
+    first leader among the brokers, `shift` the distance of the second replica; both are random for a new topic, and
+    chosen to go on where it ends when one is extended.
+
+    Raises KafkaError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
     if partitions <= 0:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
@@ -59,14 +61,14 @@ def alternate_racks(racks: Mapping[int, str]) -> list[int]:
 
 
 def _order(brokers: Sequence[int], first: int, shift: int, racks: Mapping[int, str]) -> list[int]:
-    """Return the first replica's broker, then all others in the order in which they are asked to hold a further one."""
+    """Return the first replica's broker, then all others in the order in which they are to hold further replicas."""
     others = len(brokers) - 1
     jump = shift * len(set(racks.values())) if len(racks) == len(brokers) else shift
     return [brokers[first]] + [brokers[(first + 1 + (jump + k) % others) % len(brokers)] for k in range(others)]
 
 
 def _choose(order: Sequence[int], replication_factor: int, racks: Mapping[int, str]) -> tuple[int, ...]:
-    """Choose the first brokers, a rack that has none yet before one that has (`racks` empty: just the first).
+    """Choose the first brokers, those of racks without a replica before others (`racks` empty: just the first).
 
     Kafka walks round the order and starts a rack anew when all racks have one; so do the rounds here.
     """

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class _Changes(NamedTuple):
-    """Ids of brokers whose registration is not what the state says, sorted."""
+    """Sorted ids of the brokers whose registration differs from what the state holds."""
 
     new: list[int]
     dead: list[int]
@@ -50,7 +50,7 @@ async def compare_registrations(active: ActiveController) -> None:
 
 
 def _changes(known: Mapping[int, Broker], found: Mapping[int, Broker]) -> _Changes:
-    """Compare brokers, by id, that are known with those found in ZooKeeper. An epoch that differs is another life."""
+    """Compare the known brokers with those found in ZooKeeper, by id. Another epoch is another life of a broker."""
     both = sorted(known.keys() & found.keys())
     same_life = [broker for broker in both if found[broker].epoch == known[broker].epoch]
     return _Changes(
@@ -83,7 +83,7 @@ async def _on_startup(active: ActiveController, brokers: list[int]) -> None:
         state.offline_directories.pop(broker_id, None)
     await active.send_metadata([], state.brokers.keys() - set(brokers))
     await active.send_all_metadata(brokers)
-    await active.yield_to_others()  # each look at all partitions takes some milliseconds of 10,000
+    await active.yield_to_others()  # to look at 10,000 partitions takes some milliseconds each time
     replicas = state.replicas_on(brokers)
     serving, _ = await _split_off_deleted(active, replicas)
     await replica_machine.move(active, serving, ReplicaPhase.ONLINE)
@@ -104,10 +104,10 @@ async def _on_failure(active: ActiveController, brokers: list[int]) -> None:
 async def replicas_lost(active: ActiveController, replicas: Iterable[Replica], why: str = "") -> None:
     """Elect leaders in place of lost ones, then take the lost replicas out of the ISRs (onReplicasBecomeOffline).
 
-    `why`, where their brokers are there."""
+    `why` is the reason to note where the replicas' brokers are still there; empty where they have gone."""
     state = active.state
     serving, to_delete = await _split_off_deleted(active, replicas)
-    await active.yield_to_others()  # each look at all partitions takes some milliseconds of 10,000
+    await active.yield_to_others()  # to look at 10,000 partitions takes some milliseconds each time
     partition_machine.move(active, state.without_live_leader(), PartitionPhase.OFFLINE)
     elected = await partition_machine.elect_where_needed(active)
     await replica_machine.take_offline(active, serving, elected, why)

@@ -1,7 +1,7 @@
 """Controlled shutdown, the controller's side: a broker's leaders move first, then it is told to stop its followers.
 
-Kafka's doControlledShutdown. The moves are written together, and each new leader is told in the same step, so between
-the old leader's last and the new leader's first entry lies one round trip to ZooKeeper.
+Kafka's doControlledShutdown. The moves are written together, and each new leader is told in the same step, so a
+partition changes its leader within one round trip to ZooKeeper.
 """
 
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 async def shut_down(active: ActiveController, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-    """Move leaders away from a broker; return the partitions that it still leads: it asks again while there are any.
+    """Move leaders away from a broker; return the partitions that it still leads. It asks again while there are any.
 
     Raises KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
     """
@@ -38,7 +38,7 @@ async def shut_down(active: ActiveController, broker_id: int, broker_epoch: int)
         await active.pause()
         if broker_id in state.replicas(partition) and _movable(active, partition):
             (led if state.leader_and_isr[partition].leader == broker_id else followed).append(partition)
-    if state.brokers.keys() - state.shutting_down:  # else each election would fail, and be logged as an error
+    if state.brokers.keys() - state.shutting_down:  # otherwise each election would fail, and be logged as an error
         await partition_machine.bring_online(active, led, Strategy.CONTROLLED_SHUTDOWN)
     await replica_machine.take_offline(active, [Replica(partition, broker_id) for partition in followed])
     still_led = [partition for partition in led if state.leader_and_isr[partition].leader == broker_id]

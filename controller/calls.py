@@ -1,4 +1,4 @@
-"""Requests that wait for the controller: they have their turn in its queue, as events have, and are answered once."""
+"""Requests that wait for the controller: they take their turn in its queue, as events do, and are answered once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ class Call(Generic[T]):
     """A request that waits for its turn; whoever asked awaits `answer`."""
 
     def __init__(self, work: Callable[[ActiveController], Awaitable[T]], name: str) -> None:
-        """`name`: of the request, for the journal."""
+        """`name` is the request's name, for the journal."""
         self.work, self.name = work, name
         self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -24,10 +24,10 @@ class Call(Generic[T]):
             self.answer.set_exception(error)
 
     async def carry_out(self, active: ActiveController) -> None:
-        """Answer in any case: NOT_CONTROLLER when ControllerMoved is raised or the controller stops.
+        """Do the work and answer in any case: NOT_CONTROLLER when ControllerMoved is raised or the controller stops.
 
-        An exception that nobody foresaw is raised on, but answered by UNKNOWN_SERVER_ERROR: with NOT_CONTROLLER the
-        client would take its request to the next controller, and the next.
+        An unforeseen exception is raised again, but first answered with UNKNOWN_SERVER_ERROR: after NOT_CONTROLLER the
+        client would take its request to the next controller, and then to the one after it.
         """
         try:
             result = await self.work(active)

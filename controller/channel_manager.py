@@ -1,8 +1,8 @@
 """Requests from the controller on their way to the brokers (Kafka's ControllerChannelManager).
 
-`BrokerChannels` has a queue for each broker, sent in order, one request in flight, until the broker is removed. A
-request is repeated until it is answered: the broker's fences (controller epoch, broker epoch, leader epoch) make that
-harmless, and the receivers rely on the order.
+`BrokerChannels` has a queue for each broker, whose requests are sent in order, one at a time, until the broker is
+removed. A request is repeated until it is answered: the broker's fences (controller epoch, broker epoch, leader epoch)
+make that harmless. The receivers rely on the order.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS = 100.0
 QUEUED_REQUESTS_MAX = 100_000
-"""Most requests that wait for one broker: one that does not take them is cut off until it registers anew."""
+"""Most requests that wait for one broker: a broker that does not take them is cut off until it registers anew."""
 
 OnResponse = Callable[[Message], None]
 
@@ -29,7 +29,7 @@ class Channels(Protocol):
     """The network as the controller uses it. `send` to an unknown broker does nothing."""
 
     def add_broker(self, broker_id: int, host: str, port: int) -> None:
-        """Open a channel to this address; one that is open already keeps all that waits in it, and sends it there."""
+        """Open a channel to this address. One that is open already keeps all that waits in it, and sends it there."""
 
     def remove_broker(self, broker_id: int) -> None:
         """Forget a broker, with its queue and the request in flight; harmless for an unknown one."""
@@ -104,7 +104,7 @@ class BrokerChannel:
         return len(self._queue)
 
     def start(self, tasks: Tasks) -> None:
-        """Begin to send. What is not answered yet stays in the queue, so the task may be begun anew."""
+        """Begin to send. A request stays in the queue until it is answered, so the task may be restarted."""
         self._task = tasks.spawn(f"controller-to-{self._broker_id}", self._run, OnDeath.RESTART)
 
     def go_to(self, host: str, port: int) -> None:

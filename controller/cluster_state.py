@@ -1,6 +1,6 @@
 """The cluster as the active controller knows it (Kafka's ControllerContext). Filled from ZooKeeper at failover.
 
-Only the controller's own event loop reads and changes it; each change follows a successful ZooKeeper write or a read.
+Only the flow that handles an event changes it; each change follows a successful ZooKeeper write or a read.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ class Broker(NamedTuple):
     """A registered broker."""
 
     epoch: int
-    """Epoch, the czxid of its registration: another one under the same id is another life of the broker."""
+    """Czxid of its registration: another epoch under the same id is another life of the broker."""
     registration: BrokerRegistration
 
 
@@ -75,7 +75,7 @@ class LeaderAndIsr(NamedTuple):
         }
 
     def is_unclean_after(self, before: "LeaderAndIsr") -> bool:
-        """Tell whether the leader was elected from outside the ISR."""
+        """Tell whether the leader was elected from outside the ISR of the state `before`."""
         return self.leader != NO_LEADER and self.leader not in before.isr
 
 
@@ -92,7 +92,7 @@ class Assignment(NamedTuple):
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas when the reassignment is done."""
+        """The replicas as they will be when the reassignment is done."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
     @property
@@ -123,7 +123,7 @@ NOT_ASSIGNED = Assignment(())
 
 
 class Topic(NamedTuple):
-    """Topic as `/brokers/topics/[topic]` has it."""
+    """A topic as `/brokers/topics/[topic]` has it."""
 
     topic_id: bytes | None
     """Id of the topic; None for one that is older than topic ids."""
@@ -168,7 +168,7 @@ class ClusterState:
     partition_phases: dict[TopicPartition, PartitionPhase] = field(default_factory=dict)
     replica_phases: dict[Replica, ReplicaPhase] = field(default_factory=dict)
     offline_directories: dict[int, set[TopicPartition]] = field(default_factory=lambda: defaultdict(set))
-    """Replicas that a broker has answered for with KAFKA_STORAGE_ERROR."""
+    """By broker: partitions for which it has answered KAFKA_STORAGE_ERROR, so that its replicas cannot serve."""
     reassigning: set[TopicPartition] = field(default_factory=set)
     topics_to_delete: set[str] = field(default_factory=set)
     deletion_halted: set[str] = field(default_factory=set)
@@ -198,7 +198,7 @@ class ClusterState:
     # Topics.
 
     def add_topic(self, topic: str, topic_id: bytes | None) -> None:
-        """Take in a topic; None for one that has no id."""
+        """Take in a topic; `topic_id` is None for one that has no id."""
         self.topics.add(topic)
         if topic_id is not None:
             self.topic_ids[topic] = topic_id

@@ -2,12 +2,12 @@
 
 Every broker runs one; the one whose broker holds `/controller` is active and has an ActiveController. Events come from
 watches, brokers' answers, timers and requests; ZooKeeper is read when an event is handled, not when it is queued. A
-controller that is deposed, or whose session is gone, closes its ActiveController at once, whatever is under way: the
-next step of that raises ControllerMoved.
+controller that is deposed, or whose session is gone, closes its ActiveController at once: the next step of whatever is
+under way raises ControllerMoved.
 
     controller = Controller(store, clock, broker_id, config, channels, random.Random(), tasks)
     controller.start()             # after the broker has registered itself
-    await controller.stop()        # then close the store, with which `/controller` goes
+    await controller.stop()        # then close the store: `/controller` goes with its session
 """
 
 import asyncio
@@ -67,9 +67,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CALLS_QUEUED_MAX = 10_000
-"""Requests that may wait for the controller; further ones are told to come back (REQUEST_TIMED_OUT)."""
+"""Most requests that may wait for the controller; further ones get REQUEST_TIMED_OUT, after which clients try again."""
 ELECTION_RETRY_MS = 5_000
-"""Pause before a broker stands for election again, after one that failed because `/controller_epoch` cannot be read."""
+"""Pause before a broker stands for election again when `/controller_epoch` could not be read or written."""
 
 
 class Controller:
@@ -89,7 +89,7 @@ class Controller:
         epoch_obeyed: Callable[[], int] = lambda: 0,
         journal: Journal | None = None,
     ) -> None:
-        """`on_controller` is told the id of the active controller whenever it changes, here or elsewhere
+        """`on_controller` is called with the id of the active controller whenever that changes, whichever broker it is
         (NO_CONTROLLER when there is none). `tasks` supervises the task that handles events. `epoch_obeyed` returns the
         epoch of the latest controller whose requests this broker has obeyed.
         """
@@ -115,12 +115,12 @@ class Controller:
     # Life.
 
     def start(self) -> None:
-        """Begin to watch `/controller` and to stand for election. The store is connected, the broker registered."""
+        """Begin to watch `/controller` and to stand for election; the store is connected, the broker is registered."""
         self._started = True
         self._task = self._tasks.spawn("controller", self._run, OnDeath.RESTART)
 
     async def stop(self) -> None:
-        """Resign; harmless twice. `/controller` goes with the session, which the owner of the store ends next."""
+        """Resign. Harmless twice. `/controller` goes with the session, which the owner of the store ends next."""
         self._started = False
         if self._retry is not None:
             self._retry.cancel()
@@ -131,8 +131,8 @@ class Controller:
         self._resign("the broker stops")
 
     def configure(self, config: ControllerSettings) -> None:
-        """Take over changed settings: hold the unclean elections that they now allow, begin the balancing that they now
-        ask for."""
+        """Take over changed settings: hold the unclean elections that they now allow, and begin to balance leaders if
+        they now ask for it."""
         before, self.config = self.config, config
         if self._active is None:
             return
@@ -186,7 +186,7 @@ class Controller:
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition] | None, election_type: int
     ) -> dict[TopicPartition, requested_elections.Outcome]:
-        """Elect leaders of some partitions (None: all). `election_type` as on the wire: 0 preferred, 1 unclean."""
+        """Elect leaders of some partitions (None: all). `election_type` is that of the wire: 0 preferred, 1 unclean."""
         return await self._call(
             "ElectLeaders", lambda active: requested_elections.elect(active, partitions, election_type)
         )
@@ -205,14 +205,16 @@ class Controller:
         return await self._call("AlterPartitionReassignments", lambda active: reassignment.reassign(active, targets))
 
     async def list_reassignments(self, partitions: Sequence[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
+        """Return the reassignments that are under way among some partitions (None: all)."""
+
         async def listed(active: ActiveController) -> dict[TopicPartition, Assignment]:
             return reassignment.under_way(active, partitions)
 
         return await self._call("ListPartitionReassignments", listed)
 
     def unclean_election_enabled(self, topic: str | None) -> None:
-        """Elect where changed settings now allow leaders from outside the ISR: in `topic`, or where it has no setting
-        of its own (None)."""
+        """Elect leaders where changed settings now allow them from outside the ISR: in `topic`, or (None) in all topics
+        without a setting of their own."""
         if self._active is not None:
             self._enqueue(UncleanElectionEnabled(topic))
 
@@ -332,7 +334,7 @@ class Controller:
             return
         except (BadZnode, NotAuthorized) as bad:
             log.error("no election: %s", bad)
-            await self._delete_own_znode()  # nobody is to take this broker for the controller
+            await self._delete_own_znode()  # nobody shall take this broker for the controller
             self._stand_again_later()
             return
         if elected is not None:
@@ -364,7 +366,7 @@ class Controller:
         await failover.take_over(active, self._randomness)
 
     def _resign(self, why: str, active: ActiveController | None = None) -> None:
-        """Close `active` (None: whichever is active now) at once; requests that wait for the controller are refused."""
+        """Close `active` (None: whichever is active now) at once, and refuse the requests that wait for it."""
         if self._active is None or active not in (None, self._active):
             return
         log.info("broker %d is not the controller any more: %s", self.broker_id, why)
@@ -380,7 +382,7 @@ class Controller:
         self._calls_queued = 0
 
     async def _delete_own_znode(self) -> None:
-        """Delete `/controller` if it is ours; if that fails too, it is found when this broker stands again."""
+        """Delete `/controller` if it is ours. If that fails, too, the znode is found when this broker stands again."""
         try:
             await controller_election.delete_if_ours(self._store)
         except StoreError as error:

@@ -1,4 +1,4 @@
-"""Election of the controller: the first to create `/controller`, who increments `/controller_epoch` with it.
+"""Election of the controller: it is the first broker to create `/controller`, which raises `/controller_epoch`, too.
 
 Kafka's registerControllerAndIncrementControllerEpoch (KafkaZkClient.scala).
 """
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 NO_CONTROLLER = -1
 EPOCH_MAX = 2**31 - 1
 RAISED_EPOCH_MAX = EPOCH_MAX // 2
-"""Highest epoch that what brokers have obeyed raises `/controller_epoch` to: enough are left for every election there
-will be."""
+"""Highest value to which `/controller_epoch` is raised because brokers have obeyed a later controller. It leaves enough
+epochs for every election there will be."""
 
 
 class CurrentController(NamedTuple):
@@ -44,9 +44,9 @@ class CurrentController(NamedTuple):
     broker_id: int
     """NO_CONTROLLER when the znode is missing or cannot be read."""
     session_id: int
-    """The session that it lives with; 0 when it is missing."""
+    """Session that the znode lives with; 0 when it is missing."""
     zxid: int = 0
-    """Id of the transaction that has made it."""
+    """Id of the transaction that created the znode."""
 
 
 class Elected(NamedTuple):
@@ -54,7 +54,7 @@ class Elected(NamedTuple):
 
     epoch: int
     epoch_version: int
-    """Version of `/controller_epoch`: what every write of this controller checks."""
+    """Version of `/controller_epoch`, which every write of this controller checks."""
 
 
 async def current_controller(store: Store) -> CurrentController:
@@ -74,14 +74,15 @@ async def current_controller(store: Store) -> CurrentController:
 
 
 async def elect(store: Store, clock: Clock, broker_id: int, epoch_seen: int = 0) -> Elected | None:
-    """Try once; None when somebody else is the controller, or was quicker.
+    """Try once to be elected. Return None when another broker is the controller already, or was quicker.
 
-    The epoch is later than `epoch_seen`, the latest that this broker knows of, even if ZooKeeper has an older one:
-    brokers obey nobody in an epoch before the latest that they know, and Kafka's refuse such a controller until they
-    are restarted. An `epoch_seen` above RAISED_EPOCH_MAX, which any client may have sent, is ignored. Raises
-    ConnectionLost when the outcome is unknown: `recognize` tells it later. Raises BadZnode when `/controller_epoch`
-    cannot be read, so that no epoch would be safe, or is the last one that requests can carry, NotAuthorized when an
-    access list forbids to write it.
+    The new epoch is later than `epoch_seen`, the latest that this broker knows of, even if ZooKeeper has an older one.
+    Brokers obey no controller of an epoch before the latest that they know; Kafka's refuse it until they are restarted.
+    An `epoch_seen` above RAISED_EPOCH_MAX is ignored, since any client may have sent it.
+
+    Raises ConnectionLost when the outcome is unknown: `recognize` finds it out later. Raises BadZnode when
+    `/controller_epoch` cannot be read, so that no epoch would be safe, or is the last one that requests can carry;
+    NotAuthorized when an access list forbids writing it.
     """
     epoch, written = await read_epoch(store)
     if epoch < epoch_seen <= RAISED_EPOCH_MAX:
@@ -111,11 +112,11 @@ async def elect(store: Store, clock: Clock, broker_id: int, epoch_seen: int = 0)
 
 
 async def recognize(store: Store, current: CurrentController, last_epoch: int) -> Elected | None:
-    """Look why `/controller` is of our own session though we are not the controller: a lost answer, or a resignation?
+    """Find out why our session holds `/controller` though we are not active: was an answer lost, or have we resigned?
 
-    An epoch later than `last_epoch`, the last one that we were elected in, is ours if one transaction has written both;
-    if not, somebody was elected since `current` was read. Otherwise the znode is a left-over: it is deleted, if it is
-    still ours, and None returned.
+    An epoch later than `last_epoch`, the last one that we were elected in, is ours if the transaction that wrote it has
+    created `/controller`, too. Else the znode is a left-over, or somebody was elected since `current` was read: it is
+    deleted if it is still ours, and None is returned.
     """
     epoch, written = await read_epoch(store)
     if epoch > last_epoch and written.mzxid == current.zxid:
@@ -125,8 +126,9 @@ async def recognize(store: Store, current: CurrentController, last_epoch: int) -
 
 
 async def delete_if_ours(store: Store) -> None:
-    """Delete `/controller` if it lives with this session, unless somebody was elected meanwhile: what is read of
-    ZooKeeper may be old (Kafka's KafkaZkClient.deleteController). Raises StoreError."""
+    """Delete `/controller` if it lives with this session. What a ZooKeeper server answers may be old, so the version of
+    `/controller_epoch` is checked: it tells whether somebody was elected meanwhile (Kafka's
+    KafkaZkClient.deleteController). Raises StoreError."""
     _, epoch_written = await store.get(CONTROLLER_EPOCH_PATH)
     current = await current_controller(store)
     if current.session_id != store.session_id:
@@ -139,7 +141,7 @@ async def delete_if_ours(store: Store) -> None:
 
 
 async def read_epoch(store: Store) -> tuple[int, Stat]:
-    """Return the epoch and what is known of its znode, which is created if need be. Raises BadZnode."""
+    """Return the controller epoch and the stat of its znode, which is created if it is missing. Raises BadZnode."""
     while True:
         try:
             data, stat = await store.get(CONTROLLER_EPOCH_PATH)

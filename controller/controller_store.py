@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 OPERATIONS_PER_MULTI = 100
-"""Most writes of a transaction: ZooKeeper limits it to 1 MB, and a state has some 150 bytes, but more delay others."""
+"""Most writes in a transaction. ZooKeeper's limit of 1 MB would allow more states, of 150 bytes, but delays others."""
 CALLS_IN_FLIGHT = 256
 READS_PER_CALL = 100
 DECODED_AT_ONCE = 500
@@ -69,7 +69,7 @@ class ControllerStore:
     """Access to ZooKeeper in one controller epoch."""
 
     def __init__(self, store: Store, epoch_path: str, epoch_version: int, journal: Journal) -> None:
-        """Make the store in the session that won the election."""
+        """`store` is in the session that won the election; every write checks that `epoch_path` has `epoch_version`."""
         self._journal = journal
         self._store = store
         self._fence = Check(epoch_path, epoch_version)
@@ -77,10 +77,10 @@ class ControllerStore:
         self._revoked = False
         self._news = asyncio.Event()
         self.unreadable: set[tuple[str, int | None]] = set()
-        """Topics (with None) and partitions whose znodes are there and could not be understood when last read."""
+        """Topics (with None) and partitions whose znodes exist but could not be decoded when they were last read."""
 
     def connection_changed(self) -> None:
-        """Look again whether there is a connection: whoever subscribes to the store tells of Connected."""
+        """Wake the calls that wait for a connection; to be called when the store tells its listeners of Connected."""
         self._news.set()
 
     def revoke(self) -> None:
@@ -93,8 +93,8 @@ class ControllerStore:
     async def brokers(self, known: Mapping[int, Broker]) -> dict[int, Broker]:
         """Read the registered brokers; watch who comes, goes, and changes its registration.
 
-        One whose registration cannot be read is the one in `known` as long as that has the same epoch: only ZooKeeper
-        says that a broker is gone, and it has not.
+        A broker whose registration cannot be read stays as it is in `known`, if it has the same epoch there: only
+        ZooKeeper can say that a broker is gone, and it has not said so.
         """
         ids = sorted(broker_ids(await self.children(BROKER_IDS_PATH, watch=True)))
         found = await self.get_all([broker_path(broker_id) for broker_id in ids], watch=True)
@@ -114,7 +114,7 @@ class ControllerStore:
     # Topics.
 
     async def topics(self) -> set[str]:
-        """Read the names of all topics; watch which there are."""
+        """Read the names of all topics; watch for topics that come and go."""
         names = set(await self.children(TOPICS_PATH, watch=True))
         self.unreadable = {one for one in self.unreadable if one[0] in names}
         return names
@@ -137,7 +137,7 @@ class ControllerStore:
         return decoded
 
     def _note_whether(self, what: tuple[str, int | None], *, readable: bool) -> None:
-        """Note whether the znode of a topic or partition can be understood; one that is gone is no hindrance."""
+        """Note whether the znode of a topic or partition can be decoded; a missing one counts as readable."""
         if readable:
             self.unreadable.discard(what)
         else:
@@ -199,7 +199,7 @@ class ControllerStore:
     async def update_leader_and_isr(
         self, chosen: Mapping[TopicPartition, LeaderAndIsr]
     ) -> dict[TopicPartition, LeaderAndIsr | StoreError]:
-        """Compare-and-set on each partition epoch; answers with the version written, or what prevented it."""
+        """Write states on condition of their partition epochs; return each with its new one, or what prevented it."""
         operations = [
             SetData(state_path(*partition), state_data(wanted), wanted.partition_epoch)
             for partition, wanted in chosen.items()
@@ -270,7 +270,7 @@ class ControllerStore:
     async def write_each(
         self, operations: Sequence[Operation], given: Sequence[Check] = ()
     ) -> list[OperationResult | StoreError]:
-        """Carry out independent writes, many in one transaction; return of each the result or why it was refused.
+        """Carry out independent writes, many in one transaction; return for each the result or why it was refused.
 
         No transaction does anything unless all of `given` holds. ConnectionLost as a result: the outcome is unknown.
         """
@@ -314,9 +314,9 @@ class ControllerStore:
         return [result for results in alone for result in results]
 
     async def write_until_done(self, operation: Operation) -> None:
-        """Repeat a write that may be repeated until it is done; it is on NoNode (deleted), NodeExists (created), too.
+        """Repeat a write until it is done; NoNode (deleted already) and NodeExists (created already) count as done.
 
-        BadVersion ends it as well: somebody else wrote, whose watch brings the caller back.
+        BadVersion ends it as well: somebody else has written, and the watch for that brings the caller back.
         """
         while True:
             (result,) = await self._write_group([operation])

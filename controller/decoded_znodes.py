@@ -1,4 +1,4 @@
-"""Assignments and states of partitions as their znodes hold them, decoded into those of the controller, and encoded.
+"""Assignments and states of partitions: decoded from their znodes into the controller's types, and encoded.
 
 What cannot be read is logged and left out: one bad znode must not keep the controller from all the others.
 """

@@ -1,7 +1,7 @@
 """Events of a controller. They wait in one queue and are handled one at a time (controller/controller.py).
 
-An event from a watch carries no data: ZooKeeper is read when it is handled. One that is already waiting is not queued
-again, so the queue cannot grow without end from watches.
+An event from a watch carries no data: ZooKeeper is read when the event is handled. An event that is already waiting is
+not queued again, so watches cannot make the queue grow without end.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from odradek.zk_schema.znodes.topics import TOPICS_PATH
 
 
 class Event:
-    """Base of all events. Equal ones count as one, except that each answer of a broker is an event of its own."""
+    """Base of all events. Equal events count as one; only answers of brokers are never equal."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerChanged(Event):
-    """`/controller` has appeared, has gone, or may have: look, and stand for election if nobody is the controller."""
+    """`/controller` has appeared or gone, or may have: read it, and stand for election if nobody is the controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +80,28 @@ class LeadersToBalance(Event):
 
 @dataclass(frozen=True, slots=True)
 class UncleanElectionEnabled(Event):
-    """Settings changed: offline partitions of this topic (None: of all) may have a leader now."""
+    """Settings now allow unclean elections, so offline partitions of this topic (None: of all) may get a leader."""
 
     topic: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class EpochRefused(Event):
-    """A broker has obeyed a controller epoch later than ours: there is a later controller, or `/controller_epoch` has
-    gone back."""
+    """A broker has obeyed a controller epoch later than ours: there is a later controller, or `/controller_epoch` was
+    set back."""
 
     broker: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeaderAndIsrAnswered(Event):
-    """A broker answered a LeaderAndIsr that was meant for this epoch of it."""
+    """A broker answered a LeaderAndIsr; `broker_epoch` is the epoch that the request was sent to."""
 
     broker: int
     broker_epoch: int
     response: LeaderAndIsrResponse
     topic_without_id: str = ""
-    """Name of the request's topic if that has no id: it is the only one then."""
+    """Name of the request's topic if that has no topic id: such a request holds no other topic."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

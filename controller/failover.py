@@ -1,8 +1,8 @@
 """Failover to a new controller: read everything, tell all brokers, elect missing leaders, resume what was begun.
 
-Kafka's onControllerFailover, but for one thing: leaders are elected before dead replicas are taken out of the ISRs, as
-when a broker dies. Clients wait for leaders alone, and an election takes the dead out of that ISR with the same write.
-Watches are set by the very reads, so nothing that happens meanwhile is missed.
+It follows Kafka's onControllerFailover but for one thing: leaders are elected before dead replicas are taken out of the
+ISRs, as is done when a broker dies. Clients wait only for leaders, and an election takes the dead replicas out of its
+partition's ISR in the same write. The reads themselves set the watches, so nothing that happens meanwhile is missed.
 """
 
 import logging
@@ -37,8 +37,8 @@ async def take_over(active: ActiveController, randomness: random.Random) -> None
     if refused_epochs.latest_epoch_written(active) > state.controller_epoch:
         await refused_epochs.leave_refused_epoch(active)
     await topic_deletion.initialize(active)
-    # Brokers refuse a leader that they do not know to be alive, so they are first told who is. They are told of all
-    # partitions too: a broker that becomes a coordinator takes one that it has never heard of for one yet to come.
+    # Brokers refuse a leader that they do not know to be alive, so they are told first which brokers are. They are told
+    # of all partitions, too: a broker that becomes a coordinator takes an unknown partition for one yet to be created.
     await active.send_all_metadata()
     found = dict(state.leader_and_isr)
     await replica_machine.start(active)
@@ -55,7 +55,7 @@ async def take_over(active: ActiveController, randomness: random.Random) -> None
 
 
 async def _drop_notifications(active: ActiveController) -> None:
-    """Delete the notifications that were left: what they say is part of what will now be read."""
+    """Delete the notifications that were left: whatever they tell of is about to be read anyway."""
     for path in (LOG_DIR_EVENT_PATH, ISR_CHANGE_PATH):
         names = await active.store.children(path, watch=True)
         await active.store.delete_all([f"{path}/{name}" for name in names])

@@ -1,4 +1,4 @@
-"""First states of new partitions, with the znodes above them: two for each partition, many in one transaction."""
+"""First states of new partitions, written with the znodes above them, many partitions in one transaction."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ Written = dict[TopicPartition, LeaderAndIsr | StoreError]
 
 
 async def create_first_states(store: ControllerStore, chosen: Mapping[TopicPartition, LeaderAndIsr]) -> Written:
-    """Create states; return of each what was written, or what prevented it. ConnectionLost: perhaps it was written."""
+    """Create states; return for each what was written, or what prevented it (ConnectionLost: it may be written)."""
     topics = dict.fromkeys(partition.topic for partition in chosen)
     await store.write_each([Create(partitions_path(topic)) for topic in topics])
     groups = slices(list(chosen.items()), PARTITIONS_PER_TRANSACTION)

@@ -33,7 +33,7 @@ from odradek.controller.events import (
 
 
 async def handle(active: ActiveController, event: Event, randomness: random.Random) -> None:
-    """Handle one event of the active controller, whole. `randomness` makes topic ids. Raises ControllerMoved."""
+    """Handle one event of the active controller to its end. `randomness` makes topic ids. Raises ControllerMoved."""
     match event:
         case BrokersChanged():
             await broker_changes.compare_registrations(active)

@@ -1,8 +1,8 @@
 """AlterPartition (KIP-497, 841, 903): a leader proposes an ISR, the controller checks and writes it.
 
-Compare-and-set twice: the proposal must be of the leader's present epoch and made from the present version of the state
-znode, and the write expects that version. A repeated proposal that is the present state already is answered as the
-first one was. The new state goes out by UpdateMetadata; the leader itself learns it from the answer.
+Versions are compared twice: a proposal must name the leader's present epoch and the present version of the state znode,
+and the write expects that version. A repeated proposal that is the present state already is answered as the first one
+was. All brokers are told the new state by UpdateMetadata; the leader learns it from the answer.
 """
 
 import logging
@@ -29,7 +29,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 class Proposal(NamedTuple):
-    """A partition of a request of any version."""
+    """What a leader proposes for one partition, in a request of any version."""
 
     leader: int
     leader_epoch: int
@@ -44,7 +44,7 @@ class Proposal(NamedTuple):
 
 
 Verdict = LeaderAndIsr | ErrorCode
-"""The partition's state after (or before and after) the proposal, or why it was refused."""
+"""The partition's state after the proposal, which may have changed nothing, or the reason why it was refused."""
 
 
 def judge(state: ClusterState, partition: TopicPartition, proposal: Proposal, version: int) -> tuple[bool, Verdict]:
@@ -80,7 +80,7 @@ def judge(state: ClusterState, partition: TopicPartition, proposal: Proposal, ve
 
 
 def _is_sound(state: ClusterState, partition: TopicPartition, current: LeaderAndIsr, proposal: Proposal) -> bool:
-    """Tell whether an ISR makes sense: replicas, each once, the leader among them, alone while it recovers."""
+    """Tell whether a proposed ISR makes sense: replicas, each once, the leader among them, alone while it recovers."""
     brokers = proposal.brokers
     if len(set(brokers)) != len(brokers) or proposal.leader not in brokers:
         return False
@@ -99,7 +99,7 @@ def _is_eligible(state: ClusterState, broker: int, epoch: int) -> bool:
 async def decide_proposals(
     active: ActiveController, request: AlterPartitionRequest, version: int
 ) -> AlterPartitionResponse:
-    """Decide on all partitions of a request."""
+    """Decide on all partitions of a request, write what is accepted, and return the response."""
     state = active.state
     broker = state.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:

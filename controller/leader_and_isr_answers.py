@@ -18,7 +18,7 @@ WHAT_TO_DO: Final[dict[int, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ", this broker's principal must be allowed ClusterAction",
     ErrorCode.STALE_BROKER_EPOCH: ", it has registered anew",
 }
-"""Advice for who operates a broker that refuses everything, by the error code of its answer."""
+"""Advice for the operator of a broker that refuses whole requests, by the error code of its answer."""
 
 
 async def take_in_answer(active: ActiveController, event: LeaderAndIsrAnswered) -> None:
@@ -64,7 +64,7 @@ async def _read_answer(
 async def _bring_back(active: ActiveController, broker: int, partitions: set[TopicPartition]) -> None:
     """Tell a broker its replicas that are in reach again, and elect leaders that these make possible.
 
-    In elections that were held before its answer they were out of reach, and not told of the outcome.
+    Elections held before the broker's answer took these replicas for out of reach, and did not tell them the outcome.
     """
     serving = [partition for partition in sorted(partitions) if not active.state.being_deleted(partition)]
     back = [Replica(partition, broker) for partition in serving]

@@ -38,10 +38,10 @@ async def take_up_isr_changes(active: ActiveController) -> None:
 
 
 async def take_up_log_directories(active: ActiveController) -> None:
-    """Ask brokers that lost a log directory, or have room again, for each of their replicas.
+    """Send brokers that lost a log directory, or have room again, a LeaderAndIsr of each of their replicas.
 
-    The answers to LeaderAndIsr say which are out of reach. A replica that is being deleted is not asked for, since that
-    would make it anew: its deletion is tried again instead, whatever was out of reach before.
+    The answers say which are out of reach. A replica that is being deleted is left out, since it would be created anew:
+    its deletion is tried again instead, whatever was out of reach before.
     """
     names, notes = await _read_all(active, LOG_DIR_EVENT_PATH)
     brokers = set()
@@ -54,7 +54,8 @@ async def take_up_log_directories(active: ActiveController) -> None:
     replicas = state.replicas_on(brokers)
     serving = [replica for replica in replicas if not state.being_deleted(replica.partition)]
     to_delete = [replica for replica in replicas if state.being_deleted(replica.partition)]
-    # New ones would go online without a word: their brokers have been told, but perhaps could not make them.
+    # New replicas go online without a request. Their brokers have had one, but perhaps could not create them, so these
+    # replicas are moved twice: the second move sends it.
     new = [replica for replica in serving if state.replica_phase(replica) is ReplicaPhase.NEW]
     await replica_machine.move(active, new, ReplicaPhase.ONLINE)
     await replica_machine.move(active, serving, ReplicaPhase.ONLINE)

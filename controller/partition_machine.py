@@ -1,8 +1,8 @@
 """Phases of partitions, and how they get their leaders (Kafka's PartitionStateMachine).
 
-A partition goes online by an election: read its state in ZooKeeper, choose a leader, write the new state if nobody
-else has written meanwhile, adopt it, tell the brokers. If somebody has, the state is read again. The elections are pure
-functions, at the end of this file: from the current state and the live brokers they make the next state, or None when
+A partition goes online by an election: choose a leader from its state, write the new state if nobody else has written
+meanwhile, adopt it, tell the brokers. If somebody has written, the state is read again. The elections are pure
+functions at the end of this file: from the current state and the live brokers they make the next state, or None when
 nobody may lead (Kafka's Election.scala).
 """
 
@@ -18,7 +18,7 @@ from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import ConnectionLost, NodeExists
 
 SLICE = 200
-"""Partitions that are handled in one go, which takes some milliseconds, before other tasks have their turn."""
+"""Partitions that are handled in one go, in some milliseconds, before other tasks have their turn."""
 
 VALID_PREVIOUS: Mapping[PartitionPhase, frozenset[PartitionPhase]] = {
     PartitionPhase.NEW: frozenset({PartitionPhase.NON_EXISTENT}),
@@ -201,7 +201,7 @@ def choose(
     """Return the state that a partition is to have, or the reason why there is no leader for it.
 
     `current` is what ZooKeeper says (None: there is no state znode); its version is what the write expects.
-    `unclean_allowed` counts with the OfflinePartition strategy only.
+    `unclean_allowed` matters to the OfflinePartition strategy only.
     """
     if current is None:
         return "its state znode does not exist"
@@ -229,7 +229,7 @@ async def _unclean_topics(
     found: Mapping[TopicPartition, LeaderAndIsr | None],
     unclean: bool,
 ) -> set[str]:
-    """Find the topics that allow a leader from outside the ISR, among those with no live replica in one."""
+    """Find the topics that allow a leader from outside the ISR, among those of partitions with nobody live in it."""
     if strategy is not Strategy.OFFLINE_PARTITION:
         return set()
     hopeless = {

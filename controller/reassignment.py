@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 SLICE = 1000
 """Partitions that are looked at before others have their turn."""
 LEFT_OVERS_MAX = 1_000_000
-"""Brokers times partitions up to which a new controller tells each broker of all partitions that it should not have: of
-300 brokers and 100,000 partitions these are 30 million entries. Above it, brokers find them when they come back."""
+"""Most brokers times partitions at which a new controller tells each broker all partitions that it should not have:
+300 brokers and 100,000 partitions make 30 million entries. Above it, a broker finds them itself when it comes back."""
 
 Outcome = tuple[ErrorCode, str | None]
 DONE: Outcome = (ErrorCode.NONE, None)
@@ -47,7 +47,7 @@ async def reassign(
             continue
         current = active.state.assignment(partition)
         accepted[partition] = current.reassigned_to(current.origin if target is None else target)
-    # The latest order holds, so one from the znode for the same partition is void.
+    # The latest order holds: an earlier one in the znode for the same partition is void.
     await _forget_in_znode(active, accepted)
     for partition, assignment in accepted.items():
         outcomes[partition] = await _advance(active, partition, assignment)
@@ -59,7 +59,7 @@ def _refusal(
 ) -> Outcome | None:
     """Say why an order cannot be carried out, in Kafka's order of checks: what is asked, then whether it exists.
 
-    One in the znode stands there until it is done, and waits for a broker that is away.
+    An order in the znode (`by_znode`) stands there until it is done, so it may wait for a broker that is away.
     """
     state = active.state
     current = state.assignment(partition)
@@ -84,7 +84,7 @@ def _refusal(
 
 
 def _refuse_loss(active: ActiveController, partition: TopicPartition, target: Sequence[int]) -> Outcome | None:
-    """Return a refusal to delete the last replicas in sync, which a move under way has added (as KRaft); None else."""
+    """Refuse to delete the last replicas in sync, which a move under way has added (as KRaft does); None: allowed."""
     current = active.state.leader_and_isr.get(partition)
     kept = active.state.assignment(partition).reassigned_to(target).replicas
     if current is None or set(kept) & set(current.isr):
@@ -99,14 +99,14 @@ def _invalid(why: str) -> Outcome:
 def under_way(
     active: ActiveController, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, Assignment]:
-    """Return the reassignments among some partitions (None: all)."""
+    """Return the reassignments that are under way among some partitions (None: all)."""
     asked = active.state.reassigning if partitions is None else partitions
     found = {partition: active.state.assignment(partition) for partition in asked}
     return {partition: assignment for partition, assignment in sorted(found.items()) if assignment.reassigning}
 
 
 async def obey_znode(active: ActiveController) -> None:
-    """Obey `/admin/reassign_partitions`, of tools before 2.6; entries leave it as they are done or refused."""
+    """Obey `/admin/reassign_partitions`, which tools before 2.6 write; each entry leaves it when done or refused."""
     store = active.store
     if not await store.exists(REASSIGN_PARTITIONS_PATH, watch=True):
         return
@@ -131,7 +131,7 @@ async def obey_znode(active: ActiveController) -> None:
             continue  # under way, also while one of its brokers is not there
         refusal = _refusal(active, partition, target, by_znode=True)
         if refusal is not None:
-            log.warning("%s is not reassigned: %s %s", partition, *refusal)
+            log.warning("%s is not reassigned: %s %s", partition, refusal[0].name, refusal[1])
             refused.append(partition)
         elif await _advance(active, partition, wanted) != DONE:
             refused.append(partition)
@@ -165,7 +165,7 @@ async def _delete_left_overs(active: ActiveController) -> None:
 
 
 async def resume_with(active: ActiveController, brokers: Iterable[int]) -> None:
-    """Go on with what waits for one of some brokers, which came."""
+    """Go on with the reassignments that wait for one of these brokers, which have come."""
     there = set(brokers)
     for partition in sorted(active.state.reassigning):
         assignment = active.state.assignment(partition)
@@ -174,7 +174,7 @@ async def resume_with(active: ActiveController, brokers: Iterable[int]) -> None:
 
 
 async def complete_where_caught_up(active: ActiveController, partitions: Iterable[TopicPartition]) -> None:
-    """Complete moves that were waiting for another ISR, or for a leader, of some partitions."""
+    """Complete those reassignments of some partitions that were waiting for a new ISR, or for a leader."""
     for partition in sorted(active.state.reassigning.intersection(partitions)):
         assignment = active.state.assignment(partition)
         if _caught_up(active, partition, assignment):
@@ -189,7 +189,8 @@ async def _advance(active: ActiveController, partition: TopicPartition, assignme
     """Take a reassignment as far as it can go now; refused when the partition is gone, when its topic is to be deleted,
     or when ZooKeeper does not take it.
 
-    Brokers that have deleted their replicas already would create them again, and nobody would have them deleted.
+    Brokers that have deleted their replicas of such a topic would create them again, and nobody would order to delete
+    them once more.
     """
     state = active.state
     if partition not in state.leader_and_isr or state.being_deleted(partition):
@@ -206,7 +207,7 @@ async def _advance(active: ActiveController, partition: TopicPartition, assignme
 
 
 async def _write_down(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> Outcome:
-    """Keep the order in ZooKeeper and here; replicas that an earlier one was adding and this one does not want stop."""
+    """Write an order to ZooKeeper, adopt it, and stop replicas that an earlier order was adding and this one is not."""
     state = active.state
     current = state.assignment(partition)
     if current == assignment:
@@ -223,7 +224,8 @@ async def _write_down(active: ActiveController, partition: TopicPartition, assig
 async def _begin(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> None:
     """Tell all replicas, old and new, the assignment under a new leader epoch; the new ones start to copy.
 
-    A leader that an earlier order has added and this one does not want is followed by another (in Kafka by none).
+    If the leader is a replica that an earlier order has added and this one does not want, another one is elected (Kafka
+    elects none).
     """
     state = active.state
     is_online = state.phase(partition) is PartitionPhase.ONLINE
@@ -240,7 +242,7 @@ async def _begin(active: ActiveController, partition: TopicPartition, assignment
 
 
 async def _complete(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> None:
-    """Remove the other replicas, now that the target ones are in sync, after the leadership has left them."""
+    """Give leadership to one of the target replicas, which are all in sync now, then remove the others."""
     state = active.state
     await replica_machine.move(
         active, [Replica(partition, broker) for broker in assignment.adding], ReplicaPhase.ONLINE
@@ -252,7 +254,7 @@ async def _complete(active: ActiveController, partition: TopicPartition, assignm
         await _tell_under_new_epoch(active, partition, final)
     else:
         failed = await partition_machine.bring_online(active, [partition], Strategy.REASSIGN_PARTITION)
-        if failed:  # none of those that are to stay can lead now: nobody may go before one can
+        if failed:  # no replica that is to stay can lead now, and until one can, none may go
             state.assign(partition, assignment)
             return
     await _stop(active, partition, assignment.removing)
@@ -267,8 +269,8 @@ async def _stop(active: ActiveController, partition: TopicPartition, brokers: Se
     """Take replicas out of the ISR, stop them and delete them.
 
     Nobody waits for the answer: a broker that is away lets go of the replica when it comes back
-    (broker/cluster/stray_replicas.py), and one that is there when the next controller names the replicas without it
-    (broker/replication/controller_requests.py).
+    (broker/cluster/stray_replicas.py), and one that is there does so, at the latest, when the next controller names the
+    replicas without it (broker/replication/controller_requests.py).
     """
     if not brokers:
         return
@@ -279,8 +281,8 @@ async def _stop(active: ActiveController, partition: TopicPartition, brokers: Se
 
 
 async def _tell_under_new_epoch(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> None:
-    """Have every replica take over the list of replicas; the leader stays, and the ISR, but for those that an earlier
-    order has added, if its controller died before it could stop them."""
+    """Tell every replica the list of replicas. The leader and the ISR stay as they are, but replicas that an earlier
+    order has added leave the ISR, if its controller died before it could stop them."""
     while True:
         current = (await active.store.leader_and_isr([partition]))[partition]
         if current is None or current.controller_epoch > active.state.controller_epoch:
@@ -305,8 +307,8 @@ async def _tell_under_new_epoch(active: ActiveController, partition: TopicPartit
 
 
 async def _store_assignment(active: ActiveController, partition: TopicPartition, assignment: Assignment) -> Outcome:
-    """Write one partition's replicas, whatever else was written into the topic's znode; refused when the partition is
-    not there, or ZooKeeper does not take so much."""
+    """Write one partition's replicas, and keep whatever else the topic's znode holds. Refused when the partition is not
+    in it, or when ZooKeeper refuses the write, say because it is too large."""
     topic_id = active.state.topic_ids.get(partition.topic)
 
     def change(found: Topic) -> Topic | None:

@@ -1,4 +1,4 @@
-"""Controller epochs that brokers refuse, or ZooKeeper, since they know a later one: what the controller does then."""
+"""What the controller does when brokers have obeyed, or states of partitions name, a later epoch than its own."""
 
 import logging
 
@@ -12,13 +12,13 @@ from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLE
 log = logging.getLogger(__name__)
 
 RAISED_AT_ONCE = 16
-"""Factor by which an epoch that was refused is raised: eight elections reach any."""
+"""Factor by which a refused epoch is raised: eight elections reach every epoch up to RAISED_EPOCH_MAX."""
 
 
 async def leave_refused_epoch(active: ActiveController, broker: int | None = None) -> None:
-    """Resign, and have the next controller elected in a later epoch, since brokers or partitions have a later one.
+    """Resign, and have the next controller elected in a later epoch, since brokers or partitions know a later one.
 
-    Either another controller was elected, and this one has not heard of it: then its first write fails. Or
+    Either another controller was elected, and this one has not heard of it: then the write here fails. Or
     `/controller_epoch` went back, because it was deleted or ZooKeeper was restored: then nobody would be obeyed, or
     could write those states (Kafka's brokers obey nobody until they are restarted). By how much it went back is not
     known, so it is raised in large steps until it is enough. Raises ControllerMoved, unless no later epoch is left,

@@ -12,7 +12,7 @@ from odradek.controller.request_batch import RequestBatch
 from odradek.protocol.topic_names import TopicPartition
 
 SLICE = 200
-"""Replicas that are worked on before others have their turn: some milliseconds."""
+"""Replicas that are handled in one go, in some milliseconds, before other tasks have their turn."""
 
 VALID_PREVIOUS: Mapping[ReplicaPhase, frozenset[ReplicaPhase]] = {
     ReplicaPhase.NEW: frozenset({ReplicaPhase.NON_EXISTENT}),
@@ -50,8 +50,9 @@ async def tell_what_was_found(
 ) -> None:
     """Tell live brokers their replicas, at failover, and take the others out of the ISRs.
 
-    Each replica is told once: of what this controller has written (its elections) when that was written; where an ISR
-    shrinks, when it has shrunk; of what is still as it was `found`, here. All metadata was told before.
+    Each replica is told once. The elections of this controller have told theirs; replicas of a partition whose ISR
+    shrinks are told when it has shrunk; those of a partition whose state is still as it was `found` are told here. All
+    metadata was sent before.
     """
     state = active.state
     offline: list[Replica] = []
@@ -65,7 +66,7 @@ async def tell_what_was_found(
                 shrinking.add(replica.partition)
     await _tell_unchanged(active, found, lambda partition: partition not in shrinking)
     await take_offline(active, offline, elected)
-    await _tell_unchanged(active, found, lambda partition: partition in shrinking)  # those that could not, or need not
+    await _tell_unchanged(active, found, lambda partition: partition in shrinking)  # where the ISR stayed as it was
 
 
 async def _tell_unchanged(
@@ -73,7 +74,8 @@ async def _tell_unchanged(
 ) -> None:
     """Tell live brokers of their replicas whose partition's state is the very one that was `found`.
 
-    Its controller epoch does not say so: it is not an earlier one where somebody has set `/controller_epoch` back.
+    The controller epoch of a state does not tell that it is old: where somebody has set `/controller_epoch` back, an
+    old state need not have an earlier epoch than ours.
     """
     state, batch = active.state, active.batch()
     for (partition, broker), phase in state.replica_phases.items():
@@ -87,8 +89,8 @@ async def _tell_unchanged(
 
 
 async def move(active: ActiveController, replicas: Iterable[Replica], target: ReplicaPhase) -> None:
-    """Take replicas into any phase but OFFLINE, and tell their brokers; one for which it is illegal stays, which is
-    logged."""
+    """Take replicas into any phase but OFFLINE, and tell their brokers; a replica that may not enter it stays as it is,
+    which is logged."""
     assert target is not ReplicaPhase.OFFLINE, "a replica goes offline by way of ZooKeeper"
     state, batch = active.state, active.batch()
     for replica in list(replicas):
@@ -103,7 +105,7 @@ async def move(active: ActiveController, replicas: Iterable[Replica], target: Re
 
 
 def _would_demote(state: ClusterState, replica: Replica, target: ReplicaPhase) -> bool:
-    """Tell whether a replica that leads would become a new one, which cannot be."""
+    """Tell whether a replica that leads would become a new one, which is illegal."""
     current = state.leader_and_isr.get(replica.partition)
     return target is ReplicaPhase.NEW and current is not None and current.leader == replica.broker
 
@@ -130,7 +132,7 @@ def _enter(state: ClusterState, replica: Replica, target: ReplicaPhase) -> None:
 async def take_offline(
     active: ActiveController, replicas: Iterable[Replica], elected: Collection[TopicPartition] = (), why: str = ""
 ) -> None:
-    """Tell replicas to stop, take them out of the ISRs, and tell the others; `why`, where their broker does not go.
+    """Stop replicas, take them out of the ISRs, and tell the others; `why` is noted where their brokers do not go.
 
     The ISR of a topic that is to be deleted stays as it is: nobody needs it any more. Where an election has just been
     held, in one of the partitions `elected`, it has taken the replicas out already, and the brokers were told.
@@ -166,7 +168,7 @@ async def _shrink(
 ) -> None:
     """Take one broker out of ISRs; one that is not in an ISR any more is offline without a write.
 
-    The first attempt trusts `ClusterState` for what is written on condition of a version (see `present_states`).
+    The first attempt trusts `ClusterState`, since its writes expect the version that is known (see `present_states`).
     """
     state = active.state
     remaining, from_zookeeper = list(partitions), False
@@ -203,7 +205,7 @@ async def _shrink(
 
 
 def _adopt_offline(state: ClusterState, replica: Replica, written: LeaderAndIsr, batch: RequestBatch) -> None:
-    """Take in a state without the replica that ZooKeeper has; the other replicas hear of it."""
+    """Take in a state that ZooKeeper has, in whose ISR the replica is not; the other replicas are told of it."""
     partition, broker = replica
     state.replica_phases[replica] = ReplicaPhase.OFFLINE
     state.leader_and_isr[partition] = written

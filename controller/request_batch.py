@@ -1,4 +1,4 @@
-"""What brokers are to know, collected into requests to them: LeaderAndIsr, UpdateMetadata, StopReplica.
+"""What brokers are to be told, collected into requests: LeaderAndIsr, UpdateMetadata, StopReplica.
 
 For each broker these are a LeaderAndIsr and an UpdateMetadata per thousand partitions, and at most one StopReplica.
 Only the names of partitions are collected; their values are taken from the state when the step of a flow is over, and
@@ -42,13 +42,13 @@ EPOCH_DURING_DELETE = -2
 NO_EPOCH = -1
 PARTITIONS_PER_REQUEST = 1000
 """Most partitions of a LeaderAndIsr, which is encoded in one piece, or of an UpdateMetadata that is not complete, which
-brokers take over in one piece: of 10,000 partitions in 20 ms."""
+brokers take over in one piece (10,000 partitions would take 20 ms)."""
 VERSIONS: dict[int, int] = {4: 7, 5: 4, 6: 8}
 """Versions sent, by API key: those of inter.broker.protocol.version 3.9 (LeaderAndIsr, StopReplica, UpdateMetadata)."""
 
 
 class RequestBatch:
-    """Collects what one step wants brokers to know; `messages` empties it."""
+    """Collects what one step of a flow has to tell brokers; `messages` empties it."""
 
     def __init__(self, state: ClusterState, listener: str) -> None:
         """`listener` is the name of the listener that brokers use among themselves."""
@@ -66,7 +66,7 @@ class RequestBatch:
     def leader_and_isr(
         self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool = False, metadata: bool = True
     ) -> None:
-        """Tell replicas their leader, and everybody the `metadata` unless they have it. Once `is_new` it stays so."""
+        """Tell replicas their leader and, with `metadata`, all brokers of the partition. Once `is_new` it stays so."""
         for broker in brokers:
             wanted = self._leader_and_isr[broker]
             wanted[partition] = is_new or wanted.get(partition, False)
@@ -80,7 +80,7 @@ class RequestBatch:
             wanted[partition] = delete or wanted.get(partition, False)
 
     def update_metadata(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
-        """Tell brokers (None: all) who is alive, and of these partitions; any without a state yet are left out."""
+        """Tell brokers (None: all) who is alive, and of these partitions; those without a state yet are left out."""
         self._metadata_brokers.update(self._state.brokers if brokers is None else brokers)
         self._metadata_partitions.update(dict.fromkeys(partitions))
 
@@ -109,7 +109,7 @@ class RequestBatch:
     def messages(self) -> Iterator[tuple[int, Message]]:
         """Make the requests, each when it is asked for: LeaderAndIsr to each broker, UpdateMetadata, StopReplica.
 
-        That is Kafka's order. When all have been made, nothing is left of what was collected.
+        That is Kafka's order. When all have been made, the batch is empty.
         """
         for broker_id, broker, partitions in self._registered(self._leader_and_isr):
             for some in self._told_together(partitions):

@@ -29,7 +29,7 @@ async def elect(
     active: ActiveController, partitions: Iterable[TopicPartition] | None, election_type: int
 ) -> dict[TopicPartition, Outcome]:
     """Elect for the partitions asked (None: all that ever had a leader, but for those that are being deleted); return
-    of each the error and a message.
+    for each the error and a message.
 
     `election_type` PREFERRED moves leadership to the first replica; UNCLEAN gives a partition without a live leader
     one from outside the ISR if need be.
@@ -87,7 +87,7 @@ async def obey_znode(active: ActiveController) -> None:
         else:
             await elect(active, asked, PREFERRED)
         await store.write_until_done(Delete(PREFERRED_REPLICA_ELECTION_PATH, znode[1].version))
-    # One that was created again before the watch was set anew.
+    # The znode may have been created again before the watch was set anew.
     active.soon(PreferredElectionAsked())
 
 

@@ -40,7 +40,7 @@ from odradek.zk_schema.znodes.topics import TOPICS_PATH, PartitionReplicas, Topi
 
 BROKER_DEFAULT = -1
 CLUSTER_METADATA = "__cluster_metadata"
-"""KRaft's log of itself: brokers of ZooKeeper mode have none, and nobody may make one."""
+"""KRaft's own topic: brokers of ZooKeeper mode have none, and nobody may create it."""
 NEW_PARTITIONS_MAX = 10_000
 """Most new partitions of a topic in a request, as in KRaft (KAFKA-17870): a topic's znode has to fit into ZooKeeper's
 megabyte, and whoever asks for two thousand million must not take the controller's memory."""
@@ -48,6 +48,7 @@ megabyte, and whoever asks for two thousand million must not take the controller
 Racks = Mapping[int, str | None]
 """The live brokers and their racks."""
 Charge = Callable[[int], object]
+"""Called with the number of new partitions before they are written; may raise KafkaError to refuse them."""
 CheckSettings = Callable[[Mapping[str, str]], None]
 """Raises KafkaError(INVALID_CONFIG) for settings that a topic cannot have."""
 
@@ -92,10 +93,11 @@ class Created(NamedTuple):
 
 @contextmanager
 def zookeeper_refusals() -> Iterator[None]:
-    """Raise NOT_CONTROLLER if the session or connection ends: the client looks for the controller and asks again.
+    """Raise a KafkaError for what ZooKeeper refuses in the block.
 
-    POLICY_VIOLATION, with which KRaft refuses too many partitions, for a topic that is too large for ZooKeeper, and
-    UNKNOWN_SERVER_ERROR, after which nobody asks again, for what ZooKeeper refuses else: its access lists forbid it.
+    NOT_CONTROLLER if the session or connection ends: the client looks for the controller and asks again.
+    POLICY_VIOLATION, with which KRaft refuses too many partitions, if a topic is too large for ZooKeeper.
+    UNKNOWN_SERVER_ERROR, after which clients do not ask again, for other refusals, such as those of access lists.
     """
     try:
         yield
@@ -210,7 +212,7 @@ def _check_count(new_partitions: int) -> None:
 
 
 async def _write_topic(store: Store, topic: str, settings: bytes, assignment: TopicAssignment) -> None:
-    """Write the settings with the topic, so that whoever sees it finds them; those of an earlier topic are replaced."""
+    """Write the settings with the topic: whoever sees it finds them. Those of an earlier topic are replaced."""
     while True:
         found = await repeated(store, lambda: _read_assignment(store, topic))
         if found is not None:
@@ -250,11 +252,11 @@ async def auto_create_topic(
     randomness: random.Random,
     settings: Mapping[str, str] | None = None,
 ) -> ErrorCode:
-    """Create a topic that Metadata or FindCoordinator asked for, whoever is the controller.
+    """Create a topic that Metadata or FindCoordinator asked for; this broker need not be the controller.
 
-    `defaults`, for internal topics offsets.topic.num.partitions and the like; `settings` are trusted. Answers with what
-    the client is to be told: LEADER_NOT_AVAILABLE (come back) when the topic is made now, or was just before; else why
-    it cannot be.
+    `defaults` are, for internal topics, offsets.topic.num.partitions and the like; `settings` are not checked. Returns
+    what to answer the client: LEADER_NOT_AVAILABLE (come back) when the topic was created, now or just before; else the
+    reason why it cannot be.
     """
     try:
         new = NewTopic(topic, settings=settings or {})
@@ -269,7 +271,7 @@ async def auto_create_topic(
 
 
 def check_may_exist(topic: str) -> None:
-    """Keep names that no topic has from becoming paths. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+    """Refuse a name that no topic can have: it would become a path. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
     if name_fault(topic) is not None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
 
@@ -319,7 +321,7 @@ async def _extend(
 ) -> Mapping[int, Sequence[int]]:
     charged = False
     added: Mapping[int, Sequence[int]] = {}
-    unheard: set[int] | None = None  # the partitions, if a write was carried out whose answer was lost
+    unheard: set[int] | None = None  # the partitions there are if a write with a lost answer was carried out
     while True:
         found = await repeated(store, lambda: _read_assignment(store, topic))
         if found is None:
@@ -367,7 +369,7 @@ def _added(
     _check_count(count - has)
     first = existing.partitions[min(existing.partitions)].replicas if existing.partitions else ()
     if not first:
-        said = f"{topic_path(topic)} names no replicas of the first partition, as many of which the new ones would have"
+        said = f"{topic_path(topic)} names no replicas of its first partition: new ones would have as many"
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, said)
     if assignments is None:
         start = next((place for place, broker in enumerate(sorted(racks)) if broker >= first[0]), 0)

@@ -19,7 +19,7 @@ from odradek.zk_schema.store import NotAuthorized, TooLarge
 log = logging.getLogger(__name__)
 
 CREATED_AT_ONCE = 500
-"""Partitions whose replicas are told together; brokers make their logs while the next ones are written."""
+"""Partitions that are told to brokers together: these create their logs while the next partitions are written."""
 
 
 async def take_up_topics(active: ActiveController, randomness: random.Random) -> None:
@@ -35,7 +35,7 @@ async def take_up_topics(active: ActiveController, randomness: random.Random) ->
 async def take_up_partitions(active: ActiveController, topic: str, randomness: random.Random) -> None:
     """Create the partitions of a topic, whose assignment was written, that are not known yet.
 
-    What is known is not changed by it: only a reassignment moves replicas. While the topic is being deleted, new
+    Known partitions stay as they are: only a reassignment moves replicas. While the topic is being deleted, new
     partitions are taken out of ZooKeeper again. Tools from before 2.8 write the assignment without the topic's id: it
     is put back, or the next controller would give the topic another one, under which brokers refuse their replicas
     (KAFKA-14190, which Kafka has left open).
@@ -67,7 +67,7 @@ def _without_others(found: Topic, known: Iterable[int]) -> Topic:
 
 
 async def add_topic(active: ActiveController, topic: str, found: Topic, randomness: random.Random) -> bool:
-    """Take a topic into the state; one without an id gets one first, if it can. False when it is gone meanwhile."""
+    """Take a topic into the state; one without an id gets one first, if it can. Return False if it is gone by then."""
     if found.topic_id is None:
         named = await _give_id(active, topic, found, new_topic_id(randomness))
         if named is None:
@@ -86,7 +86,7 @@ async def _give_id(active: ActiveController, topic: str, found: Topic, topic_id:
     """Write the id of a topic that has none; return what ZooKeeper has then, None when the topic is gone.
 
     Where ZooKeeper refuses it (too large a znode, or an access list), the topic stays as it was `found`: brokers and
-    clients serve one without an id by its name, and no other topic has to wait. (Kafka's controller asks for ever.)
+    clients serve one without an id by its name, and no other topic has to wait. (Kafka's controller tries for ever.)
     """
     try:
         return await active.store.change_assignment(
@@ -98,7 +98,7 @@ async def _give_id(active: ActiveController, topic: str, found: Topic, topic_id:
 
 
 async def _take_up(active: ActiveController, topics: Mapping[str, Topic], randomness: random.Random) -> None:
-    """Create topics that are not known yet, many small ones together: each time all brokers are told."""
+    """Create topics that are not known yet, many small ones together, since all brokers are told each time."""
     new: list[TopicPartition] = []
     for topic, found in topics.items():
         if await add_topic(active, topic, found, randomness):

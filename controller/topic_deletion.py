@@ -1,8 +1,8 @@
 """Deleting topics: stop their replicas everywhere, then remove the znodes (Kafka's TopicDeletionManager).
 
 `/admin/delete_topics/x` is the order and stays until all is done, so the next controller resumes. A topic with a
-replica that cannot be reached waits ("halted"). One that is being reassigned does not (in Kafka it does): brokers take
-a topic that is to be deleted for deleted, so the new replicas would never be in sync.
+replica that cannot be reached waits ("halted"). One that is being reassigned does not wait (in Kafka it does): brokers
+treat a topic that is to be deleted as deleted, so its new replicas would never be in sync.
 """
 
 import logging
@@ -27,7 +27,7 @@ DELETE_ATTEMPTS_MAX = 10
 
 
 async def initialize(active: ActiveController) -> None:
-    """Find out, at failover and before the machines start, which topics are to go, and which of them must wait."""
+    """Find out, at failover and before the state machines start, which topics are to go, and which must wait."""
     state = active.state
     marked = await _marked(active)
     state.topics_to_delete |= marked
@@ -45,7 +45,7 @@ async def take_up_marked(active: ActiveController) -> None:
 async def _marked(active: ActiveController) -> set[str]:
     """Read which topics are to be deleted; marks that mean nothing are removed."""
     marked = await active.store.topics_to_delete()
-    # One that exists was created a moment ago: it is deleted as soon as it is known here.
+    # An unknown topic that exists was created a moment ago: it is deleted as soon as it is known here.
     unknown = {topic for topic in marked - active.state.topics if not await active.store.exists(topic_path(topic))}
     marked &= active.state.topics | unknown
     if unknown:
@@ -58,7 +58,7 @@ async def _marked(active: ActiveController) -> set[str]:
 
 
 async def unhalt(active: ActiveController, topics: Iterable[str]) -> None:
-    """Let topics go on of which some waited ("halted") for what has happened now."""
+    """Let the deletion of these topics go on, if it waited ("halted") for what has happened now."""
     waiting = set(topics) & active.state.topics_to_delete
     if waiting:
         active.state.deletion_halted -= waiting
@@ -66,7 +66,7 @@ async def unhalt(active: ActiveController, topics: Iterable[str]) -> None:
 
 
 async def resume(active: ActiveController, topics: Collection[str] | None = None) -> None:
-    """Take topics to be deleted (None: all) as far as they can go now."""
+    """Take the deletion of these topics (None: of all that are marked) as far as it can go now."""
     state = active.state
     for topic in sorted(state.topics_to_delete if topics is None else state.topics_to_delete & set(topics)):
         await active.pause()
@@ -93,8 +93,8 @@ async def _finish(active: ActiveController, topic: str) -> None:
 async def _delete_znodes(store: ControllerStore, topic: str, topic_id: bytes | None) -> bool:
     """Delete the partitions, then topic, settings and mark in one transaction: a half-done one is resumed whole.
 
-    Each write asks that the mark is still there: without it the deletion was done, its answer lost, and what has the
-    name now is another topic. False when it does not work out: somebody else keeps putting znodes there.
+    Each write checks that the mark is still there: if not, the deletion was done and its answer lost, and a topic that
+    has the name now is another one. Return False after DELETE_ATTEMPTS_MAX: somebody else keeps creating znodes there.
     """
     mark = delete_topic_path(topic)
     for attempt in range(DELETE_ATTEMPTS_MAX):
@@ -126,7 +126,7 @@ async def _delete_znodes(store: ControllerStore, topic: str, topic_id: bytes | N
 
 
 async def _below(store: ControllerStore, path: str) -> list[str]:
-    """Return all znodes below one, each before that which it is below."""
+    """Return the paths of all znodes below one, children before their parents."""
     found: list[str] = []
     for name in await store.children(path):
         child = f"{path}/{name}"
@@ -135,7 +135,7 @@ async def _below(store: ControllerStore, path: str) -> list[str]:
 
 
 async def _begin(active: ActiveController, topic: str) -> None:
-    """Begin, or begin again with the replicas that are left."""
+    """Begin a deletion, or begin it again with the replicas that are left."""
     state = active.state
     partitions = list(state.partitions_of(topic))
     existing = [partition for partition in partitions if state.phase(partition) is not PartitionPhase.NON_EXISTENT]
@@ -173,7 +173,7 @@ async def note_stopped(active: ActiveController, event: StopReplicaAnswered) -> 
                 deleted.append(replica)
     await replica_machine.move(active, deleted, ReplicaPhase.DELETION_SUCCESSFUL)
     await replicas_failed(active, failed)
-    if deleted:  # only they have come further: with a thousand topics each answer looked at all of them
+    if deleted:  # no other topic has come further, and there may be a thousand
         await resume(active, {replica.partition.topic for replica in deleted})
 
 
@@ -182,7 +182,7 @@ def _is_deleting(active: ActiveController, replica: Replica) -> bool:
 
 
 async def replicas_failed(active: ActiveController, replicas: Collection[Replica]) -> None:
-    """Have topics to be deleted wait, of which these replicas are out of reach, until a broker comes back."""
+    """Let the deletion of topics wait, of which these replicas are out of reach, until a broker comes back."""
     state = active.state
     begun = [replica for replica in replicas if _is_deleting(active, replica)]
     await replica_machine.move(active, begun, ReplicaPhase.DELETION_INELIGIBLE)

@@ -1,7 +1,7 @@
 """Znodes of a cluster as lines of text, and back: for a backup, and for moving a cluster to another ZooKeeper.
 
-Left out is what belongs to living sessions (ephemeral znodes: who is registered, who is the controller) and
-notifications, which say only that something else has changed: their counters begin anew in another ZooKeeper.
+Two kinds are left out: ephemeral znodes, which belong to living sessions (who is registered, who is the controller),
+and notifications, which say only that something else has changed: their counters begin anew in another ZooKeeper.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ NOTIFICATIONS = frozenset(
     }
 )
 COUNTED = BROKER_SEQUENCE_ID_PATH
-"""Znode whose version is what it is for: as many broker ids were given out."""
+"""Znode of which only the version counts: it is the number of broker ids that were given out."""
 STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 EPOCHS_AHEAD = 10_000
 """More elections than there are between a backup and the moment that it is needed."""
@@ -59,17 +59,18 @@ class Znode(NamedTuple):
 
 
 class NotABackup(ValueError):  # noqa: N818 - says what it is
-    """Error of a text that is not a backup made by `encode`."""
+    """Raised for a text that is not a backup made by `encode`."""
 
 
 class NotEmpty(Exception):  # noqa: N818 - says what it is
-    """Error of restoring to a place where there is a cluster already."""
+    """Raised when a backup is to be restored where there is a cluster already."""
 
 
 async def read_znodes(store: Store) -> list[Znode]:
     """Read all znodes that a cluster needs to come back, parents before children.
 
-    What changes meanwhile is read as it was or as it is; exact is the copy of a cluster whose brokers have stopped.
+    A znode that changes meanwhile is read as it was or as it is. Only the copy of a cluster whose brokers have stopped
+    is exact.
     """
     found: list[Znode] = []
     level = [""]
@@ -95,10 +96,10 @@ async def write_znodes(store: Store, znodes: Iterable[Znode]) -> None:
 
 
 def ahead(znodes: Iterable[Znode]) -> list[Znode]:
-    """Return znodes whose epochs and producer ids are well above those that were given out after they were read.
+    """Return znodes whose epochs and producer ids are well above those that were given out after the backup.
 
-    For logs that are newer than they: a leader epoch that comes twice would have followers keep what they must cut off,
-    a producer id that comes twice would have new records taken for repeated ones. Raises BadZnode.
+    They are for logs that are newer than the backup. If a leader epoch came twice, followers would keep records that
+    they must cut off; if a producer id did, new records would be taken for repeated ones. Raises BadZnode.
     """
     return [znode._replace(data=_ahead(znode)) for znode in znodes]
 
@@ -162,7 +163,7 @@ async def _children(store: Store, path: str) -> list[str]:
 
 
 async def _persistent(store: Store, path: str) -> Znode | None:
-    """Read a znode; None of one that lives with a session, or has just been deleted."""
+    """Read a znode; None for one that lives with a session, or has just been deleted."""
     try:
         data, stat = await store.get(path)
     except NoNode:

@@ -43,24 +43,24 @@ class Told(NamedTuple):
 
 
 class ChangesMissed(Exception):  # noqa: N818 - what happened
-    """Changes were deleted before this process has read them: nobody knows what they named."""
+    """Raised when changes were deleted before this process has read them: nobody knows what they named."""
 
 
 class ChangeNodes:
-    """Change nodes below one path, which is made when it is missing. Loop-thread only.
+    """Change nodes below one path, which is created when it is missing. Loop-thread only.
 
-    ZooKeeper numbers them by how many znodes it has made below the path, which its stat tells together with the names:
-    so those are noticed, too, that somebody has deleted because he took them for old, as Kafka's brokers do by their
-    own clocks, and a number that was made up by hand is not taken for one of ZooKeeper's.
+    ZooKeeper numbers them by how many znodes it has created below the path, and tells that count, in the path's stat,
+    together with the names. So it is noticed when somebody has deleted some as too old (Kafka's brokers do so by their
+    own clocks), and a number that was made up by hand is not taken for one of ZooKeeper's.
     """
 
     def __init__(self, store: Store, path: str) -> None:
         self.path = path
         self._store = store
         self._born = 0
-        """Transaction that made the path."""
+        """Id of the transaction that created the path."""
         self._seen = 0
-        """Number of znodes made below it, of which all are read: the number of the next one."""
+        """Count of znodes created below the path that count as read: the number of the next one."""
 
     async def begin(self) -> None:
         """Begin to watch, passing over the znodes that are there; to be called before everything is read."""
@@ -69,7 +69,7 @@ class ChangeNodes:
     async def news(self) -> list[Told]:
         """Watch on, and read the change nodes that have come since, in their order; old ones are deleted.
 
-        Raises ChangesMissed when some cannot be read any more; those that are left count as seen then too.
+        Raises ChangesMissed when some cannot be read any more; then the others count as seen, too.
         """
         born, seen = self._born, self._seen
         names = await self._watch()
@@ -84,7 +84,7 @@ class ChangeNodes:
         return told
 
     async def _watch(self) -> list[str]:
-        """Names of those that are there, by their numbers; all that have been made until now count as seen."""
+        """Watch the path; return the names there, by their numbers. All that were created until now count as seen."""
         try:
             names, stat = await self._store.children_and_stat(self.path, watch=True)
         except NoNode:
@@ -95,9 +95,9 @@ class ChangeNodes:
         return sorted(numbered, key=sequence_number)
 
     async def _delete_old(self, names: Sequence[str]) -> None:
-        """Delete changes that even slow brokers have read by now, by the clock of ZooKeeper: ours may be wrong.
+        """Delete changes that even slow brokers have read by now, by ZooKeeper's clock: ours may be wrong.
 
-        The last one stays until there is another: by its number Kafka's brokers see that there was one.
+        The last one stays until there is another: its number tells Kafka's brokers that there was one.
         """
         try:
             _, last = await self._store.get(f"{self.path}/{names[-1]}")
@@ -117,8 +117,8 @@ class ChangeFollower(Generic[Result]):
     """Keeps a copy of something in ZooKeeper current, as change nodes tell. Loop-thread only.
 
     `load` reads everything, and begins with `ChangeNodes.begin`; `read_changed` reads what `ChangeNodes.news` names.
-    Everything is read again after a lost connection, after ChangesMissed, and when the task has died: nobody knows what
-    it had read.
+    Everything is read again after a lost connection, after ChangesMissed, and when the task has died, as nobody knows
+    what it had read.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class ChangeFollower(Generic[Result]):
         read_changed: Callable[[], Awaitable[object]],
         what: str,
     ) -> None:
-        """`paths`: of the change nodes. `what`: the name of the task, and of what is read in the log."""
+        """`paths` are those that the change nodes are below. `what` names the task, and in the log what it reads."""
         self._store, self._tasks, self._paths, self._what = store, tasks, paths, what
         self._load, self._read_changed = load, read_changed
         self._due = asyncio.Event()
@@ -138,7 +138,7 @@ class ChangeFollower(Generic[Result]):
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> Result:
-        """Read everything once, in whichever session that succeeds, then follow the changes; what `load` returned."""
+        """Read everything, in whichever session that succeeds, and return it; from then on follow the changes."""
         self._store.subscribe(self._on_event)
         loaded = await in_any_session(self._store, self._load)
         self._task = self._tasks.spawn(self._what, self._follow, OnDeath.RESTART)
@@ -182,7 +182,7 @@ class ChangeFollower(Generic[Result]):
 async def read_each(
     names: Iterable[Name], read: Callable[[Name], Awaitable[Result]]
 ) -> AsyncIterator[tuple[Name, Result]]:
-    """Read znodes, `READ_AT_ONCE` at a time: each name in its order, with what `read` returned."""
+    """Read znodes, `READ_AT_ONCE` at a time; yield each name, in their order, with what `read` returned."""
     left = list(names)
     while left:
         some, left = left[:READ_AT_ONCE], left[READ_AT_ONCE:]

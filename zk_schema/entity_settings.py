@@ -30,7 +30,7 @@ from odradek.zk_schema.znodes.notifications import (
 
 ATTEMPTS_MAX = 10
 CLEANED_UP = (CLIENTS, USERS, IPS)
-"""Entities whose znode goes with their last setting: clients come and go, and nobody else would delete it
+"""Entities whose znode is deleted with their last setting: clients come and go, and nobody else would delete it
 (AdminZkClient.tryCleanQuotaNodes)."""
 
 
@@ -44,11 +44,10 @@ async def change_entity(store: Store, entity: str, settings: Mapping[str, str]) 
 
 
 async def alter_entity(store: Store, entity: str, altered: Callable[[dict[str, str]], Mapping[str, str]]) -> None:
-    """Write what `altered` makes of an entity's settings: of those that there are then, if somebody else has written
-    since they were read, or what was read was old. Apache Kafka loses the other's change.
+    """Write what `altered` makes of an entity's settings. It is called again with the present ones if somebody else has
+    written since they were read, or what was read was old. (Kafka loses the other's change.)
 
-    `altered` may be called several times. Raises what it raises, BadZnode, TooLarge, and StoreError: BadVersion
-    when others write all the time.
+    Raises what `altered` raises, BadZnode, TooLarge, and StoreError: BadVersion when others write all the time.
     """
     path = entity_path(entity)
     await _write(store, entity, lambda found: altered({} if found is None else decode_config(path, found)))
@@ -57,11 +56,12 @@ async def alter_entity(store: Store, entity: str, altered: Callable[[dict[str, s
 async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Mapping[str, str]]) -> None:
     """Write settings in the place of what is found (None: there is no znode), and tell of it.
 
-    When the session ends before they are read nothing is begun. But once something may be written it is waited for.
+    When the session ends before the settings are read, nothing is begun: SessionExpired is raised. But once something
+    may have been written, the outcome is waited for in any session.
     """
     path, change = entity_path(entity), ConfigChange(entity).encode()
     in_doubt, unheard = False, None
-    """Whether the answer to a write was lost, and what it was to leave: where that is found, it was carried out."""
+    """Whether the answer to a write was lost, and the data that it left, if it was carried out (None: no znode)."""
     for _ in range(ATTEMPTS_MAX):
         read = in_any_session if in_doubt else repeated
         found = await read(store, lambda: get_if_any(store, path))
@@ -82,7 +82,7 @@ async def _write(store: Store, entity: str, wanted: Callable[[bytes | None], Map
 async def _writes(
     store: Store, entity: str, found: tuple[bytes, Stat] | None, settings: Mapping[str, str]
 ) -> list[Operation]:
-    """Return what makes these the settings in the place of what was found."""
+    """Return the writes that put these settings in the place of what was found."""
     path = entity_path(entity)
     if settings or entity.partition("/")[0] not in CLEANED_UP or await children_if_any(store, path):
         data = encode_config(settings)
@@ -101,7 +101,7 @@ async def _writes(
 
 
 async def stored_settings(store: Store, entity: str) -> dict[str, str]:
-    """Read what ZooKeeper has of an entity. Raises BadZnode."""
+    """Read the settings that ZooKeeper has of an entity; {} if it has none. Raises BadZnode."""
     path = entity_path(entity)
     found = await get_if_any(store, path)
     return {} if found is None else decode_config(path, found[0])

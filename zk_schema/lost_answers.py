@@ -1,7 +1,7 @@
 """Writes whose answer may get lost with the connection: whether they were done is read from ZooKeeper afterwards.
 
-A znode's owner tells who made it. All of these wait for the connection to come back for as long as that takes, unless
-the session ends: then they raise SessionExpired at once, but for `in_any_session`.
+The owner of an ephemeral znode tells who created it. All functions here wait for the connection to come back, as long
+as that takes. When the session ends they raise SessionExpired at once, except for `in_any_session`.
 """
 
 import logging
@@ -26,8 +26,8 @@ async def repeated(store: Store, call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def in_any_session(store: Store, call: Callable[[], Awaitable[T]]) -> T:
-    """Call again after every lost connection and in each new session: for what may be done twice, and does not live
-    with a session, as all that a broker asks before it registers."""
+    """Await `call`, and again after every lost connection and in each new session. For what may be done twice and does
+    not live with a session, as all that a broker asks before it registers."""
     while True:
         await store.until_connected()
         try:

@@ -1,8 +1,8 @@
 """Registration of a broker: the ephemeral znode /brokers/ids/[id], one living holder for each id.
 
-Before it registers, a broker makes sure of the topmost znodes and asks for the cluster's id, and perhaps for its own. A
-znode that is in the way is one of three things (`judge`): made by this very session, its answer lost; left by an
-earlier session of the same broker, which ZooKeeper will remove when that session ends; or another living broker's.
+Before it registers, a broker creates the topmost znodes that are missing and asks for the cluster's id, and perhaps for
+its own. A registration that is in the way is one of three things (`judge`): made by this very session, the answer lost;
+left by an earlier session of the same broker, at whose end ZooKeeper will remove it; or that of another living broker.
 """
 
 import asyncio
@@ -54,18 +54,18 @@ TOPMOST_PATHS: Final = (
     LOG_DIR_EVENT_PATH,
     *(entity_type_path(entity_type) for entity_type in ENTITY_TYPES),
 )
-"""The persistent znodes that every broker makes sure of before it does anything else (Kafka's PersistentZkPaths)."""
+"""Persistent znodes that every broker creates, if missing, before it does anything else (Kafka's PersistentZkPaths)."""
 EXPIRY_MARGIN_MS: Final = 2500
-"""Time after its timeout until a session has ended: ZooKeeper ends them at whole ticks (2000 ms by default)."""
+"""Time after its timeout when a session has surely ended: ZooKeeper ends them at whole ticks (2000 ms by default)."""
 
 
 async def create_topmost_paths(store: Store) -> None:
-    """Make sure of TOPMOST_PATHS; what exists is left alone."""
+    """Create those of TOPMOST_PATHS that are missing; those that exist are left alone."""
     await asyncio.gather(*(create_if_missing(store, path) for path in TOPMOST_PATHS))
 
 
 async def get_or_create_cluster_id(store: Store, randomness: random.Random) -> str:
-    """Return the cluster's id: the first broker to ask makes it. Raises BadZnode."""
+    """Return the cluster's id, which the first broker to ask makes. Raises BadZnode."""
     stat = await repeated(store, lambda: store.exists(CLUSTER_ID_PATH))
     if stat is None:
         await create_if_missing(store, CLUSTER_ID_PATH, encode_cluster_id(new_cluster_id(randomness)))
@@ -74,7 +74,7 @@ async def get_or_create_cluster_id(store: Store, randomness: random.Random) -> s
 
 
 async def generate_broker_id(store: Store, reserved_broker_max_id: int) -> int:
-    """Return an id that nobody had before, above `reserved.broker.max.id`: ZooKeeper counts the writes to
+    """Return an id that no broker had before, above `reserved.broker.max.id`: ZooKeeper counts the writes to
     /brokers/seqid.
 
     A lost answer costs one id.
@@ -121,7 +121,7 @@ class Registrar:
         self.registration = registration
         self._awaited: asyncio.Future[None] | None = None
         self._give_up_at_ms: float | None = None
-        """Time at which a znode of our past should be gone; None while there is none in the way."""
+        """Time at which the znode of our earlier session should be gone; None while none is in the way."""
         store.subscribe(self._on_event)
 
     async def register(self) -> int:
@@ -152,11 +152,11 @@ class Registrar:
         return stat is not None and stat.ephemeral_owner == self._store.session_id
 
     def tell(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """Have other endpoints from now on; `update` writes them, or else the next `register`."""
+        """Change the endpoints to register; `update` writes them, or else the next `register`."""
         self.registration = replace(self.registration, endpoints=endpoints)
 
     async def update(self) -> None:
-        """Write the registration anew where this session has it already; else there will be a `register`."""
+        """Write the registration anew if this session has registered already; if not, there will be a `register`."""
         try:
             await repeated(self._store, self._rewrite)
         except SessionExpired:
@@ -216,7 +216,7 @@ class Registrar:
     def _on_event(self, event: StoreEvent) -> None:
         gone = isinstance(event, WatchFired) and event == WatchFired(WatchKind.DELETED, self.registration.path)
         if isinstance(event, Connected):
-            self._give_up_at_ms = None  # ZooKeeper may have been away itself: then all sessions have their time again
+            self._give_up_at_ms = None  # ZooKeeper may have been away itself, which gives all sessions a new timeout
         if gone or isinstance(event, Connected | Expired):
             self._stop_waiting()
 

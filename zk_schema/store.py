@@ -32,8 +32,8 @@ from odradek.world.durations import Durations
 ANY_VERSION = -1
 """Expected version that fits every znode."""
 WRITE_BYTES_MAX = 1_000_000
-"""Most that one write may take, paths and data. ZooKeeper cuts off whoever sends more than its jute.maxbuffer
-(1,048,575): the whole session of the broker, and again when that tries once more."""
+"""Most bytes of paths and data in one write. ZooKeeper closes the connection of whoever sends more than its
+jute.maxbuffer (1,048,575), and again when the broker tries once more."""
 
 
 class StoreError(Exception):
@@ -98,7 +98,7 @@ class ZooKeeperLoginRefused(StoreError):
 
 
 class ZooKeeperWantsALogin(StoreError):
-    """ZooKeeper does nothing for who has not logged in (its `enforce.auth.enabled`), and has closed the session."""
+    """ZooKeeper serves only who has logged in (its `enforce.auth.enabled`), and has closed the session."""
 
     reason = "ZooKeeper wants a login (zookeeper.sasl.jaas.config)"
 
@@ -116,7 +116,7 @@ class ConnectionLost(StoreError):
 
 
 class NoSuchHost(ConnectionLost):
-    """Failure of the first connection, as names of servers have no address."""
+    """Failure of the first connection, because no address is known for the servers' names."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__("/")
@@ -127,7 +127,7 @@ class NoSuchHost(ConnectionLost):
 
 
 class MultiFailed(StoreError):
-    """Failure of a multi, of which nothing was done. `index` is the operation that failed, `cause` why."""
+    """Failure of a multi, of which nothing was done: the operation at `index` failed, and `cause` is its error."""
 
     def __init__(self, index: int, cause: StoreError) -> None:
         super().__init__(cause.path)
@@ -144,7 +144,7 @@ class Stat(NamedTuple):
     version: int
     """Number of changes of the data: what conditional writes compare."""
     czxid: int
-    """Transaction that created it (a broker's epoch)."""
+    """Transaction that created it; for a broker's registration it is the broker epoch."""
     mzxid: int
     """Transaction that last changed its data."""
     ephemeral_owner: int
@@ -216,7 +216,7 @@ OperationResult = str | Stat | None
 
 
 def check_size(*operations: Operation) -> None:
-    """Check whether ZooKeeper takes so much in one transaction. Raises TooLarge, of the operation that has the most."""
+    """Check that ZooKeeper takes so much in one transaction. Raises TooLarge with the path of the largest operation."""
     if sum(map(_size, operations)) > WRITE_BYTES_MAX:
         raise TooLarge(max(operations, key=_size).path)
 
@@ -233,7 +233,7 @@ class Store(Protocol):
     """
 
     latency: Durations
-    """Times that answers took."""
+    """Times that answers took to come."""
 
     @property
     def session_id(self) -> int:
@@ -248,7 +248,7 @@ class Store(Protocol):
         """Tell whether calls can be made: from Connected to the next Suspended or Expired."""
 
     async def start(self, timeout_ms: float) -> None:
-        """Connect, creating the chroot; raises ConnectionLost when that takes longer, ZooKeeperLoginRefused."""
+        """Connect, and create the chroot. Raises ConnectionLost if that takes longer, and ZooKeeperLoginRefused."""
 
     async def close(self) -> None:
         """End the session: its ephemeral znodes go at once. No event follows. Harmless twice."""
@@ -260,10 +260,10 @@ class Store(Protocol):
         """
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
-        """Data (b"" for none). Raises NoNode, and then leaves no watch."""
+        """Return data (b"" for none) and stat. Raises NoNode, and then leaves no watch."""
 
     async def get_each(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Data and stat of each, None where there is no such znode; in one request, so not for large ones."""
+        """Return data and stat of each, None where there is no such znode; in one request, so not for large ones."""
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         """Read the stat, None when the znode does not exist; a watch then waits for its creation."""

@@ -147,7 +147,7 @@ def test_a_cancellation_for_a_partition_that_has_lost_its_state_is_refused(play:
     play(scenario)
 
 
-def test_a_move_asked_for_by_znode(play: Play) -> None:
+def test_a_move_asked_for_by_znode(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
         await cluster.create_topic("t", [1])
@@ -163,6 +163,7 @@ def test_a_move_asked_for_by_znode(play: Play) -> None:
         cluster.check_agreement()
 
     play(scenario)
+    assert "unknown-0 is not reassigned: UNKNOWN_TOPIC_OR_PARTITION The partition does not exist." in caplog.messages
 
 
 def test_partitions_that_are_added_during_a_move_are_kept(play: Play) -> None:

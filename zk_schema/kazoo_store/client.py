@@ -1,12 +1,12 @@
 """The ZooKeeper client made of kazoo's: it tries for ever, and no single server may cost the session.
 
-By itself kazoo tries again after the errors that it has foreseen, and ends its thread, for good, after any other: one
-comes of the look-up of a name when no descriptor is left. Here the next attempt is due after any error.
+By itself kazoo tries again after the errors that it foresees, but any other error ends its thread for good: looking up
+a name when no descriptor is left, say. Here another attempt follows any error.
 
-By itself kazoo waits for the whole session until a server takes its connection and answers its Connect request. A node
-that lost its power does neither. One that is just starting may take the connection and never answer: ZooKeeper 3.9
-stumbles over a client that is earlier than its database, and leaves the connection open. Both have a share of the
-session here, and then the next attempt is due.
+By itself kazoo waits for as long as a session lasts until a server takes its connection and answers its Connect
+request. A node that lost its power does neither. One that is just starting may take the connection and never answer:
+ZooKeeper 3.9 stumbles over a client that is earlier than its database, and leaves the connection open. Here each of the
+two waits has only a share of the session, and then another attempt follows.
 """
 
 import logging
@@ -46,7 +46,7 @@ _log.setLevel(logging.CRITICAL)
 
 
 class UnknownKazoo(StoreError):  # noqa: N818 (a sentence for a person)
-    """The installed kazoo lacks something private that the adapter stands on."""
+    """The installed kazoo lacks a private part that this package uses."""
 
     def __init__(self, missing: str) -> None:
         super().__init__("/")
@@ -67,8 +67,8 @@ class SessionTimeout:
         return self.ms / 1000.0 / HANDSHAKES_PER_SESSION
 
     def for_a_connection(self, servers: int) -> float:
-        """Seconds until one of so many must have taken the TCP connection. kazoo notices a silence after two thirds
-        of the session: in the last third each of them should have its turn."""
+        """Seconds until one of `servers` servers must have taken the TCP connection. kazoo notices a silence after two
+        thirds of the session; in the last third each server should have its turn."""
         return self.ms / 1000.0 / 3 / servers
 
 
@@ -79,7 +79,7 @@ def new_client(
     listener: Callable[[str, int | None], None],
     link: Link,
 ) -> Any:
-    """Make a KazooClient that is not started. `listener`, called in kazoo's thread: KeeperState, session's id.
+    """Make a KazooClient that is not started. `listener` is called in kazoo's thread: KeeperState, session's id.
 
     Raises UnknownKazoo.
     """
@@ -126,7 +126,7 @@ def check_private_parts(client: Any) -> None:
 
 
 def _shaking_hands(invoke: Callable[..., Any], timeout: SessionTimeout) -> Callable[..., Any]:
-    """Wrap how kazoo sends its Connect request. It keeps the timeout that the server grants in its answer to itself."""
+    """Wrap how kazoo sends its Connect request, and note the timeout that the server grants: kazoo tells nobody."""
 
     def shake(patience_s: float, request: Any, xid: int | None = None) -> Any:
         answer = invoke(min(patience_s, timeout.for_a_handshake()), request, xid)
@@ -163,9 +163,8 @@ def _telling_of_refusal(authenticate: Callable[..., None]) -> Callable[..., None
 
 
 def _undaunted(connect_loop: Callable[..., Any], hosts: str) -> Callable[..., Any]:
-    """Wrap kazoo's attempt to reach one server after the other, and its life with the one that it reaches, which raises
-    in kazoo's thread. Whatever that is, the thread is to go on. One trouble is told once, until an attempt comes to its
-    end."""
+    """Wrap the loop in which kazoo tries one server after the other and serves the connection, in its own thread.
+    Whatever it raises, the thread goes on. The same trouble is logged once, until an attempt ends as kazoo foresees."""
     told = ""
 
     def attempt(retry: Any) -> Any:

@@ -36,8 +36,8 @@ class LoopQueue:
         self._draining_thread: int | None = None
 
     def put(self, work: Callable[[], object]) -> None:
-        """Do work on the loop. What is put in by work that is just being done there is part of it and done at once:
-        kazoo makes some answers out of others, and they must not lose their place."""
+        """Do work on the loop. What is put in by work that is being done there counts as part of it, and is done at
+        once: kazoo makes some answers out of others, and they must not lose their place."""
         if threading.get_ident() == self._draining_thread:
             work()
             return
@@ -84,7 +84,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     @property
     def running(self) -> bool:
-        """Return True, always: even what ends with the client is told on the loop."""
+        """True, always: what happens as the client ends is still told on the loop."""
         return True
 
     def start(self) -> None:
@@ -147,10 +147,10 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return heard, [one for one in writable if one.fileno() in ready], []
 
     def note_word(self) -> None:
-        """Note that something of the server's has been read, in kazoo's connection thread.
+        """Note that something from the server has been read; called in kazoo's connection thread.
 
-        That it takes a connection and closes it is no word: a server without a quorum does so for hours, while those
-        that have one end the session.
+        A server that takes a connection and closes it has said nothing: one without a quorum does so for hours, while
+        those with a quorum end the session.
         """
         now = time.monotonic()
         self._longest_silence = max(self._longest_silence, now - self._last_heard)
@@ -159,8 +159,8 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def silence_ms(self) -> float:
         """Return the longest time without a word from the server since `begin_listening`, the present one included.
 
-        An earlier one counts too: a process that was stopped for a minute may hear the server again before it
-        looks at this. While connected kazoo asks the server for a word every third of the session.
+        An earlier silence counts, too: a process that was stopped for a minute may hear the server again before it
+        looks here. While connected kazoo asks the server for a word every third of the session.
         """
         return max(self._longest_silence, time.monotonic() - self._last_heard) * 1000.0
 

@@ -89,7 +89,7 @@ class KazooSession:
         self._session_id = 0
         self._condemned = 0
         self._condemned_ms = math.inf
-        """Time at which a session was condemned, until it is said that nothing came of it."""
+        """Time at which a session was condemned; infinite once it has been logged why none follows."""
         self._password = b""
         """Password of the session that was announced last."""
         self._connected = False
@@ -179,7 +179,7 @@ class KazooSession:
                     raise
                 self._end_client()  # nothing else is left to do on the loop: else ZooKeeper waits for the session
             else:
-                await asyncio.wait([ended])  # which, cancelled, does not keep it from its start
+                await asyncio.wait([ended])  # does not cancel it before its start when this is cancelled
                 ended.result()
         self._session_id = 0
 
@@ -229,8 +229,8 @@ class KazooSession:
             future.set_exception(error)
 
     def _break(self) -> None:
-        """Break a connection that holds: kazoo's thread could not be woken for a request, and would be behind by one
-        from now on. It finds the connection broken, and makes another one, of which we hear."""
+        """Break a live connection whose thread kazoo could not wake for a request: the thread would be one request
+        behind from now on. It finds the connection broken and makes another, of which we hear."""
         connection = self._client._connection._socket
         if connection is not None:  # kazoo's thread has not begun anew by itself
             with suppress(OSError):
@@ -248,7 +248,7 @@ class KazooSession:
                 listener(event)
 
     def _on_watch(self, event: WatchedEvent) -> None:
-        # A deletion comes twice, the very same object, to who watched both data and children.
+        # Whoever watched both data and children is told of a deletion twice, with the very same object.
         if event is self._last_event or event.type not in KINDS or not self._session_id:
             return
         self._last_event = event
@@ -301,7 +301,7 @@ class KazooSession:
             self._started.set_result(None)
 
     def _make_chroot(self, session_id: int) -> None:
-        """Make all its parts at once: whichever exists already says so, and that is as good."""
+        """Create all parts of the chroot at once; that one exists already is as good."""
         names = self._chroot.strip("/").split("/")
         paths = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
         answers = [self._client.create_async(path, acl=acl_of(self._link, path)) for path in paths]

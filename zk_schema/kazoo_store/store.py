@@ -1,4 +1,4 @@
-"""`KazooStore`: the calls of a `Store`, made with kazoo. What becomes of the connection is told in session.py."""
+"""`KazooStore`: the calls of a `Store`, made with kazoo. Connection and session are in session.py."""
 
 import asyncio
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ class MultiRead:
 
 
 def read_many(client: Any, paths: list[str]) -> Any:
-    """Send the request by a client of kazoo's; return its answer to come."""
+    """Send a MultiRead by a client of kazoo's; return the IAsyncResult of its answer."""
     answer = client.handler.async_result()
     client._call(MultiRead(paths), answer)
     return answer
@@ -138,8 +138,8 @@ class KazooStore(KazooSession):
     ) -> str:
         check_size(Create(path, data))
         full, acl = self._full(path), acl_of(self._link, path)
-        # Kafka's znodes without content have null, which to its broker is not the same as no bytes: as the controller
-        # it gives out no producer ids where /latest_producer_id_block has those.
+        # Kafka's znodes without content hold null, which to its brokers is not the same as no bytes: its controller
+        # gives out no producer ids where /latest_producer_id_block holds no bytes.
         ask = partial(self._client.create_async, full, data or None, acl, ephemeral=ephemeral, sequence=sequential)
         try:
             made = await self._ask(path, ask)

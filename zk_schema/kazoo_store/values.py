@@ -1,4 +1,4 @@
-"""Translation of kazoo's values into the store's: errors, stats, events, results of a multi. And the watches set."""
+"""Translation of kazoo's values into the store's: errors, stats, events, results of a multi. Which watches are set."""
 
 import ipaddress
 import re
@@ -70,11 +70,11 @@ HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+)(:\d{1,5})?")
 
 
 class BadAddress(OSError):  # noqa: N818 (it is the address that is bad)
-    """Address of a ZooKeeper that cannot be one."""
+    """Raised for a `zookeeper.connect` that cannot be the address of a ZooKeeper."""
 
 
 def split_connect(connect: str) -> tuple[str, str]:
-    """Hosts and chroot ("" for none) of `host:port,host:port/chroot`, as in `zookeeper.connect`. Raises BadAddress."""
+    """Split `host:port,host:port/chroot`, as in `zookeeper.connect`, into hosts and chroot (""). Raises BadAddress."""
     hosts, slash, chroot = connect.partition("/")
     for host in hosts.split(","):
         match = HOST.fullmatch(host.strip())
@@ -87,7 +87,7 @@ def split_connect(connect: str) -> tuple[str, str]:
 
 
 def _is_host(name: str) -> bool:
-    """Tell whether a resolver can be asked for it: kazoo's thread would die of the error for one that it cannot."""
+    """Tell whether a resolver can be asked for a name: where it cannot, kazoo's thread would die of the error."""
     try:
         if name.startswith("["):
             ipaddress.IPv6Address(name[1:-1])
@@ -160,7 +160,7 @@ def _result(operation: Operation, answer: Any, chroot: str) -> OperationResult:
 
 
 class Watched:
-    """The watches that are out, by what ZooKeeper must be told to set them again. Paths with the chroot."""
+    """The watches that are set, by the lists in which SetWatches names them. Paths include the chroot."""
 
     def __init__(self) -> None:
         self._data: set[str] = set()
@@ -173,7 +173,7 @@ class Watched:
         self._data.add(path)
 
     def existing_or_not(self, path: str, stat: object) -> None:
-        """Note a watch for a znode that exists when there is a stat, and else is waited for."""
+        """Note a watch for a znode that exists if there is a `stat`; if not, the watch waits for its creation."""
         if stat is not None:
             self.existing(path)
             return
@@ -184,7 +184,7 @@ class Watched:
         self._children.add(path)
 
     def fired(self, kind: WatchKind, path: str) -> None:
-        """ZooKeeper has used these up."""
+        """Forget the watches that ZooKeeper has used up for an event."""
         if kind is not WatchKind.CHILDREN:
             self._data.discard(path)
             self._exist.discard(path)

@@ -20,7 +20,7 @@ ACL_CHANGE_NAME = "acl_changes_"
 
 
 class ResourceType(Enum):
-    """Name in paths (`value`); the change nodes have it in capitals with underscores (`name`)."""
+    """Type of a resource: `value` is its name in paths, `name` that in change nodes."""
 
     TOPIC = "Topic"
     GROUP = "Group"
@@ -100,7 +100,7 @@ def _resource_type(path: str, data: bytes, text: str) -> ResourceType:
 
 @dataclass(frozen=True, slots=True)
 class AclEntry:
-    """A line of an access list, the words as Kafka writes them: `User:alice`, `Allow`, `Read`, `*`."""
+    """A line of an access list, in the words that Kafka writes: `User:alice`, `Allow`, `Read`, `*`."""
 
     principal: str
     permission_type: str

@@ -1,4 +1,4 @@
-"""/admin: orders to the controller. Each is carried out and then its znode deleted."""
+"""/admin: orders to the controller. It carries out each, and then deletes its znode."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,7 +16,7 @@ def delete_topic_path(topic: str) -> str:
 
 
 def encode_reassignment(replicas: Mapping[PartitionKey, Iterable[int]]) -> bytes:
-    """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}. Of tools before 2.4."""
+    """Encode as version 1: {"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}."""
     partitions = [
         {"topic": topic, "partition": partition, "replicas": list(target)}
         for (topic, partition), target in replicas.items()
@@ -34,6 +34,6 @@ def decode_reassignment(data: bytes) -> dict[PartitionKey, tuple[int, ...]]:
 
 
 def decode_preferred_replica_election(data: bytes) -> set[PartitionKey]:
-    """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0}]}. Raises BadZnode."""
+    """Decode version 1: {"version":1,"partitions":[{"topic":"t","partition":0}]}. Raises BadZnode."""
     fields = Fields(PREFERRED_REPLICA_ELECTION_PATH, data)
     return {(item.text("topic"), item.integer("partition")) for item in fields.objects("partitions")}

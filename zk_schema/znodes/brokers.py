@@ -10,13 +10,13 @@ BROKER_SEQUENCE_ID_PATH = "/brokers/seqid"
 """Path of an empty znode: a write returns its version, which is the next broker id above `reserved.broker.max.id`."""
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""Names of security protocols, and before version 4 of listeners."""
+"""Names of security protocols; before version 4 listeners have these names, too."""
 
 PORT_MAX = 65_535
 
 
 def broker_ids(names: Iterable[str]) -> set[int]:
-    """Return the brokers that children of BROKER_IDS_PATH are of; other names are put there by hand, and nobody's."""
+    """Return the ids that children of BROKER_IDS_PATH name; other names were put there by hand, and are no broker's."""
     return {number for name in names if (number := number_named(name)) is not None}
 
 

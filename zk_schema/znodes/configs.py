@@ -51,7 +51,7 @@ def desanitize(name: str) -> str:
 
 
 def encode_config(settings: Mapping[str, str]) -> bytes:
-    """Version 1: {"version":1,"config":{"retention.ms":"1000"}}; values are text."""
+    """Encode as version 1: {"version":1,"config":{"retention.ms":"1000"}}; values are text."""
     return dump({"version": 1, "config": dict(settings)})
 
 

@@ -14,13 +14,13 @@ NO_KRAFT_CONTROLLER_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistration:
-    """Registration of the controller: the broker that is it.
+    """Registration of the broker that is the controller.
 
     Version 0 (0.8.0): 1
     Version 1 (0.8.1): {"version":1,"brokerid":1,"timestamp":"2233345666"}
     Version 2 (3.4):   … "kraftControllerEpoch":-1
 
-    Written in version 2; another epoch than -1 is that of a KRaft controller in the middle of a migration.
+    Written in version 2. A KRaft epoch other than -1 is that of a KRaft controller in the middle of a migration.
     """
 
     broker_id: int

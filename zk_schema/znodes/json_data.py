@@ -39,7 +39,7 @@ class Fields:
             text = data.decode(json.detect_encoding(data))  # json.loads itself lets halves of surrogate pairs pass
             self._values = json.loads(text)
             if "\\u" in text:
-                dump(self._values)  # half a surrogate pair is text to JSON, and to nobody who encodes it
+                dump(self._values)  # JSON takes half a surrogate pair for text, which nobody can encode
         except (ValueError, RecursionError) as error:
             raise self.bad("not JSON") from error
         if not isinstance(self._values, dict):
@@ -116,7 +116,7 @@ def fits_in(number: int, bits: int) -> bool:
 def number_named(name: str) -> int | None:
     """Return the number, of 32 bits and not negative, that is the name of a znode or a key; None for other names.
 
-    Anybody may have made them up: Python takes digits of all scripts for numbers, and refuses to read very many.
+    Anybody may have made such a name up, and Python's `int` takes digits of all scripts, and refuses very many of them.
     """
     if not (name.isascii() and name.isdecimal() and len(name) <= INT32_DIGITS_MAX):
         return None
@@ -136,7 +136,7 @@ def whole_number(path: str, data: bytes, bits: int = INT64_BITS) -> int:
 
 
 def uuid_text(uuid: bytes) -> str:
-    """Kafka's form of 16 bytes: 22 characters of URL-safe base64."""
+    """Return Kafka's form of 16 bytes: 22 characters of URL-safe base64."""
     assert len(uuid) == 16, uuid
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
 

@@ -28,7 +28,7 @@ SEQUENCE_DIGITS = 10
 
 
 def has_sequence_number(name: str) -> bool:
-    """Tell whether ZooKeeper may have made up this name: others are put there by hand, and tell nothing."""
+    """Tell whether ZooKeeper may have made this name; others were put there by hand, and tell nothing."""
     return len(name) > SEQUENCE_DIGITS and name[-SEQUENCE_DIGITS:].isdecimal()
 
 
@@ -67,13 +67,13 @@ class ConfigChange:
 
 
 def decode_isr_change(data: bytes) -> set[PartitionKey]:
-    """Version 1: {"version":1,"partitions":[{"topic":"t","partition":0}]}. Raises BadZnode."""
+    """Decode version 1: {"version":1,"partitions":[{"topic":"t","partition":0}]}. Raises BadZnode."""
     fields = Fields(ISR_CHANGE_PATH, data)
     return {(item.text("topic"), item.integer("partition")) for item in fields.objects("partitions")}
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """Version 1: {"version":1,"broker":1,"event":1}; event 1, a directory failed, is the only one there is."""
+    """Encode as version 1: {"version":1,"broker":1,"event":1}; 1, a directory failed, is the only event there is."""
     return dump({"version": 1, "broker": broker_id, "event": LOG_DIR_FAILURE})
 
 

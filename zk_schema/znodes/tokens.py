@@ -8,7 +8,7 @@ from odradek.zk_schema.znodes.json_data import Fields, dump
 TOKENS_PATH = "/delegation_token/tokens"
 TOKEN_CHANGES_PATH = "/delegation_token/token_changes"
 TOKEN_CHANGE_PREFIX = f"{TOKEN_CHANGES_PATH}/token_change_"
-"""Sequential; holds nothing but the token's id."""
+"""Path, up to its number, of a sequential znode that holds nothing but the id of a token that changed."""
 
 
 def token_path(token_id: str) -> str:
@@ -17,7 +17,7 @@ def token_path(token_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """A delegation token but for its secret, which is computed from the id. Principals are as `User:alice`.
+    """A delegation token without its secret, which is computed from the id. Principals look like `User:alice`.
 
     Version 1 (1.1): {"version":1,"owner":"User%3Aalice","renewers":["User%3Abob"],"issueTimestamp":1,
                       "maxTimestamp":3,"expiryTimestamp":2,"tokenId":"id"}

@@ -53,7 +53,7 @@ class PartitionReplicas:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """A topic exists when this znode does.
+    """Assignment of a topic's partitions. A topic exists when this znode does.
 
     Version 1 (0.8): {"version":1,"partitions":{"0":[0,1],"1":[1,2]}}
     Version 2 (2.4): … "adding_replicas":{"0":[2]},"removing_replicas":{"0":[1]}
