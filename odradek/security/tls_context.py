@@ -29,6 +29,9 @@ CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
 }
 
+TOO_WEAK: Final = frozenset({"CA_MD_TOO_WEAK", "CA_KEY_TOO_SMALL", "EE_KEY_TOO_SMALL"})
+"""What OpenSSL calls keys and signatures that Java serves with."""
+
 Look = Callable[[str], Any]
 """Kafka's name of a setting to its value: a text, a tuple of texts, or None where nothing is set."""
 
@@ -167,7 +170,13 @@ def _show(context: ssl.SSLContext, pair: KeyPair) -> None:
         try:
             context.load_cert_chain(chain_path, key_path, password)
         except ssl.SSLError as error:
-            raise BadSecuritySetting("ssl.keystore.location", f"key and certificate: {error.reason}") from None
+            said = f"key and certificate: {error.reason}"
+            if error.reason in TOO_WEAK:
+                said += (
+                    ": Java serves with these, OpenSSL does not; "
+                    "make keys of at least 2048 bits (RSA) and sign them anew with SHA-256"
+                )
+            raise BadSecuritySetting("ssl.keystore.location", said) from None
 
 
 @contextmanager

@@ -1,15 +1,19 @@
 """Keys and certificates out of every kind of store that Kafka's settings name."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.x509.oid import NameOID
 
 from odradek.security.errors import BadSecuritySetting
 from odradek.security.jks import BadKeyStore, read_java_key_store
-from odradek.security.key_stores import StoreSettings, load_key_pair, load_trusted
+from odradek.security.key_stores import KeyPair, StoreSettings, load_key_pair, load_trusted
 from odradek.security.tls_context import TlsSettings, client_context, openssl_name, server_context
 
 PASSWORD = "sekrit-é"
@@ -145,6 +149,23 @@ def test_contexts(people: Any) -> None:
     with pytest.raises(BadSecuritySetting, match="needs a key"):
         server_context(TlsSettings.read(people.trust().get))
     assert client_context(TlsSettings.read(lambda name: None)).verify_mode.name == "CERT_REQUIRED"
+
+
+def test_keys_and_certificates_that_openssl_takes_for_too_weak(people: Any) -> None:
+    """Java serves with them, so that a broker that moves from Kafka may have them."""
+    small = rsa.generate_private_key(65537, 1024)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "small")])
+    start = people.broker.chain[0].not_valid_before_utc
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(small.public_key())
+    builder = builder.serial_number(1).not_valid_before(start).not_valid_after(start + timedelta(days=1))
+    pair = KeyPair(small, (builder.sign(small, SHA256()),))
+    texts = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": pair.key_pem().decode(),
+        "ssl.keystore.certificate.chain": pair.chain_pem().decode(),
+    }
+    with pytest.raises(BadSecuritySetting, match=r"EE_KEY_TOO_SMALL: .* sign them anew with SHA-256"):
+        server_context(TlsSettings.read(texts.get))
 
 
 def test_names_of_suites() -> None:
