@@ -19,6 +19,8 @@ APPLICATION = "odradek-pipeline"
 SHUFFLE_PARTITIONS = 2
 """A thousand groups: more tasks would cost more than they do. Stays as it is for the life of a checkpoint."""
 STARTED_SECONDS = 60.0
+LOOK_SECONDS = 5
+"""Time between two looks at what Spark has done, in which it does not do a hundred micro-batches."""
 LATE_WORKER = "Python worker failed to connect back"
 """Spark's words when the process that plans a stream's batches has not started within ten seconds, which no setting
 changes: on a busy machine it takes longer."""
@@ -116,12 +118,14 @@ def _run_query(
     query = writer.start()
     summary.query = str(query.id)
     sink.query.set_result(summary.query)
+    seen = Seen(query, summary)
     try:
-        query.awaitTermination()
+        while not query.awaitTermination(LOOK_SECONDS):
+            seen.look()
     except KeyboardInterrupt:
         query.stop()
     finally:
-        _count(query, summary)
+        seen.look()
 
 
 def frames(spark: SparkSession, settings: PipelineSettings) -> DataFrame:
@@ -166,11 +170,21 @@ class Sink:
         self._report(f"batch {batch}: {found} totals changed")
 
 
-def _count(query: StreamingQuery, summary: Summary) -> None:
-    """Count what Spark has seen, of the micro-batches that it still remembers (the last hundred)."""
-    for progress in query.recentProgress:
-        observed = progress.observedMetrics.get(OBSERVED)
-        if observed is not None:
-            summary.records += observed[SEEN]
-            summary.no_flights += observed[NO_FLIGHTS]
-        summary.too_late += sum(one.numRowsDroppedByWatermark for one in progress.stateOperators)
+class Seen:
+    """Counts what Spark has seen. It remembers the last hundred micro-batches, so it is asked while the query runs."""
+
+    def __init__(self, query: StreamingQuery, summary: Summary) -> None:
+        self._query, self._summary = query, summary
+        self._counted = -1
+        """Number of the last micro-batch that was counted."""
+
+    def look(self) -> None:
+        """Count the micro-batches since the last look."""
+        for progress in self._query.recentProgress:
+            observed = progress.observedMetrics.get(OBSERVED)
+            if observed is None or progress.batchId <= self._counted:
+                continue
+            self._counted = progress.batchId
+            self._summary.records += observed[SEEN]
+            self._summary.no_flights += observed[NO_FLIGHTS]
+            self._summary.too_late += sum(one.numRowsDroppedByWatermark for one in progress.stateOperators)

@@ -40,7 +40,7 @@ class Writer:
         self.failures = list(failures)
         self.starts = 0
         self.recentProgress = [
-            SimpleNamespace(observedMetrics={OBSERVED: {"seen": 3, "no_flights": 1}}, stateOperators=())
+            SimpleNamespace(batchId=7, observedMetrics={OBSERVED: {"seen": 3, "no_flights": 1}}, stateOperators=())
         ]
         self.writeStream = self
 
@@ -57,9 +57,10 @@ class Writer:
         self.starts += 1
         return self
 
-    def awaitTermination(self) -> None:  # noqa: N802
+    def awaitTermination(self, seconds: int) -> bool:  # noqa: N802
         if self.failures:
             raise StreamingQueryException(self.failures.pop(0))
+        return True
 
 
 def play(monkeypatch: pytest.MonkeyPatch, *failures: str) -> tuple[Writer, list[str]]:
@@ -84,10 +85,10 @@ def test_it_is_not_started_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 class WorkingWriter(Writer):
     """Does a micro-batch before it fails."""
 
-    def awaitTermination(self) -> None:  # noqa: N802
+    def awaitTermination(self, seconds: int) -> bool:  # noqa: N802
         rows = SimpleNamespace(persist=lambda: None, count=lambda: 0, unpersist=lambda: None)
         self.sink(rows, self.starts)
-        super().awaitTermination()
+        return super().awaitTermination(seconds)
 
 
 def test_starts_that_did_something_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,9 +102,9 @@ def test_starts_that_did_something_are_not_counted(monkeypatch: pytest.MonkeyPat
 class WorkingOnce(WorkingWriter):
     """Does a micro-batch in its first start alone."""
 
-    def awaitTermination(self) -> None:  # noqa: N802
+    def awaitTermination(self, seconds: int) -> bool:  # noqa: N802
         awaited = WorkingWriter if self.starts == 1 else Writer
-        awaited.awaitTermination(self)
+        return awaited.awaitTermination(self, seconds)
 
 
 def test_a_start_that_did_something_leaves_as_many_as_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +116,32 @@ def test_a_start_that_did_something_leaves_as_many_as_there_were(monkeypatch: py
     monkeypatch.setattr(pipeline, "frames", lambda *_: writer)
     with pytest.raises(StreamingQueryException, match="failed to connect back"):
         run(None, SETTINGS, lambda line: None)  # type: ignore[arg-type]
+
+
+class LongWriter(Writer):
+    """Does three hundred micro-batches, with looks for more between, and remembers a hundred of both together."""
+
+    done = 0
+
+    def awaitTermination(self, seconds: int) -> bool:  # noqa: N802
+        begin, self.done = self.done, self.done + 50
+        for number in range(begin, self.done):
+            dropped = SimpleNamespace(numRowsDroppedByWatermark=1)
+            observed = {OBSERVED: {"seen": 10, "no_flights": 2}}
+            self.recentProgress += [
+                SimpleNamespace(batchId=number, observedMetrics=observed, stateOperators=[dropped]),
+                SimpleNamespace(batchId=number, observedMetrics={}, stateOperators=[dropped]),
+            ]
+        del self.recentProgress[:-100]
+        return self.done >= 300
+
+
+def test_all_micro_batches_are_counted_and_not_the_last_hundred_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a query that had run for two minutes with --follow too few records were told."""
+    writer = LongWriter()
+    monkeypatch.setattr(pipeline, "frames", lambda *_: writer)
+    summary = run(None, SETTINGS, lambda line: None)  # type: ignore[arg-type]
+    assert (summary.records, summary.no_flights, summary.too_late) == (3000, 600, 300)
 
 
 def test_what_fails_otherwise_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
