@@ -178,6 +178,9 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
             process.terminate()  # whoever gives up wants no cluster that comes up behind them
             process.wait()
             raise
+        if code and not said:
+            os.write(log.fileno(), b"\n")  # raises OSError where it had no room for what it had to say
+            said = f"odradek up: it has ended with code {code}, and said nothing\n"
     print(said, end="", file=sys.stderr if code else sys.stdout)
     return code or 0
 
@@ -213,6 +216,8 @@ def _secure_files(data: Path, brokers: int) -> "SecureFiles":
     except BadSecuritySetting as error:
         again = "put back what is damaged, or delete the folder for new keys and passwords"
         raise OSError(f"{directory}: {error}: {again}") from None
+    except OSError as error:
+        raise error if error.errno not in UNUSABLE else OSError(_no_room(data, error)) from None
 
 
 def run(plan: "ClusterPlan", *, as_json: bool = False) -> int:

@@ -172,7 +172,7 @@ class LocalCluster:
         self._started_ms, self._started_monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         self._up_pid.parent.mkdir(parents=True, exist_ok=True)
         self._own_pid = locked(self._up_pid)
-        print(os.getpid(), file=self._own_pid, flush=True)
+        os.write(self._own_pid.fileno(), b"%d\n" % os.getpid())  # at once: of a full disk nothing is left to flush
         try:
             async with asyncio.timeout(READY_TIMEOUT_SECONDS):
                 if self.plan.zookeeper is None:

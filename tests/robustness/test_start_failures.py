@@ -160,6 +160,20 @@ def test_a_full_directory(properties: dict[str, str], tmp_path: Path) -> None:
         assert snapshot(data) == before
 
 
+@pytest.mark.parametrize("more", [[], ["--secure"], ["--detach"]])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_odradek_up_where_nothing_can_be_written(more: list[str], read_only: bool, tmp_path: Path) -> None:
+    """With --detach a full disk was not spoken of at all, else in a second line, with --secure without a way out."""
+    with disk(tmp_path / "data", read_only=read_only) as data:
+        if not read_only:
+            fill(data)
+        port, zookeeper_port = map(str, free_ports(2))
+        up = ["up", "--brokers", "1", "--data", str(data / "d"), "--port", port, "--zookeeper-port", zookeeper_port]
+        said = only_line([sys.executable, "-m", "odradek", *up, *more], "odradek")
+        why = "Read-only file system" if read_only else "No space left on device"
+        assert said.endswith(f": {data / 'd'} cannot hold the cluster ({why}): give another place with --data")
+
+
 @pytest.mark.parametrize("what", ["broker", "zookeeper"])
 def test_odradek_up_with_a_port_in_use(what: str, broker: UpCluster, tmp_path: Path) -> None:
     [free_port] = free_ports(1)
