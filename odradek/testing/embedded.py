@@ -297,4 +297,5 @@ class EmbeddedCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for broker in self.brokers:
+            broker.resume()  # who is suspended cannot stop
             await broker.stop()

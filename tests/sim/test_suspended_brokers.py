@@ -3,6 +3,8 @@
 import asyncio
 import random
 
+import pytest
+
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.offset_commit import (
@@ -96,3 +98,15 @@ async def commit(administrator: Administrator, coordinator: EmbeddedBroker, offs
         if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
             return
         await asyncio.sleep(0.1)
+
+
+def test_a_cluster_ends_though_a_broker_is_suspended() -> None:
+    """What had failed in the test was not told: NothingLeftToHappen was."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock) as cluster:
+            cluster.brokers[0].suspend()
+            raise ValueError("the test's own")
+
+    with pytest.raises(ValueError, match="the test's own"):
+        run_virtual(main)
