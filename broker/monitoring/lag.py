@@ -194,13 +194,19 @@ class ConsumerLag:
     def of_group(self, group_id: str) -> list[list[object]]:
         """Return topic, partition, offset, records and seconds behind of what a group has committed, as known here."""
         now_s = self._services.clock.perf_counter()
-        found: list[list[object]] = []
-        for (group, topic, index), committed in self.committed():
-            ends = self._ends.get((topic, int(index)))
-            if group == group_id and ends is not None:
-                behind = max(0, ends.last - committed)
-                found.append([topic, int(index), committed, behind, round(ends.behind_s(committed, now_s), 1)])
-        return found
+        committed = {
+            (topic, index): offset
+            for (group, topic, index), offset in self._in_zookeeper.offsets.items()
+            if group == group_id
+        }
+        for one in self._groups():  # and nothing of the others, whose offsets may be many
+            if one.metadata.group_id == group_id:
+                committed |= {partition: held.offset for partition, held in one.offsets.items()}
+        return [
+            [*partition, offset, max(0, ends.last - offset), round(ends.behind_s(offset, now_s), 1)]
+            for partition, offset in committed.items()
+            if (ends := self._ends.get(partition)) is not None
+        ]
 
     @property
     def groups_in_zookeeper(self) -> dict[str, int]:

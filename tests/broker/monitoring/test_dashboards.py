@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from odradek.aio import Admin
-from odradek.broker.monitoring.lag import PartitionEnds
+from odradek.broker.monitoring.lag import ConsumerLag, PartitionEnds
 from odradek.broker.monitoring.metric import Style
 from odradek.broker.monitoring.metrics_catalog import CATALOG
 from odradek.client.records import OffsetAndMetadata, TopicPartition
@@ -220,6 +220,27 @@ def test_an_end_that_went_back_makes_what_was_before_it_void() -> None:
     assert ends.last == 150 and ends.behind_s(150, 30.0) == 0.0
     assert ends.behind_s(120, 30.0) == pytest.approx(30.0 - 8.0)
     assert ends.behind_s(20, 30.0) == pytest.approx(30.0), "at least as long as is remembered"
+
+
+class OfAnother(dict[Any, Any]):
+    """Offsets that nobody has asked for."""
+
+    def items(self) -> Any:
+        raise AssertionError("these may be half a million")
+
+
+def test_the_lag_of_one_group_costs_nothing_for_the_offsets_of_others() -> None:
+    """All offsets of all groups were gone over, in one go: hundreds of groups stopped the broker for a second."""
+
+    def group(name: str, offsets: dict[Any, Any]) -> SimpleNamespace:
+        return SimpleNamespace(metadata=SimpleNamespace(group_id=name), offsets=offsets)
+
+    offsets = {("t", 0): SimpleNamespace(offset=5), ("unknown", 0): SimpleNamespace(offset=5)}
+    groups = SimpleNamespace(groups=[group("a", OfAnother()), group("b", offsets), group("c", OfAnother())])
+    clock = SimpleNamespace(perf_counter=lambda: 30.0)
+    lag = ConsumerLag(SimpleNamespace(zookeeper=None, groups=groups, clock=clock), None)  # type: ignore[arg-type]
+    lag._note(("t", 0), 9)
+    assert lag.of_group("b") == [["t", 0, 5, 4, 0.0]]
 
 
 def test_compose_asks_every_broker() -> None:
