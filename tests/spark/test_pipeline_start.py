@@ -1,16 +1,19 @@
 """The pipeline's query where a process of Spark's is late, or fails; and what is said of it. Without Spark."""
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkRuntimeError, StreamingQueryException
 
 from odradek.cli import options
 from odradek.cli import pipeline as cli
 from odradek.cli.pipeline import _reason
+from odradek.client.errors import ClientError
 from odradek.pipeline import result_topic
 from odradek.pipeline import run as pipeline
 from odradek.pipeline.run import OBSERVED, STARTS_MAX, PipelineSettings, Sink, Summary, run
@@ -152,6 +155,29 @@ def test_what_fails_otherwise_is_raised_at_once(monkeypatch: pytest.MonkeyPatch)
 def test_the_reason_is_not_looked_for_in_the_state_of_the_query() -> None:
     """It said: Identifier: [id = 2a, runId = bd]."""
     assert _reason(StreamingQueryException(LATE)) == LATE.splitlines()[0]
+
+
+class OfTheJvmError(Py4JJavaError):  # type: ignore[misc]
+    """What a JVM says of a wrong --master."""
+
+    def __init__(self) -> None:
+        self.java_exception = SimpleNamespace(getMessage=lambda: "Could not parse Master URL: 'local[x]'")
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (OfTheJvmError(), "Could not parse Master URL: 'local[x]'"),
+        (PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited."), "[JAVA_GATEWAY_EXITED] Java gat"),
+    ],
+)
+def test_a_spark_that_does_not_start_is_one_line(
+    failure: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was the tracebacks of both Python and Java."""
+    monkeypatch.setattr(pipeline, "spark_session", MagicMock(side_effect=failure))
+    with pytest.raises(ClientError, match=rf"^Spark does not start with --master local\[x\]: {re.escape(said)}"):
+        cli._spark("local[x]")
 
 
 def test_all_clients_have_the_settings_of_command_config(monkeypatch: pytest.MonkeyPatch) -> None:
