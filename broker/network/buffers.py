@@ -39,7 +39,7 @@ slow."""
 
 
 def other_protocol(first: Buffer) -> str:
-    """Name, in brackets, the other protocol that begins with these four bytes; "" when none is known to."""
+    """Name, in brackets, the other protocol that begins with these four bytes; "" when no known one does."""
     text = bytes(first)
     if text.startswith(b"\x16\x03"):
         return " (TLS begins like this: the client's security.protocol is not that of this listener)"
@@ -73,7 +73,8 @@ class ReceiveBuffer:
     def next_frame(self) -> memoryview | None:
         """Return the next whole frame, without its size; None when there is none yet.
 
-        It is a part of the buffer, valid until the next call of `settle`. Raises FrameSizeError.
+        It is a part of the buffer, valid until the next call of `settle`. Raises FrameSizeError for a size below 0 or
+        above the limit.
         """
         start, end = self.start, self.end
         if end - start < SIZE_BYTES:
@@ -111,7 +112,7 @@ class ReceiveBuffer:
             self._move_to(min(2 * len(self.view), self._frame_total() + RECEIVE_BUFFER_BYTES))
 
     def _frame_total(self) -> int:
-        """Return the size of the frame in front, its size field included, as far as it has been received."""
+        """Return the size of the frame in front with its size field; that of the field alone until it has come."""
         if self.end - self.start < SIZE_BYTES:
             return SIZE_BYTES
         size: int = SIZE.unpack_from(self.view, self.start)[0]
@@ -194,7 +195,7 @@ class Slots:
             self._waiting += 1
 
     def let_overtake(self, slot: Slot) -> None:
-        """Let requests that came later than a slot's be handled before that is answered."""
+        """Let requests behind a slot's be handled before it is answered."""
         if slot.parts is None and not slot.overtaken:
             slot.overtaken = True
             self._waiting -= 1

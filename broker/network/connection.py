@@ -1,14 +1,14 @@
 """Connection of a client: frames in, answers out.
 
-- Requests are handled in the order in which they came. All complete requests of a wake-up are handled before their
-  answers are flushed together, and before the operations that wait for their effects are tried: so a follower fetches
-  all the batches of a wake-up at once.
+- Requests are handled in the order in which they came. All complete requests of a wake-up are handled first; then their
+  answers are flushed together, and the operations that wait for their effects are tried. So a follower fetches all the
+  batches of a wake-up at once.
 - Answers go out in the same order. While a request waits, those behind it are not handled, unless it may be overtaken.
 - A connection is *held* (none of its requests is handled) while a request waits, while it is throttled, while too many
   of its requests are under way, and while its client has too many bytes left to read. What comes in meanwhile is read
   ahead up to a limit; then reading stops and TCP holds the client back. So a slow reader costs a bounded amount of
   memory, and nobody else's time.
-- Giving an answer neither sends it nor takes up the next request: both get a turn of the loop of their own.
+- `Slot.answer` neither sends the answer nor takes up the next request: that is done in a later turn of the loop.
 """
 
 import logging
@@ -50,13 +50,13 @@ class Host(Protocol):
         """Forget a connection that has closed."""
 
     def buffer_taken(self, connection: Any) -> None:
-        """Call `review_buffer` of a connection from time to time: it has taken a receive buffer of its own."""
+        """Note that a connection has taken a receive buffer of its own; call its `review_buffer` from time to time."""
 
 
 class Guarded:
-    """A delayed operation as the purgatory holds it: a bug in it closes its connection, and goes no further.
+    """A delayed operation as the purgatory holds it: an error of ours in it closes its connection, and nothing else.
 
-    With `reader`, the connection of an operation that only reads, it does nothing once that connection is closed.
+    `reader` is the connection of an operation that only reads: once that is closed, the operation is not run any more.
     """
 
     __slots__ = ("_boundary", "_reader", "guarded")
@@ -136,8 +136,8 @@ class Connection:
     def _end(self) -> None:
         """Handle and answer what has come, as the client sends no more; it may have closed only its half.
 
-        Whether it still reads shows when an answer is sent. The connection is kept for LONG_WAIT_MS at most, unless it
-        is we who make the client wait: requests that are throttled are still handled.
+        Whether the client still reads shows when an answer is sent. The connection is kept for LONG_WAIT_MS at most,
+        except while it is throttled with requests left: they are still handled.
         """
         self._ended = True
         self.last_active_s = self._perf_counter()
@@ -164,7 +164,7 @@ class Connection:
         self._resume_if_free()
 
     def _check_idle(self) -> None:
-        """Close the connection if it is idle, else look again when it can be; a client that waits for us is not."""
+        """Close the connection if it is idle, else look again later. A client that waits for an answer is not idle."""
         limit_ms, waits = self._host.idle_ms_max, bool(self._slots)
         if self._ended:
             limit_ms, waits = LONG_WAIT_MS, self._throttle is not None and self.unhandled_bytes > 0
@@ -321,7 +321,7 @@ class Connection:
     # sending and closing
 
     def _flush(self) -> None:
-        """Send what is queued; close a connection that is to close once every answer that is due has been sent."""
+        """Send what is queued. If the connection is to close, close it once every answer that is due has been sent."""
         if self._closed:
             return
         if self._slots:
@@ -355,7 +355,7 @@ class Connection:
             self.close()
 
     def admit(self, request_bytes_max: int) -> None:
-        """Let the client in: its requests may be as large as anybody's."""
+        """Allow requests of up to `request_bytes_max` bytes from now on, as the client has authenticated."""
         self._buffer.frame_bytes_max = request_bytes_max
 
     @property
@@ -370,12 +370,12 @@ class Connection:
 
     @property
     def unhandled_bytes(self) -> int:
-        """Bytes that have come in and are not handled."""
+        """Number of bytes that have come in and are not handled."""
         return self._buffer.end - self._buffer.start
 
     @property
     def unanswered(self) -> int:
-        """Requests under way, or answered behind one that is."""
+        """Number of requests that are under way, or whose answers wait for one that is."""
         return len(self._slots)
 
     def review_buffer(self) -> bool:

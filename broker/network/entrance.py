@@ -17,14 +17,14 @@ class Entrance:
     def __init__(
         self, clock: Clock, security_of: Callable[[str], ListenerSecurity | None], refusal_delay_ms: int
     ) -> None:
-        """Take `security_of`, which returns that of a listener as it is now; None for PLAINTEXT."""
+        """Take `security_of`, which returns the security of a listener as it is now; None for PLAINTEXT."""
         self._clock = clock
         self._security_of = security_of
         self._refusal_delay_ms = refusal_delay_ms
         self._staging = new_staging()
 
     def request_bytes_max(self, listener: str, otherwise: int) -> int:
-        """Return the limit of requests in bytes until the client has passed; `otherwise` with nothing to pass."""
+        """Return the largest request, in bytes, of a client before it has passed SASL; `otherwise` without SASL."""
         security = self._security_of(listener)
         return otherwise if security is None or security.sasl is None else security.sasl.receive_bytes_max
 
@@ -33,7 +33,8 @@ class Entrance:
     ) -> tuple[Endpoint, Dispatch] | None:
         """Return the endpoint to read and write through, and what handles requests until it hands them to `dispatch`.
 
-        `passed` is called when the client may ask for everything. None: there is nothing to pass.
+        Return None where a client has nothing to pass. `passed` is called when it has authenticated, and each time that
+        it does so again.
         """
         security = self._security_of(client.listener)
         if security is None:

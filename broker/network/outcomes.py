@@ -14,20 +14,20 @@ from odradek.protocol.primitives import Part
 
 
 class RequestContext(NamedTuple):
-    """Client of a request, and the version and listener that it came by."""
+    """Client of a request, the version of the request, and the listener that it came by."""
 
     api_version: int
     client_id: str
     peer: str
     """Address of the client as `host:port`."""
     listener: str
-    """Name of the listener it came in by: answers that hold addresses give those of the same listener."""
+    """Name of the listener that the client came in by: answers that hold addresses give those of the same listener."""
     principal: KafkaPrincipal = ANONYMOUS
-    """Whom the connection has proved to speak for."""
+    """Principal that the connection has authenticated as."""
     by_token: bool = False
-    """True if it has done so with a delegation token."""
+    """True if it has authenticated with a delegation token."""
     connection: int = 0
-    """Number of the connection; one that was made later has a higher one."""
+    """Number of the connection; later connections have higher numbers."""
 
     @property
     def client_host(self) -> str:
@@ -96,7 +96,7 @@ class Client:
     __slots__ = ("api", "by_token", "contexts", "identity", "listener", "number", "peer", "principal")
 
     def __init__(self, peer: str, listener: str, number: int = 0) -> None:
-        """Take the connection's `number`; one that was made later has a higher one."""
+        """Take the connection's `number`; later connections have higher numbers."""
         self.peer = peer
         self.listener = listener
         self.number = number
@@ -111,7 +111,7 @@ class Client:
         self.by_token = False
 
     def authenticated(self, principal: KafkaPrincipal, *, by_token: bool = False) -> None:
-        """Take note of whom the connection speaks for from the next request on, and whether as a token's owner."""
+        """Note the principal of the requests from the next one on, and whether a delegation token has proved it."""
         self.principal, self.by_token = principal, by_token
         self.contexts.clear()
 
@@ -123,7 +123,7 @@ class Deferred(Protocol):
     def outcome(self) -> Outcome: ...
 
     def answer(self, response: Message | None) -> list[Part]:
-        """Encode the response: the whole frame of the answer, nothing if there is none. Called once, at the end."""
+        """Encode the response; return the whole frame of the answer, or no parts for None. Called once, at the end."""
 
 
 Answer = list[Part] | Deferred | None

@@ -1,8 +1,8 @@
 """SASL authentication of a connection: what its client may send before it has authenticated, and how it does so.
 
-    ApiVersions (answered well once) → SaslHandshake → SaslAuthenticate, as often as the mechanism wants → requests
+    ApiVersions, until one succeeds → SaslHandshake → SaslAuthenticate, as often as the mechanism wants → requests
 
-After a SaslHandshake of version 0 the mechanism's messages come without header, each behind its size. Everything else
+After a SaslHandshake of version 0 the mechanism's messages come without headers, each behind its size. Everything else
 is refused, and the connection closed, after connection.failed.authentication.delay.ms. Once a client is in, its
 requests go to the dispatcher; where sessions have an end it may authenticate again, as the same user (KIP-368).
 Source: SaslServerAuthenticator of Kafka 3.9.
@@ -50,7 +50,7 @@ class State(Enum):
     REFUSED = "is refused"
 
 
-class _Refused(Exception):  # noqa: N818 - where a client stands
+class _Refused(Exception):  # noqa: N818 - a state of the client, no error of ours
     """The client is not let in. `answer` is what it is told before the connection is closed, if anything."""
 
     def __init__(self, reason: str, answer: list[Part] | None = None) -> None:
@@ -75,7 +75,7 @@ class _LateAnswer:
 
 
 class SaslGate:
-    """A connection's way in. Called with its requests, as the dispatcher is."""
+    """SASL authentication of one connection, called with its requests in place of the dispatcher."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class SaslGate:
         self._mechanism = ""
         """Mechanism of the first authentication, which must not change."""
         self._expires_ms: float | None = None
-        """End of the session, on the monotonic clock; None without one."""
+        """End of the session, on the monotonic clock; None for a session without end."""
         self._begun_again_ms = -LEAST_BETWEEN_MS
         self._again = False
 
@@ -171,7 +171,7 @@ class SaslGate:
         except AuthenticationFailed as error:
             raise _Refused(str(error), self._failure(correlation_id, version, str(error))) from None
         except InvalidCredentials as error:
-            # No more: it could tell whether there is such a user.
+            # The client is told no more, which could give away whether there is such a user.
             said = f"Authentication failed during {self._what()} due to invalid credentials with SASL mechanism "
             raise _Refused(
                 f"{said}{self._mechanism}: {error}", self._failure(correlation_id, version, said + self._mechanism)
@@ -183,7 +183,7 @@ class SaslGate:
         return _frame(correlation_id, version, response)
 
     def _raw(self, frame: bytes) -> Answer:
-        """Answer a message of the mechanism without a header, likewise without; a failure is not answered at all."""
+        """Answer a message of the mechanism that has no header, without a header; a failure is not answered at all."""
         try:
             token = self._evaluate(frame)
         except (AuthenticationFailed, InvalidCredentials, NotNow) as error:

@@ -31,13 +31,13 @@ logger = logging.getLogger(__name__)
 
 SECOND_MS = 1000
 FEW_BYTES = 4096
-"""Size of a part of a request that is counted, but asks for no look at the others."""
+"""Size up to which an incomplete request is counted, but the sum of all is not looked at."""
 TOO_EARLY_MAX = 1000
 """Connections that wait to be refused; more are refused at once."""
 
 
 class SocketServer:
-    """Accepts connections and has their requests handled. All of it on one loop.
+    """Accepts connections and has their requests handled. Everything runs on one loop.
 
     Ports are taken by `listen`; until `serve` says who handles requests, whoever connects waits in the backlog.
     `timers` serve idle connections and throttles; `purgatory` holds the requests that wait.
@@ -67,7 +67,7 @@ class SocketServer:
         self.entrance: Entrance | None = None
         """Entrance that connections have to pass first, where some listener is not PLAINTEXT."""
         self._entering: dict[Client, tuple[Connection, Timer]] = {}
-        """Connections that have not passed the entrance yet, the eldest first."""
+        """Connections that have not passed the entrance yet, the oldest first."""
         self._entering_bytes: Counter[Connection] = Counter()
         """Bytes that these have sent and that are not handled."""
         self._network = network
@@ -80,11 +80,11 @@ class SocketServer:
         self._serving = False
         self.accepted: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
-        """Connections since the start, by listener."""
+        """Connections accepted, and closed, since the start, by listener."""
         self.address_rates: ConnectionRates | None = None
         """Limits on how often an address may connect."""
         self._too_early: set[Endpoint] = set()
-        """Connections above such a limit: not served, and closed a little later, so that their clients wait."""
+        """Connections above one of these limits: not served, and closed a little later, so that their clients wait."""
         self._accepted_in_second: Counter[str] = Counter()
         """Connections that came in within the present second, by listener."""
 
@@ -111,7 +111,7 @@ class SocketServer:
         return sum(connection.unanswered for connection in self._connections)
 
     def listen(self, name: str, host: str, port: int) -> int:
-        """Take one more port, accepting when `serve` has been called; the port. Raises OSError when it is in use."""
+        """Take one more port, accept on it once `serve` has been called, and return it. Raises OSError."""
         assert name not in self._listeners, f"listener {name} twice"
         listener = self._network.listen(host, port, lambda endpoint: self._accepted(name, endpoint))
         self._listeners[name] = listener
@@ -132,7 +132,7 @@ class SocketServer:
         self._pause_or_resume()
 
     def configure(self, settings: ConnectionSettings) -> None:
-        """Obey other limits; where there are more connections than they allow, those that were idle longest go."""
+        """Take other limits; of more connections than they allow, those that were idle longest are closed."""
         self.settings = settings
         self._look_up_hosts()
         for _ in range(len(self._connections) - settings.max_connections):
@@ -146,7 +146,7 @@ class SocketServer:
         self._listeners.clear()
 
     def close(self) -> None:
-        """Stop listening, close all connections. Unfinished requests that run as tasks are their owner's to end."""
+        """Stop listening, close all connections. Requests that run as tasks are left to the owner of the tasks."""
         self.stop_listening()
         for connection in list(self._connections):
             connection.close()
@@ -162,14 +162,14 @@ class SocketServer:
             self._tasks.spawn("hosts with limits", self._follow_hosts, OnDeath.REPORT)
 
     async def _follow_hosts(self) -> None:
-        """Learn by which addresses the hosts come that have a limit of their own."""
+        """Look up the addresses of the hosts that have a limit of their own."""
         settings, found = self.settings, dict[str, int]()
         assert self.address_of is not None, "hosts are addresses"
         for host, limit in settings.max_connections_per_ip_overrides.items():
             try:
                 found[await self.address_of(host)] = limit
             except OSError as error:
-                logger.error("%s of max.connections.per.ip.overrides is not known: %s", host, error)
+                logger.error("the limit of %s in max.connections.per.ip.overrides is not applied: %s", host, error)
         if settings is self.settings:
             self._limits_of_addresses = found
 
@@ -183,7 +183,10 @@ class SocketServer:
             self._close_later(endpoint, throttle_ms)
             return
         if self._by_address[host] >= self._limit_of_address(host):
-            logger.warning("refusing %s: its address has %d connections", endpoint.peer, self._by_address[host])
+            logger.warning(
+                "refusing %s: its address has %d connections, the most that max.connections.per.ip allows",
+                endpoint.peer, self._by_address[host],
+            )  # fmt: skip
             endpoint.close()
             return
         if len(self._connections) >= self.settings.max_connections:
@@ -203,7 +206,7 @@ class SocketServer:
         self._pause_or_resume()
 
     def _passage(self, endpoint: Endpoint, client: Client) -> tuple[Endpoint, Dispatch] | None:
-        """Return what its requests come through, and who handles them at first; None when there is nothing to pass."""
+        """Return the endpoint of a client's requests, and what handles them first; None when it has nothing to pass."""
         if self.entrance is None:
             return None
         return self.entrance.enter(endpoint, client, self._dispatch_now, lambda: self._has_passed(client))
@@ -212,7 +215,7 @@ class SocketServer:
         return self.dispatch(frame, client)
 
     def _enter(self, client: Client, endpoint: Endpoint, dispatch: Dispatch) -> None:
-        """Let a client begin to pass: in limited time, with little room to speak, and not behind too many others."""
+        """Let a client begin to authenticate: in limited time, with small requests, and not too many at once."""
         assert self.entrance is not None, client.listener
         limit = self.entrance.request_bytes_max(client.listener, self.settings.socket_request_max_bytes)
         connection = Connection(self, endpoint, client, ReceiveBuffer(self._shared, limit), dispatch)
@@ -223,13 +226,13 @@ class SocketServer:
             self._give_up(next(iter(self._entering.values()))[0])
 
     def _count_bytes(self, connection: Connection) -> None:
-        """Keep all who have not proved who they are from filling the memory together."""
+        """Keep the clients that have not authenticated from filling the memory together."""
         counts = self._entering_bytes
         counts[connection] = connection.unhandled_bytes
         if counts[connection] > FEW_BYTES and counts.total() > UNAUTHENTICATED_BYTES_MAX:
             greediest = max(counts, key=counts.__getitem__)
             del counts[greediest]
-            self.clock.call_soon(lambda: self._give_up(greediest))  # it may be the one that is read from now
+            self.clock.call_soon(lambda: self._give_up(greediest))  # it may be the connection that is being read
 
     def _give_up(self, connection: Connection) -> None:
         if connection.client not in self._entering:
@@ -269,7 +272,7 @@ class SocketServer:
             min(others, key=lambda connection: connection.last_active_s).close()
 
     def _pause_or_resume(self) -> None:
-        """Leave newcomers in the backlog while a limit is reached, except on the protected listener."""
+        """Leave new connections in the backlog while a limit is reached, except on the protected listener."""
         settings, accepted = self.settings, self._accepted_in_second
         full = len(self._connections) >= settings.max_connections
         fast = accepted.total() >= settings.max_connection_creation_rate
@@ -286,7 +289,7 @@ class SocketServer:
                 listener.resume()
 
     def _is_protected(self, listener: str) -> bool:
-        """Tell whether brokers come in by it: they are let in at any time, if clients have a listener of their own."""
+        """Tell whether a listener is the brokers' own: they are let in at any time, where clients have another one."""
         return listener == self.settings.inter_broker_listener_name and len(self._listeners) > 1
 
     def _is_full(self, listener: str) -> bool:

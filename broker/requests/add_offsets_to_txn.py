@@ -1,9 +1,9 @@
 """AddOffsetsToTxn (key 25), versions 0 to 4: the transaction will commit offsets of that group, so it gets the group's
 partition of `__consumer_offsets`.
 
-One that this broker has not heard of yet, as the topic is new, is COORDINATOR_LOAD_IN_PROGRESS, after which producers
-ask again: it would be taken for deleted when the transaction ends, and have no marker. (With Kafka it has none, and
-nobody can read the offsets.) While the topic does not exist it is created, as by FindCoordinator.
+A partition that this broker has not heard of yet, as the topic is new, is COORDINATOR_LOAD_IN_PROGRESS, after which
+producers ask again: it would be taken for deleted when the transaction ends, and have no marker. (With Kafka it has
+none, and nobody can read the offsets.) While the topic does not exist it is created, as by FindCoordinator.
 """
 
 from functools import partial

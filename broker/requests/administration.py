@@ -30,8 +30,8 @@ def require_controller(broker: Services) -> None:
 
 
 def mutation_quota(broker: Services, context: RequestContext, first_strict_version: int) -> MutationQuota | None:
-    """Return the client's quota on what it creates and deletes (KIP-599); from that version on it refuses what is too
-    much."""
+    """Return the client's quota on what it creates and deletes (KIP-599). From `first_strict_version` on it refuses
+    what is too much; before that the client only has to wait."""
     strict = context.api_version >= first_strict_version
     return broker.quotas.mutations(context.principal.name, context.client_id, strict=strict)
 
@@ -43,7 +43,7 @@ def charge(quota: MutationQuota | None, partitions: int) -> None:
 
 
 async def until_metadata(broker: Services, satisfied: Callable[[], bool], timeout_ms: float) -> bool:
-    """Wait until `satisfied`, which looks at the metadata of this broker; False after `timeout_ms`."""
+    """Wait until `satisfied`, which looks at this broker's metadata, is true; return False after `timeout_ms`."""
     decided: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def look() -> None:

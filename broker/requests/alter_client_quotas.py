@@ -1,7 +1,7 @@
 """AlterClientQuotas (key 49), versions 0 and 1: sets and takes away quotas of users, clients and addresses; any broker.
 
-They are written to ZooKeeper beside what else is set of the entity, and announced; brokers obey when they hear of it.
-An ip must be an address: Kafka also resolves host names, which may have another address at another broker.
+They are written to ZooKeeper beside whatever else is set for the entity, and announced; brokers obey when they hear of
+it. An ip must be an address: Kafka also resolves host names, which may have another address at another broker.
 
 Source: ZkAdminManager.alterClientQuotas of Kafka 3.9.
 """

@@ -1,9 +1,9 @@
-"""ApiVersions, key 18, versions 0-4: which APIs and versions this broker serves.
+"""ApiVersions (key 18), versions 0 to 4: which APIs and versions this broker serves.
 
-A client's first request on a connection; allowed before it has authenticated. The ranges are those of the registry.
-No feature is supported or finalized: a finalized `transaction.version` or `group.version` would switch newer clients to
-protocols that a broker in ZooKeeper mode does not have. A version that we do not know is answered by the dispatcher,
-which must not read its body (KIP-511).
+It is a client's first request on a connection, and allowed before it has authenticated. The ranges are those of the
+registry. No feature is supported or finalized: a finalized `transaction.version` or `group.version` would switch newer
+clients to protocols that a broker in ZooKeeper mode does not have. A version that we do not know is answered by the
+dispatcher, which must not read its body (KIP-511).
 """
 
 import re

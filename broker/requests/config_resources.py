@@ -130,7 +130,7 @@ def entity(kind: int, name: str) -> str:
 
 
 async def settings_of(broker: Services, kind: int, name: str) -> dict[str, str]:
-    """Read what is set of a topic or broker now."""
+    """Read what is set for a topic or broker now."""
     return opened(broker, kind, await stored_settings(broker.zookeeper, entity(kind, name)))
 
 

@@ -1,9 +1,9 @@
 """CreateDelegationToken (key 38), versions 0 to 3: makes a token with which others may log in as its owner (KIP-48).
 
-Any broker does it. From version 3 on one may ask for a token of another owner (KIP-373). Renewers must be users, and an
-owner that is named have a type, else INVALID_PRINCIPAL_TYPE. A connection that has not authenticated, or has with a
-token, is told DELEGATION_TOKEN_REQUEST_NOT_ALLOWED; without a key (delegation.token.secret.key) everybody is told
-DELEGATION_TOKEN_AUTH_DISABLED.
+Any broker does it. From version 3 on one may ask for a token of another owner (KIP-373). Renewers must be users, and a
+named owner must have a type; if not, the answer is INVALID_PRINCIPAL_TYPE. A connection that has not authenticated, or
+has done so with a token, is told DELEGATION_TOKEN_REQUEST_NOT_ALLOWED; without a key (delegation.token.secret.key)
+everybody is told DELEGATION_TOKEN_AUTH_DISABLED.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext

@@ -1,7 +1,7 @@
 """DeleteAcls (key 31), versions 0 to 3: removes the lines that match filters, and answers which these were; any broker.
 
 A filter that names a resource finds what ZooKeeper has of it; others are compared with what this broker knows. Without
-an authorizer SECURITY_DISABLED.
+an authorizer the answer is SECURITY_DISABLED.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext

@@ -64,7 +64,7 @@ async def handle(broker: Services, request: DescribeConfigsRequest, context: Req
 
 
 def _of_no_kind(resource: DescribeConfigsResource) -> DescribeConfigsResult:
-    """Refuse a resource whose request names one of an unknown kind, be it another: Kafka answers for none of them."""
+    """Refuse a resource as one of its request, perhaps another, is of an unknown kind: Kafka then answers for none."""
     return DescribeConfigsResult(
         error_code=ErrorCode.INVALID_REQUEST,
         error_message="A resource of the request is of a type that has no settings",
@@ -104,7 +104,7 @@ async def _describe(
 
 
 def _texts(entry: DescribeConfigsResourceResult) -> list[str]:
-    """Return what is as long as somebody has made it: a list may grow with each request, or stand in a file."""
+    """Return the texts whose length nothing bounds: a list may grow with each request, or come from a file."""
     return [text for text in (entry.value, *(one.value for one in entry.synonyms)) if text is not None]
 
 

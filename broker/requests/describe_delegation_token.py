@@ -1,7 +1,8 @@
 """DescribeDelegationToken (key 41), versions 0 to 3: the tokens of the given owners, or all, as this broker knows them.
 
-A token is one of its owner's, of those who may renew it, and of the one who asked for it. A client sees its own tokens
-and, with an authorizer, those that this lets it see. No tokens are the answer to an empty list of owners, all to null.
+A token counts as one of its owner, of those who may renew it, and of the one who asked for it. A client sees its own
+tokens and, with an authorizer, those that this lets it see. An empty list of owners is answered with no tokens, null
+with all.
 """
 
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext

@@ -1,8 +1,8 @@
-"""DescribeUserScramCredentials (key 50), version 0: who may log in with SCRAM, and by how many iterations (KIP-554).
+"""DescribeUserScramCredentials (key 50), version 0: who may log in with SCRAM, and with how many iterations (KIP-554).
 
 Any broker answers, from ZooKeeper. Without names all users who have credentials are shown. A user who is named and has
 none is RESOURCE_NOT_FOUND, one who is named twice DUPLICATE_RESOURCE, one whose znode makes no sense
-UNKNOWN_SERVER_ERROR, which is the whole answer while ZooKeeper is away. The credentials themselves are never shown.
+UNKNOWN_SERVER_ERROR. While ZooKeeper is away that is the whole answer. The credentials themselves are never shown.
 Source: ZkAdminManager.describeUserScramCredentials of Kafka 3.9.
 """
 

@@ -34,7 +34,7 @@ CLIENT_ID_AT = 8
 RESPONSE_HEADER = Struct(">ii")
 """Size and correlation id: response header version 0, behind the size of the frame."""
 FLEXIBLE_RESPONSE_HEADER = Struct(">iix")
-"""Correlation id, and no tagged fields: response header version 1."""
+"""Size, correlation id, and no tagged fields: response header version 1, behind the size of the frame."""
 LARGE_REQUEST_BYTES = 1 << 20
 """Size from which on the elements of arrays are counted: a request may have a hundred megabytes of empty names."""
 ROUTES_MAX = 1 << 12
@@ -132,7 +132,7 @@ class Dispatcher:
         noting: Callable[[Any], Any] = lambda decode: decode,
     ) -> None:
         """`guarded` wraps the handler of an API in what must come before it, `noting` wraps its decoder. Both are
-        called once for each route, until `forget_routes`."""
+        called once for each route, and again after `forget_routes`."""
         self._broker = broker
         self._modules = modules
         self._clock = clock
@@ -197,7 +197,7 @@ class Dispatcher:
         if not lowest <= version <= highest:
             if key == api_versions.REQUEST.API_KEY:
                 return None
-            raise UnsupportedRequestError(f"API {key} version {version} is not served, but {lowest}-{highest}")
+            raise UnsupportedRequestError(f"API {key} version {version} is not served, only {lowest} to {highest}")
         name = module.REQUEST.__name__.removesuffix("Request")
         is_fetch = key == FetchRequest.API_KEY
         flexible_response = response_header_version(key, version) == 1
@@ -231,7 +231,7 @@ class Dispatcher:
 
 
 def new_context(client: Client, version: int) -> RequestContext:
-    """Make the context of a client's requests of one version, and remember it there. A null client id is empty."""
+    """Make the context of a client's requests of one version, and remember it. A null client id is empty."""
     client_id = client.identity[2:].decode("utf-8", "text-like-java")
     context = RequestContext(
         version, client_id, client.peer, client.listener, client.principal, client.by_token, client.number

@@ -1,7 +1,7 @@
 """ElectLeaders (key 43), versions 0 to 2: to the controller; answered when this broker knows the elected leaders.
 
 Null partitions mean all; those for which nothing was to be done are then left out of the answer. Version 0 knows
-preferred elections only. An unknown type of election is answered by UNKNOWN_SERVER_ERROR, for each partition asked
+preferred elections only. An unknown type of election is answered with UNKNOWN_SERVER_ERROR, for each partition asked
 and for the whole, as Kafka's ElectLeadersRequest.getErrorResponse does.
 """
 

@@ -1,7 +1,8 @@
 """ExpireDelegationToken (key 40), versions 0 to 2: changes when a token expires; a negative period removes it at once.
 
-Its owner and its renewers may do so, others are told DELEGATION_TOKEN_OWNER_MISMATCH. A token that has expired is
-DELEGATION_TOKEN_EXPIRED, an unknown one DELEGATION_TOKEN_NOT_FOUND; otherwise as CreateDelegationToken.
+Its owner and its renewers may do so; others are told DELEGATION_TOKEN_OWNER_MISMATCH. A token that has expired is
+DELEGATION_TOKEN_EXPIRED, an unknown one DELEGATION_TOKEN_NOT_FOUND; the other refusals are those of
+CreateDelegationToken.
 """
 
 from odradek.broker.network.outcomes import Outcome, RequestContext

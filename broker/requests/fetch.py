@@ -12,7 +12,7 @@ list of the aborted transactions among them, so that it can leave their records 
 A follower serves consumers up to the high watermark that it knows (from version 11 on, KIP-392), and debugging ones,
 with replica id -2, up to the end of its log.
 
-With `replica.selector.class` the leader sends a consumer that names its rack to the replica there.
+With `replica.selector.class` the leader sends a consumer that names its rack to a replica in that rack.
 
 The first fetch of a follower's session is answered at once: it names thousands of partitions, and if it waited it would
 look at all of them whenever one changes. The fetches after it look only at what has changed.

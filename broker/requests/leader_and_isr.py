@@ -64,7 +64,7 @@ async def _apply(broker: Services, request: LeaderAndIsrRequest, context: Reques
 
 
 def _new_topics(broker: Services, request: LeaderAndIsrRequest) -> set[str]:
-    """Topics of which this broker has no log yet: whoever creates a topic writes its settings before its partitions."""
+    """Return the topics with a new log here: whoever creates a topic writes its settings before its partitions."""
     return {
         topic
         for topic, _, state in partition_states(request)

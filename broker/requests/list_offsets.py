@@ -129,7 +129,7 @@ def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
 
 
 def _old_style(partition: Partition, asked: ListOffsetsPartition, replica_id: int) -> list[int]:
-    """Version 0: offsets of segments that began before the time, newest first."""
+    """Return the offsets of segments that began before the time, newest first, for version 0."""
     limit = max(asked.max_num_offsets, 0)
     end = partition.high_watermark if replica_id == CONSUMER_REPLICA_ID else partition.log.log_end_offset
     offsets = [offset for offset in offsets_before(partition.log, asked.timestamp, limit) if offset <= end]

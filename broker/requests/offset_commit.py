@@ -59,9 +59,9 @@ def handle(broker: Services, request: OffsetCommitRequest, context: RequestConte
 
 
 async def _commit_many(broker: Services, request: OffsetCommitRequest, commit: CommitRequest) -> Reply:
-    """Commit when the records of the offsets are made, which takes most of the time, in slices.
+    """Make the records of the offsets in slices, which takes most of the time; then commit.
 
-    Not for topics that are deleted meanwhile: their offsets the group has forgotten by then.
+    Topics that are deleted meanwhile are left out: the group has forgotten their offsets by then.
     """
     records = await TimeSlice(broker.clock).result(offset_records(request.group_id, commit.offsets))
     offsets = broker.metadata.of_known(commit.offsets)

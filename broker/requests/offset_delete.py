@@ -1,7 +1,7 @@
 """OffsetDelete (key 47), version 0: forget what a group has committed for some partitions (KIP-496).
 
-An empty group may lose all of them; a group of consumers with members those of topics that none of them reads
-(GROUP_SUBSCRIBED_TO_TOPIC for the others); any other group is NON_EMPTY_GROUP.
+An empty group may lose all of them. A group of consumers that has members may lose those of topics that no member
+reads; the others are GROUP_SUBSCRIBED_TO_TOPIC. Any other group is NON_EMPTY_GROUP.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def handle(broker: Services, request: OffsetDeleteRequest, context: RequestConte
 
 
 async def _delete_many(broker: Services, request: OffsetDeleteRequest, known: list[PartitionKey]) -> Reply:
-    """Delete, all at one time, when the tombstones are made, which takes most of the time, in slices."""
+    """Make the tombstones in slices, which takes most of the time; then delete all offsets at one time."""
     made = await TimeSlice(broker.clock).result(offset_tombstones(request.group_id, known))
     return _delete(broker, request, known, made)
 

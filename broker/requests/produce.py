@@ -4,8 +4,8 @@ acks=0: no answer; an error closes the connection, as there is no other way to t
 acks=all: answered when every replica in sync has the records, or at the timeout; the connection's next Produce is
 taken up meanwhile. One entry in the answer for each partition asked, in the order asked.
 
-The topics of the coordinators are written by coordinators alone: clients are told INVALID_TOPIC_EXCEPTION, save the one
-whose id is that of Kafka's own administration (ReplicaManager.appendToLocalLog of Kafka 3.9).
+The topics of the coordinators are written by coordinators alone: clients are told INVALID_TOPIC_EXCEPTION, except one
+with the client id of Kafka's own administration (ReplicaManager.appendToLocalLog of Kafka 3.9).
 
 Versions 0 to 2 carry message sets, which are converted on append. That may take seconds; so may topics with rules that
 look at each record, and requests for thousands of partitions. Such a request is handled in slices of time: each batch
@@ -161,7 +161,9 @@ class _Appends:
         self.failed: list[ErrorCode] = []
 
     def append(self, verdicts: Verdicts, slow: list[SlowRecords] | None) -> Outcome:
-        """Append, and answer when `acks` are met. `verdicts` are of the partitions where a transaction may begin.
+        """Append, and answer when `acks` are met.
+
+        `verdicts`: what the coordinators said of the partitions where a transaction may begin.
 
         `slow` collects the records that take long, which are then appended in slices of time. With None everything is
         appended at once.
@@ -180,7 +182,7 @@ class _Appends:
     def _append_slow(self, slow: list[SlowRecords]) -> Steps[Settled]:
         """Append one after another what takes long, put the answers into their places, and answer."""
         for place in slow:
-            again = [place]  # a second time where only now it turns out that the topic's rules concern each record
+            again = [place]  # again if only now the topic's rules look at each record
             while again:
                 one, verdicts = again.pop(), Verdicts()
                 try:
@@ -194,7 +196,7 @@ class _Appends:
         return self._answer()
 
     def prepare(self, refused: Verdicts) -> Iterator[None]:
-        """Check and convert records in steps, before they are appended; `refused` takes those that must not be."""
+        """Check and convert records in steps, before they are appended; `refused` takes their errors."""
         for topic in self.request.topic_data:
             for data in topic.partition_data:
                 partition = self.broker.replicas.partitions.get((topic.name, data.index))
@@ -272,9 +274,10 @@ class _Appends:
         *,
         appending: bool,
     ) -> None:
-        """Answer with an error, and count it if this broker has the partition, whose log remembers a passing one.
+        """Answer with an error. If this broker has the partition, count the error; the log remembers a PASSING one.
 
-        Source of the counts, and of when the log's start is told: ReplicaManager.appendToLocalLog of Kafka 3.9.
+        `appending`: the records were refused, not the request for the partition. Source of the counts, and of when the
+        log's start is told: ReplicaManager.appendToLocalLog of Kafka 3.9.
         """
         code = error.code
         self.failed.append(code)
@@ -333,7 +336,7 @@ def _wait(
 
 
 def _guard(verdicts: Verdicts, topic: str, index: int, default: VerificationGuard | None) -> VerificationGuard | None:
-    """Return what to append with. Raises KafkaError if the verdict is that nothing is to be appended."""
+    """Return the guard to append with. Raises KafkaError if the verdict is that nothing is to be appended."""
     verdict = verdicts.get((topic, index), default)
     if isinstance(verdict, ErrorCode):
         raise KafkaError(verdict, WHY_NOT_VERIFIED.get(verdict, ""))

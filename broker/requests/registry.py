@@ -6,7 +6,7 @@ A module that answers an API has
 - `VERSIONS`, the lowest and the highest version that it really serves, which is what ApiVersions advertises,
 - `handle(broker, request, context) -> Outcome`.
 
-What has no `REQUEST` helps the others.
+A module without `REQUEST` helps the others.
 """
 
 import importlib

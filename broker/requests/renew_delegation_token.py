@@ -1,7 +1,8 @@
 """RenewDelegationToken (key 39), versions 0 to 2: moves the time at which a token expires, up to the end of its life.
 
-Its owner and its renewers may do so, others are told DELEGATION_TOKEN_OWNER_MISMATCH. A token that has expired is
-DELEGATION_TOKEN_EXPIRED, an unknown one DELEGATION_TOKEN_NOT_FOUND; otherwise as CreateDelegationToken.
+Its owner and its renewers may do so; others are told DELEGATION_TOKEN_OWNER_MISMATCH. A token that has expired is
+DELEGATION_TOKEN_EXPIRED, an unknown one DELEGATION_TOKEN_NOT_FOUND; the other refusals are those of
+CreateDelegationToken.
 """
 
 from odradek.broker.network.outcomes import Outcome, RequestContext

@@ -34,8 +34,8 @@ def is_batch(records: Records) -> bool:
 def to_batch(records: Records) -> Steps[bytearray]:
     """Convert what a producer of version 0 to 2 sent to one batch in the codec of its last compressed message.
 
-    Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD for wrappers that cannot be, and for an empty
-    set. Kafka takes a set that is cut off, or empty, leaves out what is not whole, and says that all is well.
+    Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD for impossible wrappers, and for an empty set.
+    Kafka takes a set that is cut off, or empty, leaves out what is not whole, and says that all is well.
     """
     if records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no message set")
@@ -86,7 +86,7 @@ def put_off(
 
 
 def are_slow(records: Records, log: Log) -> bool:
-    """Tell whether each of these records must be looked at before `log` can have them, and that takes long."""
+    """Tell whether `log` can have these records only after a look at each of them that takes long."""
     if records is None or not takes_long(records):
         return False
     return (log.rewrites or misdated(records)) and not isinstance(records, Rewritten)

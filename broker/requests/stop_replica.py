@@ -1,6 +1,6 @@
 """StopReplica (key 5), versions 0 to 4: the controller has this broker give up replicas, and delete their logs.
 
-One at a time with LeaderAndIsr and in slices of time, as described there.
+It is handled in turn with LeaderAndIsr, and in slices of time, as described there.
 """
 
 from odradek.broker.cluster.controller_messages import stopped_replicas

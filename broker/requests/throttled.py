@@ -1,9 +1,9 @@
 """Client quotas around the handlers: what a request takes is counted, and its client waits after the answer (KIP-219).
 
 The answer is sent at once and names the time; then the connection is not read for so long. A Produce counts by the size
-of the request, a consumer's Fetch by the records of the answer, everything by the time that the loop spends on decoding
-and handling it, in however many slices: a quota of 100 is the whole loop. Requests of brokers and the controller are
-free.
+of the request, a consumer's Fetch by the records of the answer, every request by the time that the loop spends on
+decoding and handling it, in however many slices: a quota of 100 is the whole loop. Requests of brokers and the
+controller are free.
 
 Kafka answers a Fetch that is over its quota without records and lets the client fetch them after the pause; here they
 come before it. The rate is the same, and a fetch session loses no news.
@@ -81,12 +81,12 @@ class Throttled:
         return self._quotas.use(kind, context.principal.name, context.client_id, value)
 
     def _time_used(self, context: RequestContext, used_ms: float) -> int:
-        """Count the time that a request took; how long the client is to wait for it, at most one window."""
+        """Count the time that a request took; return how many ms its client is to wait for it, at most one window."""
         throttle_ms = self._use(QuotaType.REQUEST, context, _percent(used_ms))
         return min(throttle_ms, round(self._quotas.windows.length_ms))
 
     def _after(self, outcome: Outcome, context: RequestContext, bytes_ms: int = 0, *, sized: bool = False) -> Outcome:
-        """Have the client wait after the answer. `sized`: by the size of that, too."""
+        """Have the client wait after the answer: `bytes_ms`, for the time used, and if `sized` for the size of that."""
         used_ms = self._processor_ms() - self._began_ms
         if isinstance(outcome, tuple):  # is quicker than to ask whether it is a Coroutine
             return self._settled(outcome, context, used_ms, bytes_ms, sized)
@@ -102,7 +102,7 @@ class Throttled:
         self, outcome: Settled, context: RequestContext, used_ms: float, bytes_ms: int, sized: bool
     ) -> Settled:
         time_ms = self._time_used(context, used_ms)
-        if isinstance(outcome, Silent):  # need not wait for the time it took, as in Kafka: nobody would tell it
+        if isinstance(outcome, Silent):  # as in Kafka it need not wait for the time used: no answer would tell it
             return outcome._replace(throttle_ms=bytes_ms)
 
         def throttle_of(response: Message) -> int:
@@ -158,7 +158,7 @@ ANSWER_OVERHEAD_BYTES, PARTITION_OVERHEAD_BYTES = 20, 50
 
 
 def _size(response: Message) -> int:
-    """Size of an answer to Fetch, before it is encoded."""
+    """Return about the size in bytes of an answer to Fetch, before it is encoded."""
     assert isinstance(response, FetchResponse)
     size = ANSWER_OVERHEAD_BYTES
     for topic in response.responses:

@@ -21,15 +21,15 @@ Answer = type[ExpireDelegationTokenResponse] | type[RenewDelegationTokenResponse
 
 
 def may_ask(broker: Services, context: RequestContext) -> bool:
-    """Tell whether a connection has proved enough to speak of tokens: not one that nobody has authenticated on, nor one
-    that a token has opened, which could be made to last for ever so."""
+    """Tell whether a connection may ask about tokens. One without authentication may not; nor may one that was opened
+    with a token, whose holder could then make it last for ever."""
     protocol = next((one.protocol for one in broker.config.listeners if one.name == context.listener), "PLAINTEXT")
     unknown = protocol == "PLAINTEXT" or (protocol == "SSL" and context.principal == ANONYMOUS)
     return not unknown and not context.by_token
 
 
 async def or_error(work: Coroutine[Any, Any, T], otherwise: T) -> tuple[T, ErrorCode]:
-    """Await a change of tokens: its result, or `otherwise` and why there is none."""
+    """Await a change of tokens; return its result and NONE, or `otherwise` and the error."""
     try:
         return await work, ErrorCode.NONE
     except KafkaError as error:
@@ -41,7 +41,7 @@ async def or_error(work: Coroutine[Any, Any, T], otherwise: T) -> tuple[T, Error
 def move_expiry(
     broker: Services, context: RequestContext, secret: bytes | memoryview, period_ms: int, move: Move, response: Answer
 ) -> Outcome:
-    """Have `move` set when a token expires, and answer the time, in ms since 1970, or why it is not changed."""
+    """Have `move` set when a token expires; answer with that time, in ms since 1970, or with the error."""
     if not may_ask(broker, context):
         return Reply(response(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1))
     return _moved(move(str(context.principal), bytes(secret), period_ms), response)

@@ -68,8 +68,8 @@ def handle(broker: Services, request: TxnOffsetCommitRequest, context: RequestCo
 
 
 async def _commit_many(broker: Services, request: TxnOffsetCommitRequest, version: int, commit: CommitRequest) -> Reply:
-    """Make the records of the offsets in slices, as OffsetCommit does; what is checked of the transaction comes after,
-    for it may have ended meanwhile."""
+    """Make the records of the offsets in slices, as OffsetCommit does. The transaction is checked only after that, as
+    it may end meanwhile."""
     records = await TimeSlice(broker.clock).result(offset_records(request.group_id, commit.offsets))
     commit = replace(commit, records=records)
     to_verify = _unverified(broker, request)

@@ -1,7 +1,7 @@
 """UpdateMetadata (key 6), versions 0 to 8: the controller tells this broker what the cluster looks like.
 
-Ten thousand partitions take a twentieth of a second. A large request is decoded and prepared in slices of time; only
-then, in one piece, are its epochs checked and is it taken over: nobody sees half of it. The next one waits for it, also
+Ten thousand partitions take a twentieth of a second. A large request is decoded and prepared in slices of time. Then
+its epochs are checked and it is taken over, both in one piece: nobody sees half of it. The next one waits for it, also
 when its connection has broken.
 """
 

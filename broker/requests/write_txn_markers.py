@@ -2,11 +2,11 @@
 
 A marker is appended to each partition, with acks=all, and answered when every replica in sync has it: whether the
 partition had data of the transaction or not, and as often as it is asked. An epoch older than the producer's is
-INVALID_PRODUCER_EPOCH, a coordinator epoch older than in its last marker TRANSACTION_COORDINATOR_FENCED;
-what is not led here NOT_LEADER_OR_FOLLOWER, and the coordinator asks elsewhere. A marker in `__consumer_offsets` makes
-the offsets of its transaction visible; while their groups are being loaded it is NOT_LEADER_OR_FOLLOWER too. Markers
-for very many partitions are appended in slices of time. A request on a connection that its
-sender may have given up is refused once, as a whole, with NOT_LEADER_OR_FOLLOWER: `MarkerSenders` says why.
+INVALID_PRODUCER_EPOCH, a coordinator epoch older than in its last marker TRANSACTION_COORDINATOR_FENCED; what is not
+led here is NOT_LEADER_OR_FOLLOWER, and the coordinator asks elsewhere. A marker in `__consumer_offsets` makes the
+offsets of its transaction visible; while their groups are being loaded it is NOT_LEADER_OR_FOLLOWER too. Markers for
+very many partitions are appended in slices of time. A request on a connection that its sender may have given up is
+refused once, as a whole, with NOT_LEADER_OR_FOLLOWER: `MarkerSenders` says why.
 
 Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
 """

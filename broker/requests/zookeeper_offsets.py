@@ -7,7 +7,7 @@ from odradek.zk_schema.znodes.json_data import BadZnode
 
 
 async def write_offset(store: Store, group_id: str, topic: str, partition: int, offset: int) -> ErrorCode:
-    """Create or overwrite; the last writer wins, as it always did."""
+    """Create or overwrite an offset; the last writer wins, as it always did."""
     path = offset_path(group_id, topic, partition)
     data = encode_offset(offset)
     try:

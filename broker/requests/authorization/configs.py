@@ -36,7 +36,7 @@ def describe(asked: Asked, go_on: GoOn) -> Outcome:
 
 
 def alter(asked: Asked, go_on: GoOn) -> Outcome:
-    """ALTER_CONFIGS for each resource, replaced as a whole."""
+    """Ask for ALTER_CONFIGS on each resource, whose settings are replaced as a whole."""
 
     def refusal(resource: Any, error: ErrorCode) -> Any:
         return alter_configs.AlterConfigsResourceResponse(
@@ -50,7 +50,7 @@ def alter(asked: Asked, go_on: GoOn) -> Outcome:
 
 
 def alter_incrementally(asked: Asked, go_on: GoOn) -> Outcome:
-    """ALTER_CONFIGS for each resource."""
+    """Ask for ALTER_CONFIGS on each resource."""
 
     def refusal(resource: Any, error: ErrorCode) -> Any:
         return incremental_alter_configs.AlterConfigsResourceResponse(

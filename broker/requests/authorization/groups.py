@@ -33,7 +33,7 @@ Topics = Sequence[Any]
 
 
 def find_coordinator(asked: Asked, go_on: GoOn) -> Outcome:
-    """DESCRIBE on each group or transactional id that is looked for."""
+    """Ask for DESCRIBE on each group or transactional id that is looked for."""
     request = asked.request
     resource = COORDINATED.get(request.key_type)
     if resource is None:
@@ -77,7 +77,7 @@ def group_operations(asked: Asked, go_on: GoOn) -> Outcome:
 
 
 def fetched_offsets(asked: Asked, go_on: GoOn) -> Outcome:
-    """DESCRIBE on each group, and on each topic: where all are asked for, others are left out."""
+    """Ask for DESCRIBE on each group, and on each topic; where all topics are asked for, denied ones are left out."""
     if asked.context.api_version >= FIRST_FETCH_WITH_GROUPS:
         return _of_groups(asked, go_on)
     request, rights = asked.request, asked.rights

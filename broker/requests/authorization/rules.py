@@ -60,8 +60,8 @@ class Rule(Protocol):
 
 
 def answered(outcome: Outcome, change: Callable[[Any], None], *, failed: bool = False) -> Outcome:
-    """Change the response before it is sent, now or later. `failed`: it tells of an error, which a request that gets no
-    answer learns of by the end of its connection."""
+    """Change the response before it is sent, now or later. `failed`: the change tells of an error. Where there is no
+    answer, the sender learns of it by the end of its connection."""
     if isinstance(outcome, tuple):  # is quicker than to ask whether it is a Coroutine
         return _changed(outcome, change, failed)
     return _later(outcome, change, failed)

@@ -50,7 +50,7 @@ def _transactional_id(request: Any) -> str:
 
 
 def _of_brokers(refusal: Any) -> tuple[Rule, ...]:
-    """Requests that brokers and the controller send each other."""
+    """Return the rules of requests that brokers and the controller send each other."""
     return (Whole(Do.CLUSTER_ACTION, CLUSTER, refusal),)
 
 
