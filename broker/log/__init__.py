@@ -8,9 +8,9 @@
 - producer_state.py, producer_entry.py, producer_sequences.py, verifications.py, producer_snapshots.py,
   producer_recovery.py, leader_epochs.py: what a log knows beside its records; checkpoint_format.py: the text of its
   small files
-- retention.py, offset_lookup.py, time_index_check.py: letting go, and offsets by time
+- retention.py: which old segments go; offset_lookup.py: offsets by time; time_index_check.py: false entries
 - recovery/: opening a log, and repairing it after an unclean stop
-- compaction/: by key, in a child process
+- compaction/: only the newest record of each key stays; in a child process
 - log_manager.py and directories/: all logs of a broker, and the entries of `log.dirs` they are in
 - errors.py: trouble with a disk
 - dump/: looking into the files without a broker

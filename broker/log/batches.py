@@ -1,7 +1,8 @@
 """Batches by their headers: walking over those of a segment file, checking those that are to be written, and what an
 append makes of them.
 
-The header of a v2 batch (magic 2) and the common part of v0/v1 messages; payloads are looked at only to check the CRC.
+Of a v2 batch (magic 2) the header is decoded, of a v0/v1 message the part that both have. Payloads are looked at only
+to check the CRC, for the markers of transactions, and for the first offset in a compressed old message.
 """
 
 import struct
@@ -154,8 +155,8 @@ def iterate_headers(file: File, position: int, end: int) -> Iterator[Batch]:
 
 
 def in_order(file: File, position: int, end: int, first_offset: int) -> Iterator[Batch]:
-    """Yield what `iterate_headers` does. Raises CorruptBatch also where an offset does not rise, or is before the
-    first."""
+    """Yield what `iterate_headers` does. Raises CorruptBatch also where an offset does not rise, or is before
+    `first_offset`."""
     least_offset = first_offset
     for batch in iterate_headers(file, position, end):
         if batch.base_offset < least_offset:
@@ -165,9 +166,10 @@ def in_order(file: File, position: int, end: int, first_offset: int) -> Iterator
 
 
 def position_of(offset: int, file: File, position: int, end: int) -> int:
-    """Return where the first batch from `position` on begins that does not end before `offset`; `end` when none does.
+    """Return where the first batch with a last offset of `offset` or later begins; `end` when there is none.
 
-    Raises CorruptBatch when the file is damaged on the way: a header that is none, or whose offset does not rise.
+    The search begins at the batch at `position`. Raises CorruptBatch when the file is damaged on the way: a header that
+    makes no sense, or whose offset does not rise.
     """
     previous = -1
     while position < end:
@@ -192,7 +194,7 @@ def position_of(offset: int, file: File, position: int, end: int) -> int:
 
 
 def begins_batch(file: File, position: int, end: int, first_offset: int, last_offset: int) -> bool:
-    """Tell whether a batch begins at `position` that ends by `end` and whose base offset is one of these offsets."""
+    """Tell whether a batch begins at `position` that ends by `end`, with a base offset from the first to the last."""
     head = file.pread(MAGIC_AT + 1, position)
     if len(head) <= MAGIC_AT:
         return False
@@ -215,7 +217,7 @@ def iterate_headers_of_producers(file: File, position: int, end: int) -> Iterato
             if data[at + PRODUCER_ID_AT] < NEGATIVE:
                 yield decode_header(data, at, position + at)
             at += length + LOG_OVERHEAD
-        if at == 0:  # an old message, or damage: which of the two, and where, is said there
+        if at == 0:  # an old message, or damage: iterate_headers tells which, and where
             yield from (batch for batch in iterate_headers(file, position, end) if batch.producer_id >= 0)
             return
         position += at

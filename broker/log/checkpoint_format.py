@@ -33,7 +33,7 @@ def offset_line(key: PartitionKey, offset: int) -> str:
 
 
 def _decode(data: bytes, fields: int) -> Iterable[list[str]]:
-    """Split the entries; CorruptFile when version, count or a line is not as it should be. Empty is no entries."""
+    """Split the entries; an empty file has none. Raises CorruptFile when version, count or a line is wrong."""
     if not data:
         return []
     try:
@@ -57,7 +57,7 @@ def encode_offsets(offsets: Mapping[PartitionKey, int]) -> bytes:
 
 
 def _number(text: str, least: int, largest: int) -> int:
-    """Read a number between two, which a batch can hold, too. Raises ValueError."""
+    """Read a number from `least` to `largest`, the range of a field in a batch. Raises ValueError."""
     number = int(text)
     if not least <= number <= largest:
         raise ValueError(f"{number} is not between {least} and {largest}")
@@ -65,7 +65,7 @@ def _number(text: str, least: int, largest: int) -> int:
 
 
 def decode_offsets(data: bytes) -> Offsets:
-    """Decode a checkpoint of offsets by partition; a negative one, which Kafka takes, says no more than 0. Raises
+    """Decode a checkpoint of offsets by partition; a negative one, which Kafka accepts, counts as 0. Raises
     CorruptFile."""
     try:
         entries = _decode(data, 3)

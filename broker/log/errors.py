@@ -25,7 +25,7 @@ class StorageFailure(KafkaError):  # noqa: N818 - the word the whole broker uses
         self.cause = cause
 
 
-class NoRoom(KafkaError):  # noqa: N818 - what there is not
+class NoRoom(KafkaError):  # noqa: N818 - says what is lacking
     """A log could not be made because the disk is full. Nothing is offline: it may be tried again."""
 
 
@@ -39,4 +39,4 @@ class UnusableDirectory(Exception):  # noqa: N818 - says what it is
 
 
 class CorruptFile(Exception):  # noqa: N818 - says what it is
-    """A small file of ours does not decode; whoever reads it falls back to what the log itself says."""
+    """An index, snapshot or checkpoint does not decode; whoever reads it falls back to what the log itself says."""

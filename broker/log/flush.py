@@ -27,8 +27,8 @@ class Flush:
         history_changes: int,
         epochs_written: int,
     ) -> None:
-        """`names_changed`: files of `directory`, the log's, may be new. The other numbers say what is being synced:
-        it does not count when the log has been truncated meanwhile, nor the epochs when they were written anew."""
+        """`names_changed`: `directory`, the log's, may have new files. `history_changes` and `epochs_written` are the
+        log's counts now: if one has risen by the end, the flush says nothing of the log, or of its epochs."""
         self.offset = offset
         self.history_changes = history_changes
         self.epochs_written = epochs_written

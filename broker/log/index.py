@@ -226,8 +226,8 @@ class TimeIndex(_IndexFile):
         return b"".join([TIME_ENTRY.pack(*pair) for pair in pairs])
 
     def append_if_larger(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry unless the newest says as much already, or no entry can name the offset; -1 (no timestamp)
-        never is."""
+        """Add an entry unless the newest says as much already, or no entry can name the offset. -1 (no timestamp)
+        is never added."""
         nameable = 0 <= offset - self.base_offset <= LARGEST_RELATIVE_OFFSET
         if nameable and timestamp_ms > (self.timestamps[-1] if self.timestamps else -1):
             if not self.timestamps:

@@ -1,4 +1,4 @@
-"""The files of one partition's log: which segment holds an offset, where in it, which go, and when they are flushed.
+"""The files of one partition's log: which segment holds an offset and where, which ones go, and when they are flushed.
 
 The rules of appending, and what is known of producers and epochs, are in log.py, whose `Log` extends this class.
 Source: LocalLog.scala of Kafka 3.9.
@@ -311,7 +311,7 @@ class LocalLog:
         paths: list[str] = []
         names_changed = closing or epoch_file.unsynced
         all_written = not epoch_file.waits_for_room
-        # the one before a recovery point that is its end: its indexes were written when it was full, after its data
+        # also a segment that ends at the recovery point: its indexes were written when it was rolled, after that flush
         for segment in self.segments[max(0, self.segment_number(self.recovery_point - 1)) :]:
             all_written = segment.transactions.try_again() and all_written
             paths += [segment.path(LOG), segment.path(TRANSACTION_INDEX)]
@@ -384,7 +384,7 @@ class LocalLog:
             segment.moved_to(directory)
 
     def rest(self) -> None:
-        """Give the descriptor back when nobody has written since the last call; called from time to time."""
+        """Give the active segment's descriptor back if nobody has written since the last call; called at intervals."""
         if self.log_end_offset == self._end_at_rest:
             self.active.close_file()
         self._end_at_rest = self.log_end_offset

@@ -1,7 +1,7 @@
 """The log of one partition replica: appending to it, truncating it, and what it knows beside its records.
 
 Everything here runs on the loop; only the syncs of a flush go to the background. Trouble with the disk is raised as
-StorageFailure after the log manager has heard of it; trouble with what a client sent is a KafkaError.
+StorageFailure after the log manager has heard of it; trouble with what a client sent as KafkaError.
 Source of the behaviour: UnifiedLog.scala of Kafka 3.9.
 """
 
@@ -80,7 +80,7 @@ class Log(LocalLog):
 
         `guard`: from `begin_verification`, for a client's batch that may begin a transaction; None when there is none.
         Raises KafkaError, nothing written: what `checked_fields`, `ProducerState.check_batch` and `rewriting.apply`
-        raise, RECORD_LIST_TOO_LARGE when they exceed `segment.bytes`, KAFKA_STORAGE_ERROR when the disk is full.
+        raise, RECORD_LIST_TOO_LARGE when the batches exceed `segment.bytes`, KAFKA_STORAGE_ERROR when the disk is full.
         Raises StorageFailure.
         """
         config = self.config
@@ -165,8 +165,8 @@ class Log(LocalLog):
                 self.prepare()
             segment = self.segments[-1]
             if segment.is_full(self.config, size, last.last_offset, max_timestamp_ms, self.environment.clock):
-                # at the log end, also when a compacted leader's next batch is further on: after a crash a segment that
-                # does not begin where the one before ends tells that the end of that one was lost
+                # at the log end, even if a compacted leader's next batch is further on: after a crash, a segment that
+                # does not begin where the one before it ends means that the end of that one was lost
                 far = last.last_offset - self.log_end_offset > LARGEST_RELATIVE_OFFSET
                 segment = self.roll(first.base_offset if far else 0)
             position = segment.size_bytes
@@ -229,13 +229,13 @@ class Log(LocalLog):
     def truncate_to(self, offset: int) -> bool:
         """Drop everything from `offset` on, a batch that it falls into included; tell whether there was anything.
 
-        The last segment goes first, and the one that is cut only when those after it are gone for good: so a crash
-        leaves a prefix of the log. File and directory are synced before the next append, so that no crash can bring the
+        The last segment goes first, and one is cut only when those after it are gone for good: so a crash leaves a
+        prefix of the log. File and directory are synced before the next append, so that no crash can bring the
         dropped end back beside the data that took its place.
 
-        Raises StorageFailure, and the directory is offline. Raises KafkaError CORRUPT_MESSAGE when the segment is
-        damaged where it is to be cut, StorageFailure when too few descriptors are left: then the log is as it was, and
-        the directory stays online.
+        Raises StorageFailure when the disk fails: the directory is offline then. Raises KafkaError CORRUPT_MESSAGE when
+        the segment is damaged where it is to be cut, StorageFailure when too few descriptors are left: in these two
+        cases the log is as it was, and the directory stays online.
         """
         assert offset >= 0, offset
         if offset >= self.log_end_offset:
@@ -253,7 +253,7 @@ class Log(LocalLog):
                 self.truncate_fully_and_start_at(self.log_start_offset)
                 return True
             self.check_descriptors()
-            failed = self.give_up_directory  # from here on it is neither what it was nor what it is to be
+            failed = self.give_up_directory  # from here on a failure leaves the log half cut
             gone = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
             if gone:
                 self.remove_segments(gone)
@@ -332,7 +332,7 @@ class Log(LocalLog):
                 self.write_epochs()
 
     def _forget_epochs(self) -> None:
-        """Forget all leader epochs after a message of format 0 or 1, which has none: histories can not be compared.
+        """Forget all leader epochs after a message of format 0 or 1, which has none: histories cannot be compared.
 
         A follower then goes back to its high watermark (UnifiedLog.append). Raises StorageFailure.
         """
@@ -372,7 +372,7 @@ class Log(LocalLog):
 
     def begin_close(self) -> Flush | None:
         """Write what is only in memory, with a snapshot of the producers: a clean shutdown, after which the next start
-        has nothing to rebuild. Return what to sync, None if the log is closed by now. Raises StorageFailure."""
+        has nothing to rebuild. Return what to sync; None if nothing is: the log is closed. Raises StorageFailure."""
         unchanged = self.log_end_offset == self.clean_end_offset and not self.history_changes
         if not self.log_end_offset or (unchanged and not self.epoch_file.unsynced):
             self.environment.make_index_files(self.active.path(""))
@@ -395,6 +395,6 @@ class Log(LocalLog):
         self.abandon()
 
     def configure(self, config: LogConfig) -> None:
-        """Obey other settings of the topic from now on."""
+        """Take other settings of the topic from now on."""
         self.config = config
         self.rewrites = rewriting.needed(config)

@@ -31,7 +31,7 @@ OPEN_INDEX_BYTES = 64 * 1024 * 1024
 
 
 class Claims(NamedTuple):
-    """Limits of what the checkpoints of a log's directory may say of it: `CheckpointFiles` lowers them."""
+    """Limits of what the checkpoints of a log directory may say of a log: `CheckpointFiles` lowers what is above."""
 
     topic: str
     partition: int
@@ -39,7 +39,7 @@ class Claims(NamedTuple):
     log_start_offset: int
     cleaned_to: int
     log_end_offset: int
-    """The high watermark is not above it."""
+    """Limit of the high watermark."""
 
 
 class OpenSegments:
@@ -120,7 +120,7 @@ class LogEnvironment:
         """Log directories that logs were removed from, which is not on the disk yet for certain."""
 
     def check_room(self, directory: str) -> None:
-        """Check an append to a log while there are `full_disks`. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Refuse an append to a log whose disk was full a moment ago. Raises KafkaError KAFKA_STORAGE_ERROR."""
         log_directory = posixpath.dirname(directory)
         until_ms, error = self.full_disks.get(log_directory, (0.0, OSError()))
         if self.clock.monotonic_ms() < until_ms:
@@ -128,7 +128,7 @@ class LogEnvironment:
         self.full_disks.pop(log_directory, None)
 
     def refuse_append(self, directory: str, error: OSError) -> KafkaError:
-        """Make the refusal as `refuse_for_room`, for all further appends to a full disk as well, during a pause."""
+        """Make the refusal as `refuse_for_room` does; further appends to a full disk are refused during a pause."""
         if error.errno not in OUT_OF_DESCRIPTORS:
             until_ms = self.clock.monotonic_ms() + FULL_DISK_PAUSE_MS
             self.full_disks[posixpath.dirname(directory)] = until_ms, error
@@ -173,7 +173,8 @@ class LogEnvironment:
         """Make the files of a segment's indexes that are missing: Kafka, started on the directory, warns of each and
         makes it anew, so one that cannot be made is left to it. `segment`: the path of its files, without a suffix.
 
-        Done at the end of a clean shutdown: with the logs, those of 10,000 new partitions would take two seconds more.
+        Done at the end of a clean shutdown, not when a log is made: then 10,000 new partitions would take two seconds
+        more.
         """
         for path in (segment + OFFSET_INDEX, segment + TIME_INDEX):
             with contextlib.suppress(OSError):

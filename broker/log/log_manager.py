@@ -58,7 +58,7 @@ class LogManager:
 
     `config_of(topic)` gives a topic's settings. `directory_failed(path, cause, partitions)` hears once of each log
     directory that goes offline, after its logs have gone from here. Compaction and recovery run in `children`;
-    without, compaction does not run, and recovery in a thread.
+    without them compaction does not run, and recovery runs in a thread.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class LogManager:
     # opening
 
     def owner(self) -> MetaProperties:
-        """Lock all directories; return who they belong to, as far as they say it. Raises UnusableDirectory.
+        """Lock all directories; return whom they belong to, as far as they say it. Raises UnusableDirectory.
 
         For a broker that does not know its id yet; to be called before `open`.
         """
@@ -142,7 +142,7 @@ class LogManager:
     def protect_from(self, high_watermark_of: Callable[[Log], int]) -> None:
         """Delete and compact nothing at or beyond a log's high watermark, which only the replica layer knows.
 
-        Until it has said so, nothing is.
+        Before this call nothing is deleted or compacted.
         """
         self._high_watermark_of = high_watermark_of
 
@@ -192,7 +192,7 @@ class LogManager:
             del self._preferred[next(iter(self._preferred))]
 
     def get_or_create(self, topic: str, partition: int, topic_id: bytes = ZERO_UUID, *, is_new: bool = False) -> Log:
-        """Return the log, made when there is none, in the directory that was preferred or that has the fewest.
+        """Return the log, made when there is none, in the directory that was preferred or that has the fewest logs.
 
         `is_new`: the controller says that no replica has existed here; without it a log that is missing while a
         directory is offline may be in there. Raises KafkaError INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR.
@@ -269,7 +269,7 @@ class LogManager:
         return self._logs.futures()
 
     def future_log(self, topic: str, partition: int) -> Log | None:
-        """Return what is to take the place of the partition's log, in another directory."""
+        """Return what is to take the place of the partition's log, in another directory; None when it does not move."""
         return self._logs.future((topic, partition))
 
     def create_future_log(self, topic: str, partition: int, path: str) -> Log:
@@ -302,7 +302,7 @@ class LogManager:
     # letting go, and settings
 
     def delete(self, topic: str, partition: int) -> None:
-        """Drop a log: its directory is renamed at once and removed after `file.delete.delay.ms`. None is no error.
+        """Drop a log: its directory is renamed at once and removed after `file.delete.delay.ms`. No log is no error.
 
         A future log goes first. Raises StorageFailure.
         """
@@ -334,7 +334,7 @@ class LogManager:
             self._compaction.abandon(log)
 
     def configure_broker(self, settings: LogManagerSettings) -> None:
-        """Obey other settings of the broker; a compaction that runs goes on with the old ones."""
+        """Take other settings of the broker; a compaction that runs goes on with the old ones."""
         if self._compaction is not None:
             self._compaction.settings = settings
         self._environment.producer_expiration_ms = settings.producer_id_expiration_ms

@@ -1,7 +1,7 @@
 """Offsets by time, as ListOffsets asks for them. Source: UnifiedLog.scala and FileRecords of Kafka 3.9.
 
-To search a batch may take long, so it is done in steps, and nothing behind the record is looked at. After a pause
-nothing is read from a file without looking it up again.
+Searching a batch may take long, so it is done in steps, and nothing behind the record found is looked at. After a pause
+a segment is looked up again before anything is read from its file.
 """
 
 from typing import Final, NamedTuple
@@ -24,7 +24,7 @@ TimestampedOffset = tuple[int, int, int]
 
 
 class _Place(NamedTuple):
-    """A batch that may hold the record looked for. Its bytes are a copy: its segment may be gone by the time."""
+    """A batch that may hold the record looked for. `data` is a copy: the segment may be gone when it is searched."""
 
     data: bytes
     leader_epoch: int

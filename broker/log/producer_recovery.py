@@ -23,8 +23,8 @@ RECALL_BYTES = 1024 * 1024
 """Bytes of a log's end that are looked at for batches that a snapshot does not name."""
 LARGE_BATCHES_MAX = 64
 RECALL_BYTES_OF_LARGE = 16 * RECALL_BYTES
-"""Bytes that are looked at when half of `RECALL_BYTES` or more are that many batches of producers at most, which
-is as quick."""
+"""Bytes that are looked at when batches are large: at most LARGE_BATCHES_MAX batches of producers fill half of
+`RECALL_BYTES` or more. So few are looked at as quickly."""
 RECALL_AGE_MS = 10 * 60 * 1000
 """Time since the last write to a log when nobody repeats batches any more (delivery.timeout.ms is 2 minutes)."""
 
@@ -92,10 +92,11 @@ def first_damaged_index(segments: list[Segment], names: list[str], end_offset: i
 
 
 def _recall_batches(state: ProducerState, segments: list[Segment], now_ms: int) -> None:
-    """A snapshot names a producer's newest batch alone, but a producer may repeat any of its last five.
+    """Recall the batches of producers before their newest, which alone a snapshot names.
 
-    A broker that does not know those again answers OUT_OF_ORDER_SEQUENCE_NUMBER, and the producer numbers them anew:
-    duplicates. So the last batches before the snapshot are looked at, when a producer may still be repeating.
+    A producer may repeat any of its last five. A broker that does not know those again answers
+    OUT_OF_ORDER_SEQUENCE_NUMBER, and the producer numbers them anew: duplicates. So the last batches before the
+    snapshot are looked at, when a producer may still be repeating.
     """
     waiting = {producer_id: producer for producer_id, producer in state.producers.items() if len(producer.batches) == 1}
     if not waiting:
@@ -145,7 +146,7 @@ def _lately_written(
 
 
 def _clear_index(segment: Segment, start_offset: int) -> bool:
-    """Tell whether the transaction index was there. What was aborted before the log start offset is added again.
+    """Empty the transaction index; tell whether there was one. What was aborted before the log start is added again.
 
     Kafka recovers the index of the whole segment, too; the producer state begins at the log start offset.
     """

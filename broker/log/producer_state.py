@@ -44,9 +44,9 @@ class ProducerState:
         self.producers = {producer.producer_id: producer for producer in producers}
         begun = sorted((one.transaction_first_offset, one.producer_id) for one in self.producers.values())
         self._ongoing = {first_offset: producer_id for first_offset, producer_id in begun if first_offset >= 0}
-        """First offset of each open transaction → its producer, as they began."""
+        """First offset of each open transaction → its producer, in the order in which they began."""
         self._unreplicated: dict[int, int] = {}
-        """First offset of each transaction that has ended → its marker, as they ended; to the high watermark."""
+        """First offset of each transaction whose marker is not replicated yet → that of the marker, as they ended."""
         self.verifications = Verifications()
         self._refusals = Refusals()
 
@@ -129,7 +129,7 @@ class ProducerState:
         return self.verifications.begin(producer_id, epoch, first_sequence, now_ms)
 
     def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Tell whether no end of a transaction was written since: the answer might be about the one before."""
+        """Tell whether no transaction has ended since the guard was given: the answer might be about the one before."""
         return self._is_open(producer_id) or self.verifications.stands(producer_id, guard)
 
     def _is_open(self, producer_id: int) -> bool:

@@ -1,7 +1,7 @@
 """Validation and rewriting of batches that a leader may not write as they came: rules that look at their records.
 
 A compacted topic needs keys; LogAppendTime sets the time; a forced `compression.type` recompresses; limits on
-timestamps are checked record by record; a largest timestamp that cannot be is corrected. Source: LogValidator.java of
+timestamps are checked record by record; an impossible largest timestamp is corrected. Source: LogValidator.java of
 Kafka 3.9.
 """
 
@@ -94,7 +94,7 @@ def needed(config: LogConfig) -> bool:
 def misdated(records: Buffer) -> bool:
     """Tell whether the first batch says that its largest timestamp is below that of its first record.
 
-    Sarama always says -1. As it stands it would be found by no search by time, nor by retention.
+    Sarama always says -1. Uncorrected, the batch would be found neither by a search by time nor by retention.
     """
     if len(records) < HEADER_BYTES or records[MAGIC_AT] != 2:
         return False
@@ -114,9 +114,9 @@ def takes_long(records: Buffer) -> bool:
 
 
 def apply(config: LogConfig, partition: str, records: memoryview | bytearray, now_ms: int) -> tuple[memoryview, int]:
-    """Return the batches as this topic has them, and the log append time given to them or -1.
+    """Return the batches as the topic's rules want them, and the log append time given to them or -1.
 
-    What `rewrite` has done before, under the same settings, is not done again. Raises what that raises.
+    What `rewrite` has done before, under the same settings, is not done again. Raises what `rewrite` raises.
     """
     done = isinstance(records, Rewritten) and records.config is config
     view = memoryview(records if done else at_once(rewrite(config, partition, memoryview(records), now_ms)))
@@ -128,7 +128,7 @@ def apply(config: LogConfig, partition: str, records: memoryview | bytearray, no
 
 
 def rewrite(config: LogConfig, partition: str, records: memoryview, now_ms: int) -> Steps[Rewritten]:
-    """Return the batches as this topic has them, for `apply`.
+    """Return the batches as the topic's rules want them, for `apply`.
 
     `partition`: `topic-0`, for the texts of errors. Raises BadRecords; KafkaError INVALID_TIMESTAMP for a batch of
     LogAppendTime, CORRUPT_MESSAGE for a damaged one, MESSAGE_TOO_LARGE for one that is too large or decompresses to too

@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX = ".log", ".index", ".timeindex", ".txnindex"
 SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
-"""Added to files that wait for their removal, and to a compacted segment's before and while it takes its place."""
+"""Suffixes of files that wait for removal, and of a compacted segment's before and while they take their place."""
 
 FALSE_ENTRIES_MAX = 64
-"""False entries of an index in a row after which a scan begins at the beginning."""
+"""False entries of an index in a row after which a scan begins at the first byte."""
 
 
 class Segment:
-    """Append and look up; which segment, and whether, is the log's business. Methods raise OSError as the disk does.
+    """Appends and looks up; which segment is used, and when, is up to the log. Methods raise OSError as the disk does.
 
     Indexes are loaded when first needed and rebuilt from the log when they are missing or wrong.
     """
@@ -310,7 +310,7 @@ class Segment:
         return self._largest
 
     def _last_time_entry(self) -> TimeEntry:
-        """Read that of the file without loading the index: retention asks every old segment for it."""
+        """Return the last time entry without loading the index: retention asks every old segment for it."""
         if self._time_index is None and self._files.exists(self.path(TIME_INDEX)):
             last = read_last_time_entry(self._files.open(self.path(TIME_INDEX)), self.base_offset)
             if last is not None:
@@ -338,7 +338,7 @@ class Segment:
     # ending
 
     def place_of_cut(self, offset: int) -> tuple[int, int]:
-        """Return where the batch that holds `offset` begins, and the offset at which the next one may come then.
+        """Return where the batch that holds `offset` begins, and the offset that the next one may have then.
 
         Changes nothing: damage is found out before anything is cut. Raises CorruptBatch; CorruptFile.
         """
@@ -348,7 +348,7 @@ class Segment:
             first = next(iterate_headers(self.file, position, self.size_bytes))
             end_offset = min(offset, first_offset_of(self.file, first))
         for _ in in_order(self.file, self.position_before(end_offset - 1), position, self.base_offset):
-            pass  # `truncate_at` will read them again: the last ones that stay
+            pass  # the last batches that stay: `truncate_at` will read them again
         return position, end_offset
 
     def truncate_at(self, position: int, end_offset: int, now_ms: int) -> None:
@@ -386,7 +386,7 @@ class Segment:
         self.file.sync()
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files, readable for who has them open; remove one where that lacks room. Return the rest."""
+        """Rename the files; readers go on. One without room for a new name is removed. Return the new paths."""
         marked = []
         for path in filter(self._files.exists, map(self.path, SUFFIXES)):
             try:

@@ -1,7 +1,7 @@
 """Checks of time indexes: an entry is compared with the log before anybody relies on it.
 
-It has no checksum. A disk that rots, or a file that a power failure tore, may hold entries that rise as they should and
-are wrong all the same; they must cost time and never lead past a record.
+An index has no checksum. A disk that rots, or a file that a power failure tore, may hold entries that rise as they
+should and are wrong all the same. They may cost time, but must never lead past a record.
 """
 
 import logging
@@ -36,8 +36,8 @@ def is_true(segment: Segment, entry: TimeEntry) -> bool:
 
 
 def confirm_largest_timestamp(segment: Segment) -> None:
-    """Make sure of a segment's largest timestamp before the segment is deleted or passed over for it: true, and nothing
-    larger after it.
+    """Check a segment's largest timestamp before the segment is deleted or passed over for it: a batch has it, and none
+    after that has a larger one.
 
     Otherwise the indexes are made anew. Where the log is damaged it is left as it is. Raises OSError.
     """

@@ -42,7 +42,7 @@ def decode_aborted(data: bytes) -> list[AbortedTransaction]:
         entries.append(AbortedTransaction(*fields))
     if any(a.last_offset >= b.last_offset for a, b in pairwise(entries)):
         raise CorruptFile("entries of the transaction index do not increase")
-    for one in entries:  # without a checksum these are all that show a bit that has turned over, or zeros
+    for one in entries:  # without a checksum nothing else shows a flipped bit, or zeros
         if one.producer_id < 0 or one.last_stable_offset < 0 or not 0 <= one.first_offset < one.last_offset:
             raise CorruptFile(f"transaction index with {one}")
     return entries
@@ -118,7 +118,7 @@ class TransactionIndex:
             self._written, self._unwritten = kept, ()
 
     def clear(self) -> bool:
-        """Forget all, readable or not: the batches will tell again. Tells whether there was a file."""
+        """Forget all, readable or not: it is learned again from the batches. Tells whether there was a file."""
         self._written, self._unwritten = [], ()
         if not self._files.exists(self._path):
             return False

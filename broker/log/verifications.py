@@ -10,7 +10,7 @@ from odradek.broker.log.producer_sequences import is_later
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 VERIFICATIONS_MAX = 10_000
-"""Producers of a partition whose coordinator is being asked at the same time; the one asked for longest is given up."""
+"""Most producers of a partition whose coordinators are asked at one time; of more, the oldest is dropped."""
 
 
 class VerificationGuard:
@@ -57,7 +57,7 @@ class Verifications:
         return guard
 
     def end(self, producer_id: int, guard: VerificationGuard, *, refused: bool) -> None:
-        """Take note of the coordinator's answer. Once it has `refused` for good, the guard is of no use to anybody.
+        """Note the coordinator's answer. Once it has `refused` for good, the guard is dropped.
 
         So producers that do not exist cannot crowd out the others.
         """

@@ -1,4 +1,4 @@
-"""Compaction by key, of which the newest record stays: what is dirty is rewritten in a child process and swapped in.
+"""Compaction: of each key the newest record stays. What is dirty is rewritten in a child process and swapped in.
 
 scheduler           which log is next; cleanable_offsets: how much of it is dirty, and whether it pays
 job                 the compaction of one log, as the loop sees it: what is ready is swapped in

@@ -67,7 +67,10 @@ def dirty_part(
 
 
 def log_to_clean(log: Log, high_watermark: int, now_ms: int) -> LogToClean | None:
-    """Look at a log; None when all of it is the active segment, or it is too early to say. OSError, CorruptBatch."""
+    """Measure a log; None when all of it is the active segment, or when it is too early to say.
+
+    Raises OSError, CorruptBatch, KafkaError.
+    """
     if len(log.segments) == 1:
         return None
     if high_watermark < min(log.end_at_open, log.log_end_offset):
@@ -84,7 +87,7 @@ def log_to_clean(log: Log, high_watermark: int, now_ms: int) -> LogToClean | Non
 
 def _certain_end(log: Log, first_dirty: int, high_watermark: int) -> int:
     """Return the offset up to which records may be removed. None may go because of a newer value, or of the end of a
-    transaction, that is not on the disk yet: a power failure may take that."""
+    transaction, that is not on the disk yet: a power failure may take that away."""
     on_disk = log.recovery_point
     end = min(log.last_stable_offset(high_watermark), on_disk)
     aborted = log.aborted_transactions(first_dirty, end)
@@ -113,7 +116,7 @@ def _is_overdue(log: Log, dirty: list[Segment], until_ms: int) -> bool:
 
 
 def make_request(log: Log, dirty: LogToClean, now_ms: int, map_bytes: int, map_load_factor: float) -> Request:
-    """Say to a compacting child what it is to do with a log. Raises OSError."""
+    """Make the request that tells a child what to do with a log. Raises OSError, KafkaError."""
     config = log.config
     start, end = log.segments[0].base_offset, dirty.first_uncleanable_offset
     infos = [_info(log.environment.files, one) for one in log.segments if one.base_offset < end]

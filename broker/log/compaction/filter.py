@@ -105,7 +105,7 @@ class Filter:
         self._transactions = WalkedTransactions(request.aborted, request.segments[0].base_offset)
 
     def keep(self, batch: Batch, content: bytes) -> bytes | bytearray | None:
-        """Return what to write in place of this batch. Raises CorruptBatch, and KafkaError for a damaged marker."""
+        """Return what to write for this batch, if anything. Raises CorruptBatch; KafkaError for a damaged marker."""
         if batch.is_control:
             return self._keep_marker(batch, content)
         if self._transactions.data(batch):
@@ -131,7 +131,7 @@ class Filter:
         return self._looked_up(keys_of(content)) if verdicts is None else verdicts
 
     def _looked_up(self, records: Keys) -> bytearray:
-        """Records without a key have no place in a compacted log."""
+        """Return a byte for each record by its key; records without one have no place in a compacted log."""
         latest, verdicts = self._map.latest_offset, records.verdicts
         newest = zip(records.offsets, records.keys, self._map.get(records.keys), strict=True)
         for index, (offset, key, newest_offset) in enumerate(newest):
@@ -169,7 +169,7 @@ class Filter:
         return without_gone(content, bytes([STAYS]) * batch.record_count, self._now_ms + self._delete_retention_ms)
 
     def _emptied(self, batch: Batch, content: bytes) -> bytes | bytearray | None:
-        """Return nothing, unless the batch is the last of an active producer, whose sequence or epoch it tells."""
+        """Return None, or the header of an active producer's last batch, which tells its sequence or epoch."""
         last = self._last.get(batch.producer_id) if batch.producer_id >= 0 else None
         if last is None:
             return None

@@ -21,8 +21,8 @@ SYNC_AGAIN_MS = 1_000.0
 class Job:
     """Compaction of a log. `done(job)` is called once, when the child has ended and what was swapped in is on the disk.
 
-    Then `end_offset` says up to where the log is clean, None when it did not come to an end; `damage` says why it
-    would not come to an end the next time either, `hindered` that it may.
+    Then `end_offset` tells up to where the log is clean, or is None when the compaction was not completed: `damage`
+    tells why it would fail the next time, too, and `hindered` that it may succeed then.
     """
 
     def __init__(self, log: Log, request: Request, done: Callable[["Job"], object], clock: Clock) -> None:
@@ -84,7 +84,7 @@ class Job:
                 del self._segments[base_offset]
 
     def _why_not(self, old: list[Segment]) -> str | None:
-        """Say whether, and how, the log has changed under the child."""
+        """Return how the log has changed under the child; None if it has not."""
         log = self.log
         if log.closed:
             return "the log is gone"
@@ -148,8 +148,8 @@ class Job:
 def swap_in(log: Log, old: list[Segment], done: Callable[[], object]) -> Segment:
     """Put the `.cleaned` files of `old[0]`'s base offset in the place of `old`, consecutive segments of the log.
 
-    `done` when that will outlive a crash, or the directory has gone offline. Raises StorageFailure. The order leaves
-    the old ones or the new one after a crash:
+    `done` is called when that will outlive a crash, or the directory has gone offline. Raises StorageFailure. After
+    a crash this order leaves either the old segments or the new one:
 
         .cleaned → .swap    the .log last: once it has that name, a start completes the change (recovery/log_opening.py)
         old → .deleted      whoever still reads from them has them open; removed after file.delete.delay.ms

@@ -1,8 +1,8 @@
 """Key → offset of its newest record, in memory that is bounded whatever the keys are; and what follows for each record.
 
 A slot is 24 bytes: 16 of a hash that stands for the key, 8 of the offset; two keys with one hash would take 2^64 keys.
-Filled to at most `load_factor`; collisions go on by a step of their own. Entries are never removed.
-Source of the idea and of the sizes: org.apache.kafka.storage.internals.log.SkimpyOffsetMap of 3.9.
+The map is filled to at most `load_factor`; after a collision the hash gives the step to the next slot. Entries are
+never removed. Source of the idea and of the sizes: org.apache.kafka.storage.internals.log.SkimpyOffsetMap of 3.9.
 """
 
 from array import array
@@ -49,9 +49,9 @@ class OffsetMap:
         return self._slots * SLOT_BYTES
 
     def put(self, offsets: Sequence[int], keys: Sequence[bytes | None]) -> list[int]:
-        """Put the next records of the log, until the map is full; return of each where the superseded record was.
+        """Put the next records of the log, until the map is full; return the offset of what each of them supersedes.
 
-        -1 when there is none; a record without a key supersedes itself.
+        It is -1 when there is nothing; a record without a key supersedes itself.
         """
         known, hashes, limit = self._offsets, self._hashes, self._limit
         superseded: list[int] = []
@@ -78,7 +78,7 @@ class OffsetMap:
     def _slots_of(self, keys: Sequence[bytes | None]) -> Iterator[tuple[int, bytes]]:
         """Yield for each key the slot with its hash, or the empty one for it, and the hash; (-1, b"") without a key.
 
-        Each is looked for when it is asked for. A prime number of slots: all are reached.
+        Each is looked up when it is asked for. The number of slots is prime, so that every step reaches all of them.
         """
         slots, offsets, hashes = self._slots, self._offsets, self._hashes
         for key in keys:
@@ -134,7 +134,7 @@ class RecordVerdicts:
         return slice(begin, end) if complete and begin >= 0 and end <= len(self._verdicts) else None
 
     def learn(self, batch: Batch, verdicts: bytearray, superseded: Iterable[int]) -> None:
-        """Take in the next batch that has come into the map, whereby the records at these offsets have to go."""
+        """Note the verdicts on the next batch of the map, and that the records at `superseded` offsets have to go."""
         place = self._place(batch)
         if place is not None:
             self._verdicts[place] = verdicts

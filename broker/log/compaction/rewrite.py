@@ -115,7 +115,7 @@ def fill_map(
     batches: Callable[[SegmentInfo], Iterator[tuple[Batch, bytes]]],
     request: Request,
 ) -> None:
-    """Put in the dirty records until all are in or the map is full (Cleaner.buildOffsetMap)."""
+    """Put the dirty records into the map until all are in or it is full (Cleaner.buildOffsetMap)."""
     start, segments = request.first_dirty_offset, request.segments
     transactions = WalkedTransactions(request.aborted, start)
     for number, info in enumerate(segments):

@@ -28,7 +28,9 @@ Step = Callable[[], None]
 
 
 class Compaction:
-    """Scheduler of compaction, owned by the log manager. `logs()`: all logs; `cleaned(log)`: called after a compaction.
+    """Scheduler of compaction, owned by the log manager.
+
+    `logs()`: those that may be compacted; `cleaned(log)`: called after a compaction.
 
     `covers(log, offset, then)` tells whether a start will know that the disk has all before `offset`; if not, `then` is
     called when it will. Only what is before such an offset is compacted: recovery would take the gaps for lost data.

@@ -2,9 +2,9 @@
 
 A recovery point or a log start that is too low costs work; one that is too high costs data: recovery would take for
 synced what is not, or drop what comes before the start. A cleaner's offset that is too high hides what is dirty, a high
-watermark gives readers what is not replicated. They only rise, but for truncations and for topics that are deleted and
-made anew. So before such a log is written to again, its checkpoints are written at once (`CheckpointFiles.write_now`),
-all logs of the directory together.
+watermark gives readers what is not replicated. They only rise, except for truncations and for topics that are deleted
+and made anew. So before such a log is written to again, its checkpoints are written at once
+(`CheckpointFiles.write_now`), all logs of the directory together.
 """
 
 import logging
@@ -30,8 +30,8 @@ from odradek.world.time_slices import run_in_slices
 logger = logging.getLogger(__name__)
 
 Entries = Iterable[tuple[PartitionKey, int] | None]
-"""Pairs of (topic, partition) and offset, one after the other; None for a log that is left out. Others have the loop
-after a log that is left out, too: ten thousand logs may all begin at 0."""
+"""Pairs of (topic, partition) and offset, one after the other; None for a log that is left out. The collecting may
+pause after such a log, too: ten thousand logs may all begin at 0."""
 
 
 class CheckpointFiles:
@@ -76,7 +76,8 @@ class CheckpointFiles:
         """Replace the file in the background, one write at a time; only the newest of those that wait counts.
 
         `entries()` is asked when the write begins. An older file is never wrong, so on a full disk it stays until the
-        next. `then`: called after a write, perhaps of the one before; never when it fails.
+        next. `then` is called after the first write that ends from now on, perhaps of older entries; not when that
+        fails.
         """
         self._waiting[name] = entries
         if then is not None:

@@ -26,7 +26,7 @@ OFFSET_OF: Final[dict[str, Callable[[Log], int]]] = {
 """Checkpoints of what the logs know themselves. A log's start is written also where its first segment says the same: a
 crash may bring back a segment that was removed."""
 MADE_DISTANCE_MS = 500.0
-"""Least time between two writes for logs that were made: each goes through all logs, and thousands may be made."""
+"""Least time between two writes for new logs: each write goes through all logs, and thousands may be made."""
 
 
 class Checkpoints:

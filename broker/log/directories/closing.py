@@ -51,7 +51,7 @@ class Closing:
             self._trouble = error
 
     def end(self, mark: bytes | None) -> None:
-        """Write the checkpoints and the marker, when all is synced and there is one, and release the directory."""
+        """If all is synced, write the checkpoints, and the marker if there is one. In any case release the lock."""
         try:
             if self._trouble is not None:
                 raise self._trouble
@@ -69,7 +69,7 @@ class Closing:
         self._directory.release()
 
     def _make_index_files(self) -> None:
-        """Make those that are missing in logs that were set aside, which were abandoned as they were."""
+        """Make the index files that are missing in logs that were set aside, which were abandoned as they were."""
         files, home = self._environment.files, self._directory.path
         with contextlib.suppress(OSError):  # as when one of them cannot be made
             for name in files.list_directory(home):

@@ -2,9 +2,9 @@
 
 A future log's directory is called `<topic>-<partition>.<unique>-future`. When it has caught up, the present log is
 renamed to `<topic>-<partition>.<unique>-delete`, with the same `unique`, and then the future one to
-`<topic>-<partition>`. A broker that died in between finds the future log, and its name with `-delete` instead: then,
-and only then, the future log is whole. Source: LogManager.replaceCurrentWithFutureLog of Kafka 3.9, which renames in
-the other order and does not start when it died in between.
+`<topic>-<partition>`. A broker that died in between finds the future log, and a directory of its name with `-delete`:
+then, and only then, the future log is whole. Source: LogManager.replaceCurrentWithFutureLog of Kafka 3.9, which renames
+in the other order and does not start when it died in between.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class FutureLogs:
-    """Makes future logs, gives them up, and puts them in their places. `abandon(log)` ends what is done to a log that
+    """Makes future logs, gives them up, and puts them in their places. `abandon(log)` ends all work on a log that
     goes."""
 
     def __init__(

@@ -3,7 +3,7 @@
 The calls when a read or a write fails:
 
 1. `LocalLog.give_up_directory`, or whoever else meets the OSError: `LogEnvironment.failed`; StorageFailure is raised
-2. `LogDirectories.fail`: the directory is offline, its logs are taken out and what is done to them is abandoned
+2. `LogDirectories.fail`: the directory is offline, its logs are taken out and work on them is abandoned
 3. `LogManager`'s `directory_failed`, which is `_directory_failed` in broker/server.py
 4. `ControllerRequests.directory_failed`: the partitions are offline here, and their coordinators resign
 5. `DirectoryEvents.changed`: the controller is told through ZooKeeper, asks, and elects other leaders
@@ -35,7 +35,7 @@ class LiveLogs:
         self._futures: dict[PartitionKey, Log] = {}
         self._topic_ids: dict[PartitionKey, bytes] = {}
         self._in: dict[str, dict[PartitionKey, Log]] = {}
-        """Logs of both kinds by directory; no partition is in one twice."""
+        """Logs of both kinds by directory; none has two of one partition."""
 
     def __contains__(self, key: PartitionKey) -> bool:
         return key in self._logs
@@ -117,7 +117,7 @@ Failed = Callable[[str, OSError, list[PartitionKey]], object]
 
 
 class LogDirectories:
-    """The entries of `log.dirs`. `abandon(log)` ends what is done to a log that goes; `failed` hears once of each
+    """The entries of `log.dirs`. `abandon(log)` ends all work on a log that goes; `failed` hears once of each
     failing directory, after that."""
 
     def __init__(

@@ -51,11 +51,11 @@ class Loading:
         self._children = children
         self._recoveries: list[ParallelRecovery] = []
         self.in_doubt = False
-        """True when a directory had no mark of a clean shutdown, is offline, or was missing in a life of this broker in
+        """True when a directory had no mark of a clean shutdown, is offline, or was missing in a run of this broker in
         which others were there. Known when all are loaded."""
 
     def owner(self) -> MetaProperties:
-        """Lock all directories; return who they belong to, as far as they say it. Raises UnusableDirectory.
+        """Lock all directories; return whom they belong to, as far as they say it. Raises UnusableDirectory.
 
         For a broker that does not know its id yet; to be called before `load`.
         """
@@ -189,10 +189,10 @@ class Loading:
         return copies
 
     def _fail_where_twice(self, logs: list[Log], unread: dict[PartitionKey, list[str]]) -> None:
-        """Fail all directories that have a partition that another one has too, also one that could not be loaded.
+        """Fail the directories with a partition that another one has, too, even if that one could not be loaded.
 
-        One was put back, or Kafka ended amid a move: which copy is whole nobody knows. When no directory is left the
-        broker does not start (Kafka's never does).
+        A directory was put back, or Kafka ended amid a move: nobody knows which copy is whole. When no directory is
+        left the broker does not start (Kafka's never does).
         """
         copies: dict[PartitionKey, list[Log]] = {}
         for log in logs:
@@ -209,8 +209,8 @@ class Loading:
 
 
 def _or_disk_error(directory: LogDirectory, work: Callable[[], T]) -> T:
-    """Do a part of loading. What nobody has foreseen, of files that nobody has foreseen, takes this directory offline:
-    otherwise the broker would wait for it for ever. Raises OSError."""
+    """Do a part of loading. An error that nobody has foreseen, in files that nobody has foreseen, takes this directory
+    offline: otherwise the broker would wait for it for ever. Raises OSError."""
     try:
         return work()
     except OSError:

@@ -53,7 +53,7 @@ class Loaded(NamedTuple):
     clean: bool
     """True if the directory had the mark of a clean shutdown."""
     closed_in: int
-    """Broker epoch of the life that closed it, as the mark says; -1 when that is not said."""
+    """Broker epoch under which it was closed, as the mark says; -1 when that is not said."""
 
 
 class LogDirectory:
@@ -119,7 +119,7 @@ class LogDirectory:
             raise UnusableDirectory(self.path, str(error)) from None
 
     def claim(self, identity: DirectoryOwner) -> None:
-        """Write the owner when not all of it is said. Raises OSError; UnusableDirectory when it is somebody else's."""
+        """Write the owner unless it is there in full. Raises OSError; UnusableDirectory when it is somebody else's."""
         owner, properties = self._meta()
         if owner.broker_id not in (None, identity.broker_id) or owner.cluster_id not in (None, identity.cluster_id):
             raise UnusableDirectory(
@@ -132,7 +132,7 @@ class LogDirectory:
             self._environment.files.write_atomically(f"{self.path}/{META_PROPERTIES}", content)
 
     def release(self) -> None:
-        """Give the lock back, which a system that cannot close the file does as well."""
+        """Give the lock back; the system does so even when it reports an error of closing the file."""
         lock, self._lock = self._lock, None
         if lock is not None:
             with contextlib.suppress(OSError):

@@ -28,14 +28,14 @@ Entries = Sequence[tuple[int, Row]]
 
 
 def numbers(row: Row, *names: str) -> tuple[int, ...]:
-    """Values that are known to be numbers."""
+    """Return values of a row that are known to be numbers."""
     values = tuple(row[name] for name in names)
     assert all(isinstance(value, int) for value in values), row
     return values  # type: ignore[return-value]
 
 
 def rising(*names: str) -> Callable[[Entries, int], Iterator[Complaint]]:
-    """Yield a check that each of these is larger than in the entry before."""
+    """Return a check that each of these is larger than in the entry before."""
 
     def check(entries: Entries, _: int) -> Iterator[Complaint]:
         for (_, before), (at, row) in pairwise(entries):
@@ -83,7 +83,7 @@ def epochs(entries: Entries, _: int) -> Iterator[Complaint]:
 
 
 def partitions(entries: Entries, _: int) -> Iterator[Complaint]:
-    """Yield a line for each partition."""
+    """Check that a checkpoint has no partition twice, and no negative number."""
     seen: set[tuple[object, object]] = set()
     for at, row in entries:
         key = row["topic"], row["partition"]
@@ -188,7 +188,7 @@ class _Batches:
 
 
 class Transaction(NamedTuple):
-    """Words of the batches of one segment of a transaction that ends in it."""
+    """What the batches of one segment tell of a transaction that ends in it."""
 
     producer_id: int
     aborted: bool
@@ -199,7 +199,7 @@ class Transaction(NamedTuple):
 
 
 def _transactions(file: File) -> dict[int, Transaction]:
-    """Collect them by the offset of the marker. Raises CorruptBatch, KafkaError."""
+    """Collect the transactions that end in a segment, by the offset of the marker. Raises CorruptBatch, KafkaError."""
     found: dict[int, Transaction] = {}
     ended: dict[int, int] = {}
     begun: dict[int, int] = {}
@@ -234,7 +234,7 @@ def markers(entries: Entries, file: File) -> Iterator[Complaint]:
 
 
 def last_offset_of(file: File) -> int | None:
-    """Return that of the last batch; None when there is none, or the log is damaged before it."""
+    """Return the last offset of the last batch; None when there is none, or the log is damaged before it."""
     last = None
     try:
         for batch in iterate_headers(file, 0, file.size()):

@@ -108,7 +108,7 @@ def _not_as_the_header_says(batch: Batch, columns: Columns) -> Iterator[str]:
 
 
 def missing_aborted(file: File, indexed: set[int]) -> Iterator[Complaint]:
-    """Markers that abort what this segment has data of, and that are not in the transaction index.
+    """Yield the markers that abort what this segment has data of, and that are not in the transaction index.
 
     `indexed`: the offsets of those that are. Damage of the log itself is passed over.
     """

@@ -28,7 +28,7 @@ OF_SEGMENTS = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 def verify(files: Files, path: str, *, topic: str | None = None) -> Iterator[Damage]:
     """Find what is wrong with a file, or with every file of a partition's directory or a log directory, in order.
 
-    Raises OSError; ValueError for a file that is none of a log.
+    Raises OSError; ValueError for a name that no file of a log has.
     """
     if files.is_directory(path):
         yield from _verify_directory(files, path, topic)
@@ -112,7 +112,7 @@ def _entries(files: Files, path: str) -> Iterator[tuple[int, Row]]:
 
 
 def _other_epochs(files: Files, checkpoint: str, logs: Sequence[str]) -> Iterator[Damage]:
-    """Batches of another leader epoch than the checkpoint has for their offsets; the first one in each segment.
+    """Yield batches of another leader epoch than the checkpoint has for their offsets; the first one in each segment.
 
     A follower that believes a wrong one cuts off too little or too much.
     """
@@ -134,7 +134,7 @@ def _other_epochs(files: Files, checkpoint: str, logs: Sequence[str]) -> Iterato
 
 
 def _broken_promises(files: Files, directory: str) -> Iterator[Damage]:
-    """Logs that end before the offset up to which they were on the disk for certain."""
+    """Yield logs that end before the offset up to which they were on the disk for certain."""
     path = f"{directory}/{RECOVERY_POINTS}"
     for position, row in _entries(files, path):
         partition, recovery_point = numbers(row, "partition", "offset")

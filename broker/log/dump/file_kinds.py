@@ -40,7 +40,7 @@ class Kind(NamedTuple):
 
 
 def offset_index(data: bytes, base_offset: int) -> Entries:
-    """Yield the entries of an `.index` file. Kafka makes that of the active segment long beforehand: zeros are none."""
+    """Yield the entries of an `.index` file. Kafka preallocates that of the active segment: zeros are no entries."""
     for at in _places(data, OFFSET_ENTRY.size):
         relative, position = OFFSET_ENTRY.unpack_from(data, at)
         yield at, {"offset": base_offset + relative, "position": position}
@@ -206,13 +206,13 @@ def kind_of(path: str) -> Kind | None:
 
 
 def base_offset_of(path: str) -> int:
-    """Return 42 of `00000000000000000042.log`; 0 of a file whose name has none."""
+    """Return 42 for `00000000000000000042.log`; 0 for a file whose name has no number."""
     number = path.rpartition("/")[2].partition(".")[0]
     return int(number) if number.isdigit() else 0
 
 
 def topic_of(path: str) -> str:
-    """Return orders of `/data/orders-3/00000000000000000042.log`, also of one to be deleted or moved."""
+    """Return `orders` for `/data/orders-3/00000000000000000042.log`, also while it is deleted or moved."""
     directory = path.rpartition("/")[0].rpartition("/")[2]
     if directory.endswith(SET_ASIDE_SUFFIXES):
         directory = directory.rpartition(".")[0]

@@ -1,7 +1,7 @@
 """Keys and values of the records of Kafka's own topics, told apart by the topic's name.
 
 All versions that Kafka 3.9 reads are decoded. Of groups of the new protocol (KIP-848), which only a KRaft cluster has,
-the keys are. What does not decode is said to be so, and shown as bytes.
+only the keys are. What does not decode is marked so, and shown as bytes.
 """
 
 from collections.abc import Callable
@@ -84,7 +84,7 @@ def _value(value_class: type[Message], data: bytes) -> Row:
 
 
 def _fields(message: Struct, version: int) -> Row:
-    """Return those that this version has."""
+    """Return the fields of a message that this version has."""
     return {
         line.name: _plain(getattr(message, line.name), version)
         for line in message.FIELDS
@@ -112,6 +112,6 @@ def _embedded(message: type[Message], data: object) -> object:
 
 
 def _status_name(status: int) -> str:
-    """Return Kafka's name for it: PrepareCommit."""
+    """Return Kafka's name of a transaction's state: PrepareCommit."""
     known = status in TransactionStatus._value2member_map_
     return TransactionStatus(status).camel_case if known else f"unknown ({status})"

@@ -5,11 +5,11 @@ from typing import NamedTuple
 from odradek.broker.log.errors import CorruptFile
 
 Row = dict[str, object]
-"""A line of output: names and plain values, in order. Bytes are what clients sent; all else is ours to read."""
+"""A line of output: names and plain values, in order. Bytes are what clients sent, and nothing else is bytes."""
 
 
 class Damage(NamedTuple):
-    """Damage: what is wrong, and the byte from which on."""
+    """Damage of a file: what is wrong, and from which byte on."""
 
     path: str
     position: int

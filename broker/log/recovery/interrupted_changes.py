@@ -34,7 +34,8 @@ def finish_interrupted_changes(environment: LogEnvironment, directory: str, name
             (gone if name.partition(".")[0] in unfinished else swapped).append(name)
         elif name.endswith((DELETED, CLEANED, TEMPORARY)):
             gone.append(name)
-    for name in sorted(gone, key=lambda name: (name.endswith(CLEANED), LOG in name)):  # they say what the others are
+    # the .cleaned files go last, their .log after the others: they tell that the rest is unfinished
+    for name in sorted(gone, key=lambda name: (name.endswith(CLEANED), LOG in name)):
         logger.info("%s/%s: removed, a change was not finished", directory, name)
         files.remove(f"{directory}/{name}")
     for name in swapped:

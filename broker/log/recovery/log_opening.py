@@ -49,7 +49,7 @@ def open_log(
     """Open the log in `directory`, which is made when it is missing. Raises OSError.
 
     `recovery_point` and `log_start_offset` come from the checkpoints, 0 where they have none. `clean`: the directory
-    had the marker of a clean shutdown. `validated`: it had not, but all has been repaired. `gaps_before`: up to there
+    had the marker of a clean shutdown. `validated`: it had none, but all has been repaired. `gaps_before`: up to there
     the log may have been compacted, though by its settings it is not now. `names`: what is in `directory`, where that
     is known already. No file of a log that has never held a record is opened.
     """
@@ -84,7 +84,7 @@ def open_log(
         recovery_point=end_offset if clean else recovery_point,
     )  # fmt: skip
     log.epoch_file.unsynced = not clean
-    if epochs.entries() != epochs_in_file:  # it says something else than what the log has
+    if epochs.entries() != epochs_in_file:  # the file says something else than what the log has
         log.epoch_file.write(epochs.entries())
     log.clean_end_offset = end_offset if clean else -1
     _release_files(segments)

@@ -1,4 +1,4 @@
-"""Validation after an unclean stop: every batch from some segment on, and what is not good goes, on the disk too.
+"""Validation after an unclean stop: every batch from some segment on is checked, and what is damaged goes for good.
 
 What has been cut off must not come back with the next power failure, beside what was written in its place.
 Source: LogLoader.recoverLog, LogSegment.recover of Kafka 3.9.
@@ -30,7 +30,7 @@ def recover_segments(
         segment = segments[number]
         gap = segment.base_offset - previous_offset - 1
         if 0 < gap <= LARGEST_RELATIVE_OFFSET and segment.base_offset > gaps_before:
-            logger.warning("%s: the records from %d up to it are lost", segment.path(LOG), previous_offset + 1)
+            logger.warning("%s: the records before it, from %d on, are lost", segment.path(LOG), previous_offset + 1)
             _end_with(environment, segments, number - 1, segments[number - 1].size_bytes)
             return
         previous_offset, valid_bytes = _validate(segment, epochs, max(previous_offset, segment.base_offset - 1))
@@ -38,7 +38,7 @@ def recover_segments(
             _end_with(environment, segments, number, valid_bytes)
             return
     if segments:
-        segments[-1].sync()  # a truncation that the stop came into may not be on the disk yet
+        segments[-1].sync()  # a truncation that the stop interrupted may not be on the disk yet
 
 
 def _end_with(environment: LogEnvironment, segments: list[Segment], number: int, size_bytes: int) -> None:
