@@ -7,7 +7,7 @@ peer                        a connection to another broker, and how long setting
 broker_client               requests to other brokers, and to the controller
 topic_creation              topics that are made because somebody asked for them
 directory_events            tells the controller that a log directory has failed
-unclean_restart             before the broker registers: out of the ISRs whose records it may have lost
-stray_replicas              when it has registered: logs that the cluster does not count on any more
+unclean_restart             before the broker registers: waits until it is out of ISRs whose records it may have lost
+stray_replicas              after it has registered: removes logs that the cluster does not count on any more
 shutdown                    before it stops: its leaders move
 """

@@ -16,7 +16,7 @@ from odradek.world.tasks import Tasks
 
 
 class BrokerClient:
-    """Requests of one user, on connections of its own to the addresses of one listener. Everything on the loop.
+    """Requests of one user, on connections of its own to the addresses of one listener. Used on the loop only.
 
     Several requests may be in flight at once; on one connection they are handled, and answered, in their order. All
     trouble is one exception, BrokerUnreachable (an OSError): the broker or the controller is not known, nobody answers
@@ -34,7 +34,7 @@ class BrokerClient:
         records_bytes_max: int = 0,
     ) -> None:
         """`listener`: inter.broker.listener.name. `client_id` is what the other brokers see. `records_bytes_max`: most
-        that an answer may have of records."""
+        bytes of records in an answer."""
         self._network, self._clock, self._tasks, self._metadata = network, clock, tasks, metadata
         self._listener, self._client_id = listener, client_id
         self._records_bytes_max = records_bytes_max

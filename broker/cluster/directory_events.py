@@ -44,7 +44,7 @@ class DirectoryEvents:
                 self._told = changes
                 log.error("the controller cannot be asked to look at our log directories: %s", error)
             except StoreError as error:
-                log.warning("the controller does not look at our log directories yet: %s", error)
+                log.warning("the controller cannot be asked yet to look at our log directories: %s; retrying", error)
                 await sleep(self._clock, RETRY_MS)
             else:
                 self._told = changes

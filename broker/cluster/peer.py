@@ -122,7 +122,7 @@ class _Link:
 
 
 class Peer:
-    """Requests to one address. Everything on the loop."""
+    """Requests to one address. Used on the loop only."""
 
     def __init__(
         self,

@@ -102,7 +102,7 @@ class TimingWheel:
         return len(self._levels)
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> WheelTimer:
-        """Run `callback` once after `delay_ms`, which may be 0 but then too runs later and not in this call."""
+        """Run `callback` once after `delay_ms`; with 0, too, it runs after this call and not within it."""
         elapsed = self._elapsed_ms() / self._tick_ms
         if not self._running and not (self._heap and self._heap[0][0] <= elapsed):
             self._current = max(self._current, int(elapsed))
@@ -115,9 +115,9 @@ class TimingWheel:
         return timer
 
     def extend(self, timer: WheelTimer | None, delay_ms: float, callback: Callable[[], object]) -> WheelTimer:
-        """Put a timer off until `delay_ms` from now, unless it runs later anyhow; the one that runs now in its place.
+        """Put a timer off until `delay_ms` from now, unless it runs later anyhow; return the timer that is to run.
 
-        `callback` is for a new one, where there was none or it has run.
+        `callback` is that of a new timer, where there was none or it has run.
         """
         if timer is None or timer._callback is None:
             return self.call_later(delay_ms, callback)
@@ -164,7 +164,7 @@ class TimingWheel:
         self._alarm = self._clock.call_later(math.ceil(max(delay_ms, 0.0)), self._on_alarm)
 
     def _elapsed_ms(self) -> float:
-        """The one measure of time: rounded in another way, a tick could have come for the alarm and not for timers."""
+        """Return the time since the start; the one measure, lest a tick has come for the alarm and not for timers."""
         return self._clock.monotonic_ms() - self._started_ms
 
     def _on_alarm(self) -> None:

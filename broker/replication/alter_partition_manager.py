@@ -159,7 +159,7 @@ class AlterPartitionManager:
 
 
 def _partition_data(pending: PendingIsr, by_id: bool) -> PartitionData:
-    """Make the part of one partition, in VERSION or in VERSION_BY_NAME, which has no broker epochs; RECOVERED."""
+    """Make the entry of one partition, which is RECOVERED (the default). VERSION_BY_NAME has no broker epochs."""
     data = PartitionData(
         partition_index=pending.index, leader_epoch=pending.leader_epoch, partition_epoch=pending.partition_epoch
     )

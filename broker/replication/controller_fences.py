@@ -11,7 +11,7 @@ class DeletedReplicas:
     A late LeaderAndIsr, from before the deletion, would make an empty replica, which might even lead. The leader epoch
     of a partition only grows as long as its topic has the same id; a topic that is created again under an old name has
     another. Without ids (LeaderAndIsr before version 5) nothing is remembered and nothing refused. After a restart no
-    memory is needed: requests for an earlier life of the broker carry its earlier broker epoch.
+    memory is needed: requests for an earlier run of the broker carry its earlier broker epoch.
     """
 
     def __init__(self) -> None:

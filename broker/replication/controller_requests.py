@@ -112,7 +112,7 @@ class ControllerRequests:
 
     def apply(self, topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
         """Make this broker leader or follower of one partition; returns the error for its answer."""
-        known = self._metadata  # the topic may be deleted though replicas are left, of which one is out of reach
+        known = self._metadata  # the topic may be deleted and have replicas left, as one of them is out of reach
         is_deleted = topic_id in known.deleted_ids and topic_id != known.names.ids_by_name.get(topic)
         error = self._why_not_here(topic, topic_id, state, is_deleted=is_deleted)
         if error is not ErrorCode.NONE:

@@ -5,10 +5,10 @@
     Fetch 4 to 17   record batches for consumers; for followers the bytes as they are
 
 Kafka 3.9 converts downwards only (KafkaApis.maybeConvertFetchedData): from version 4 on a reader gets what is stored.
-Here old messages become batches, which version 4 is about, because today's clients do not read them well: in flexible
-answers (from version 12) librdkafka 2.5.0 to 2.15.0 takes their keys and values for null, which is loss of data
-(librdkafka#5504); aiokafka 0.14, which fetches with version 4, refuses the lz4 of magic 0; kafka-python needs one more
-package for it; others know batches alone. Batches all of them read.
+Here old messages become batches, for which version 4 was made, because today's clients do not read messages well: in
+flexible answers (from version 12) librdkafka 2.5.0 to 2.15.0 takes their keys and values for null, which is loss of
+data (librdkafka#5504); aiokafka 0.14, which fetches with version 4, refuses the lz4 of magic 0; kafka-python needs one
+more package for it; others know batches alone. All of them read batches.
 
 Messages lie only in segments that an older Kafka has begun. A conversion is long work: it is done in steps, and begun
 when there is enough for an answer. It ends after CONVERTED_BYTES_MAX, but not within a batch; the reader asks for the
@@ -105,7 +105,7 @@ def _messages(
 
 
 def _bytes_of(partition: Partition, found: LogSlice) -> bytes:
-    """Read at most CONVERTED_BYTES_MAX of them, but a whole batch."""
+    """Read at most CONVERTED_BYTES_MAX of what was found, but at least one whole batch."""
     records = found.records
     if isinstance(records, bytes):
         return records
@@ -119,7 +119,7 @@ def _bytes_of(partition: Partition, found: LogSlice) -> bytes:
 
 
 def _gathered(pieces: Iterator[Buffer | None], max_bytes: int) -> Steps[bytes]:
-    """Gather as many as the limit allows, at least one. What cannot be converted is an error when it comes first."""
+    """Gather as many pieces as the limit allows, at least one. One that cannot be converted is an error if first."""
     gathered = bytearray()
     try:
         for piece in pieces:

@@ -1,7 +1,7 @@
 """Replicas that move to another log directory of this broker (KIP-113): which, in which order, and the work in turns.
 
-A client's AlterReplicaLogDirs begins one, or a restart finds it half done. Kafka: ReplicaManager.alterReplicaLogDirs,
-ReplicaAlterLogDirsThread, each of which copies one partition at a time.
+A client's AlterReplicaLogDirs begins such a move, or a restart finds it half done. Kafka:
+ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread, each of which copies one partition at a time.
 """
 
 import logging
@@ -49,7 +49,7 @@ class DirectoryMoves:
     # ---- what is wanted
 
     def alter(self, topic: str, index: int, path: str, *, exists: bool) -> ErrorCode:
-        """Move a replica to `path`, one of `log.dirs`; the answer for the client.
+        """Move a replica to `path`, one of `log.dirs`; return the error for the client.
 
         `exists`: the cluster has that partition. A replica that is not here is made in that directory when it comes.
         """

@@ -61,7 +61,8 @@ class FetchParameters:
     min_bytes: int
     max_bytes: int
     committed: bool = False
-    """True with isolation level read_committed: nothing of open transactions, and told which were aborted (KIP-98)."""
+    """True with isolation level read_committed: the reader gets nothing of open transactions, and is told which were
+    aborted (KIP-98)."""
     may_read: MayRead = None
     rack: str = ""
     """Rack of the consumer, if it is to be sent to the nearest replica (KIP-392)."""
@@ -73,7 +74,7 @@ class FetchParameters:
     """True if the reader is from before Kafka 0.11 and does not know record batches."""
 
     def __post_init__(self) -> None:
-        self.as_follower = self.replica_id >= 0  # each partition asks for these
+        self.as_follower = self.replica_id >= 0  # looked at for each partition
         self.wants_messages = self.version < FIRST_VERSION_WITH_BATCHES
 
 
@@ -104,7 +105,7 @@ class Room(NamedTuple):
 
     max_bytes: int
     whole_first_batch: bool
-    """True if it gives a whole batch, when it has any, though that is larger."""
+    """True if the partition gives its first batch whole, even if that is larger."""
 
 
 def read_partitions(
@@ -181,7 +182,7 @@ def _is_news_to_follower(
 def read_in_steps(
     replicas: ReplicaManager, opened: OpenedFetch, parameters: FetchParameters, partitions: Sequence[CachedPartition]
 ) -> Steps[PartitionsRead]:
-    """Read the partitions of a request that has just come, as many in a step as are read `AT_ONCE`.
+    """Read the partitions of a request that has just come, `AT_ONCE` of them in a step.
 
     Operations that wait for a follower's progress are tried once for each step; none of them may call this.
     """

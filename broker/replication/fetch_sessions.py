@@ -6,8 +6,8 @@ at first all of them, then those that a request names and those that have moved 
 takes one off the list when nothing is left to say of it; from then on the session listens to its keys in the purgatory.
 
 The cache is bounded (`max.incremental.fetch.session.cache.slots`): a session that has not been used for
-`MIN_EVICTION_MS` gives way to a new one, a consumer's to a follower's even before; when none may be evicted, the
-fetcher simply goes on without a session.
+`MIN_EVICTION_MS` gives way to a new one, and a consumer's gives way to a follower's even before that; when none may be
+evicted, the fetcher simply goes on without a session.
 Kafka: FetchSession.scala.
 """
 
@@ -35,7 +35,7 @@ LOOK_AT_ALL_MS = 30_000
 """Time in which each partition of a session becomes dirty once, a few with each fetch: some changes (retention moves a
 log's start) wake nobody, and to look at thousands at once would hold the loop."""
 CONSUMER_LOOKS_AT_ALL_MS = 1_000
-"""LOOK_AT_ALL_MS of consumers, which have few partitions: who may read no longer hears of it."""
+"""LOOK_AT_ALL_MS of consumers, which have few partitions: so one that is no longer allowed to read soon hears of it."""
 
 SessionKey = tuple[str | bytes, int]
 

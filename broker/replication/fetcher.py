@@ -1,9 +1,9 @@
 """The follower's side of replication: what to ask one leader for next, and what to do with its answer.
 
-Does no I/O: it builds Fetch requests and takes in answers, which fetcher_manager carries. One `FetcherCore` holds the
-partitions that one fetcher task copies from one leader, and its fetch session, so that a round trip names only the
-partitions that have moved. Truncation is part of fetching (KIP-595): the follower states the epoch of its last record,
-and the leader answers where their histories diverge. Kafka: AbstractFetcherThread.
+This module does no I/O: it builds Fetch requests and takes in answers, which fetcher_manager carries. One `FetcherCore`
+holds the partitions that one fetcher task copies from one leader, and its fetch session, so that a round trip names
+only the partitions that have moved. Truncation is part of fetching (KIP-595): the follower states the epoch of its last
+record, and the leader answers where their histories diverge. Kafka: AbstractFetcherThread.
 """
 
 import logging
@@ -344,7 +344,7 @@ class FetcherCore:
         state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
     def leader_offsets(self, state: PartitionFetchState, log_start: int, log_end: int, now_ms: float) -> None:
-        """Take in the leader's range [log_start, log_end], out of which our end was."""
+        """Take in the leader's range [log_start, log_end], outside of which our end was."""
         state.needs_leader_offsets = False
         try:
             self._truncation.into_range(state.partition, log_start, log_end)

@@ -56,8 +56,8 @@ class IsrCriteria(NamedTuple):
     """Tells whether the cluster's metadata has a broker of that id."""
     refused_pause_ms: float = 500.0
     """Pause before a follower that the controller has refused is proposed again. Without it that would happen with each
-    of its fetches while it is shutting down, or not answered after it has registered. 500 ms are
-    `replica.fetch.wait.max.ms`."""
+    of its fetches while it is shutting down, or while it waits for the answer to its registration and names its former
+    broker epoch. 500 ms are `replica.fetch.wait.max.ms`."""
 
 
 class FollowerSession(Protocol):
@@ -79,7 +79,7 @@ class FollowerProgress:
     )  # fmt: skip
 
     def __init__(self, broker_id: int, last_caught_up_ms: float) -> None:
-        """Take -inf for a follower that has not been seen at the leader's end."""
+        """`last_caught_up_ms` is -inf for a follower that has not been seen at the leader's end."""
         self.broker_id, self.last_caught_up_ms = broker_id, last_caught_up_ms
         self.broker_epoch = NO_BROKER_EPOCH
         """Epoch of the registration under which the broker fetched last. AlterPartition carries it, so that a broker

@@ -109,7 +109,7 @@ class LogCopy:
         """Truncate a target from before a restart as a follower does; without leader epochs it begins anew.
 
         If the source is compacted, or was, the markers of the transactions that are open in the target may be gone from
-        it: then these go from the target first. Otherwise that would be copied again for nothing, and all of the log
+        it: then these go from the target first. In any other log they would only be copied again, and all of the log
         where some transaction is always open.
         """
         source, target = self.source, self.target
@@ -155,7 +155,7 @@ class LogCopy:
         self.source.environment.background.run(records.read, done)
 
     def _take_arrived(self, arrived: Arrived) -> None:
-        """Append it until others have to have the loop."""
+        """Append what has arrived until others must have the loop."""
         self._arrived = None
         if arrived.place != self._place():
             return
@@ -186,7 +186,7 @@ class LogCopy:
             self._near_end = False
 
     def _append(self, data: memoryview) -> int:
-        """Append a piece of it; returns how many bytes that were."""
+        """Append a piece of `data`; return its size in bytes."""
         size = whole_batches(data, PIECE_BYTES)
         if not size:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.source}: no batch at {self.target.log_end_offset}")

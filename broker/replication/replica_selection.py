@@ -22,13 +22,13 @@ class RackAwareReplicaSelector:
     """Prefers a replica in the consumer's rack: the leader if it stands there, else the most caught up of the ISR."""
 
     def __init__(self, node: Callable[[int, str], Node | None]) -> None:
-        """Take the way to a live broker's node by its id and a listener's name."""
+        """`node` returns a live broker's node by its id and a listener's name."""
         self._node = node
 
     def select(self, partition: Partition, rack: str, listener: str, offset: int) -> int:
         """Return the broker that a consumer in `rack` should ask for `offset`, or LEADER for this one, which leads.
 
-        A replica that lags behind the ISR or does not have the offset is none. Source: Kafka 3.9,
+        A replica outside the ISR, or without the offset, is no candidate. Source: Kafka 3.9,
         ReplicaManager.findPreferredReadReplica and RackAwareReplicaSelector.
         """
         if self._stands_in(rack, partition.local_id, listener):
