@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from odradek.client.calls import COORDINATOR_CONNECTION, Deadline, ask_until
 from odradek.client.consumer.group_driver import GroupDriver
 from odradek.client.consumer.group_protocol import Identity
-from odradek.client.consumer.member_states import Outcome, outcome_of
+from odradek.client.consumer.member_states import OUTCOMES, Outcome, outcome_of
 from odradek.client.errors import BrokerUnreachable, CommitFailed, RebalanceInProgress
 from odradek.client.offsets import commit_errors, commit_request
 from odradek.client.records import OffsetAndMetadata, TopicPartition
@@ -140,7 +140,7 @@ class Commits:
         outcome = outcome_of(error)
         if outcome == Outcome.COORDINATOR:
             membership.coordinator_lost()
-        if outcome in (Outcome.COORDINATOR, Outcome.AGAIN) or KafkaError(error).retriable:
+        if outcome in (Outcome.COORDINATOR, Outcome.AGAIN):
             return KafkaError(error, f"group {group_id}")
         if outcome == Outcome.FATAL:
             raise KafkaError(error, f"group {group_id}: offsets not committed")
@@ -162,7 +162,5 @@ def _weight(error: ErrorCode) -> int:
     """Rate the errors of one answer's partitions: what nothing mends says more than what asking again may."""
     outcome = outcome_of(error)
     if outcome in (Outcome.COORDINATOR, Outcome.AGAIN):
-        return 0
-    if outcome == Outcome.FATAL:
-        return 1 if KafkaError(error).retriable else 3
-    return 2
+        return 0 if error in OUTCOMES else 1
+    return 3 if outcome == Outcome.FATAL else 2

@@ -21,6 +21,7 @@ from odradek.client.consumer.member_states import (
     Sync,
     WaitUntil,
     outcome_of,
+    outcome_of_heartbeat,
 )
 from odradek.client.consumer.membership import Membership
 from odradek.client.errors import BrokerUnreachable, ClientTimeout
@@ -123,7 +124,7 @@ class GroupDriver:
                 beat = await self.ask(request, HeartbeatResponse, patience_ms)
                 self.sensors.heartbeats.record()
                 self.sensors.heartbeat_response_time.record(self._now_ms - began_ms)
-                self._note_answer(error_code(beat.error_code))
+                self._note_answer(error_code(beat.error_code), outcome_of_heartbeat)
                 membership.beaten(error_code(beat.error_code), self._now_ms)
             case Leave(request, reason):
                 logger.warning("group %s: left the group: %s", settings.group_id, reason)
@@ -148,11 +149,11 @@ class GroupDriver:
         else:
             self.membership.coordinator_found()
 
-    def _note_answer(self, code: ErrorCode) -> None:
+    def _note_answer(self, code: ErrorCode, meaning: Callable[[ErrorCode], Outcome] = outcome_of) -> None:
         """Note an answer to JoinGroup or Heartbeat: a member that its coordinator still knows does not join again."""
         if code is ErrorCode.NONE:
             self._refused_since_ms = None
-        elif outcome_of(code) in (Outcome.COORDINATOR, Outcome.AGAIN):
+        elif meaning(code) in (Outcome.COORDINATOR, Outcome.AGAIN):
             self._note_refusal(KafkaError(code))
 
     def _note_refusal(self, refusal: KafkaError) -> None:

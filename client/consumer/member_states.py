@@ -15,7 +15,7 @@ from enum import Enum
 from odradek.client.consumer.assignors import Assignor
 from odradek.client.consumer.config import ConsumerSettings, assignors, cooperative
 from odradek.client.records import TopicPartition
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import RETRIABLE, ErrorCode
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.protocol.messages.leave_group import LeaveGroupRequest
@@ -83,8 +83,14 @@ OUTCOMES: Mapping[ErrorCode, Outcome] = {
 
 
 def outcome_of(error: ErrorCode) -> Outcome:
-    """Return what an error means; FATAL is all that is not in the table, as FENCED_INSTANCE_ID."""
-    return OUTCOMES.get(error, Outcome.FATAL)
+    """Return what an error means; FATAL is what is not in the table and may not pass, as FENCED_INSTANCE_ID."""
+    return OUTCOMES.get(error, Outcome.AGAIN if error in RETRIABLE else Outcome.FATAL)
+
+
+def outcome_of_heartbeat(error: ErrorCode) -> Outcome:
+    """Return what an error of a Heartbeat means. A broker's own fault says nothing of the member, and its partitions
+    stay its own: the next heartbeat tells, or the end of the session (Java: HeartbeatThread, failHeartbeat)."""
+    return Outcome.AGAIN if error is ErrorCode.UNKNOWN_SERVER_ERROR else outcome_of(error)
 
 
 @dataclass(frozen=True, slots=True)

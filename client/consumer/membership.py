@@ -41,6 +41,7 @@ from odradek.client.consumer.member_states import (
     Turn,
     WaitUntil,
     outcome_of,
+    outcome_of_heartbeat,
 )
 from odradek.client.errors import ClientError, GroupError, in_words
 from odradek.client.records import TopicPartition
@@ -330,7 +331,7 @@ class Membership:
     def beaten(self, error: ErrorCode, now_ms: float) -> None:
         """Act on the answer to Heartbeat."""
         if self._ended():
-            self._follow(error, now_ms)
+            self._follow(error, now_ms, outcome_of_heartbeat(error))
 
     def left(self) -> None:
         """Note that the coordinator was told of the leaving, whether it has answered or not."""
@@ -341,7 +342,7 @@ class Membership:
         if self._ended():
             self._follow(ErrorCode.NETWORK_EXCEPTION, now_ms)
 
-    def broke(self, error: Exception) -> None:
+    def broke(self, error: KafkaError) -> None:
         """Fail the membership: an answer made no sense, or the error cannot be recovered from."""
         if self._ended():
             self._fail(error)
@@ -358,10 +359,9 @@ class Membership:
         self._busy = self._void = False
         return counts
 
-    def _follow(self, error: ErrorCode, now_ms: float) -> bool:
-        """Change the state as an error code demands; tell whether it was NONE."""
-        outcome = outcome_of(error)
-        match outcome:
+    def _follow(self, error: ErrorCode, now_ms: float, outcome: Outcome | None = None) -> bool:
+        """Change the state as an error code demands (None: as in all requests); tell whether it was NONE."""
+        match outcome := outcome or outcome_of(error):
             case Outcome.GOOD:
                 return True
             case Outcome.FATAL:
@@ -387,8 +387,10 @@ class Membership:
         self._void = self._busy
         self._enter(State.OUTSIDE)
 
-    def _fail(self, error: Exception) -> None:
-        self._lose(Identity(self.identity.member_id) if isinstance(error, GroupError) else NOBODY)
+    def _fail(self, error: KafkaError) -> None:
+        """Fail with its member id kept, which the group would wait for until its session is over."""
+        fenced = error.code is ErrorCode.FENCED_INSTANCE_ID
+        self._lose(NOBODY if fenced else Identity(self.identity.member_id))
         self._enter(State.FATAL)
         self.failure = error
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.aio import Consumer, Producer
+from odradek.client.errors import ClientClosed
 from odradek.protocol.errors import KafkaError
 from odradek.testing.virtual_run import VirtualCluster, run
 
@@ -105,5 +106,54 @@ def test_a_static_member_that_is_fenced_stays_out() -> None:
                     await first.getmany(timeout_ms=20_000)
             await second.getmany(timeout_ms=20_000)
             assert second.assignment()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("api", "error", "raised"),
+    [
+        ("Heartbeat", "UNKNOWN_SERVER_ERROR", ""),
+        ("Heartbeat", "REQUEST_TIMED_OUT", ""),
+        ("SyncGroup", "REQUEST_TIMED_OUT", ""),
+        ("SyncGroup", "UNKNOWN_SERVER_ERROR", "UNKNOWN_SERVER_ERROR"),
+        ("JoinGroup", "UNKNOWN_SERVER_ERROR", "UNKNOWN_SERVER_ERROR"),
+    ],
+)
+def test_an_error_that_passes_does_not_keep_the_group_waiting_for_a_session_to_end(
+    api: str, error: str, raised: str
+) -> None:
+    """The member gave everything up and came back as another one, while the group waited for the first for 45 s."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create_topic("flights", partitions=2)
+        settings: dict[str, Any] = {"group_id": "g", "bootstrap_servers": cluster.bootstrap}
+        said: list[str] = []
+
+        async def read(consumer: Consumer) -> None:
+            while True:
+                try:
+                    await consumer.getmany(timeout_ms=1_000)
+                except ClientClosed:
+                    return
+                except KafkaError as refusal:
+                    said.append(refusal.code.name)
+                    await asyncio.sleep(0.1)
+
+        async with (
+            Consumer("flights", client_id="first", **settings) as first,
+            Consumer("flights", client_id="second", **settings) as second,
+        ):
+            reading = [asyncio.ensure_future(read(one)) for one in (first, second)]
+            await asyncio.sleep(20)
+            await cluster.respond(api, error, client="first")
+            if api != "Heartbeat":
+                await cluster.rebalance("g")
+            for _ in range(10):
+                await asyncio.sleep(1)
+                assert api != "Heartbeat" or len(first.assignment()) == len(second.assignment()) == 1
+            assert len(first.assignment()) == len(second.assignment()) == 1
+            assert said == ([raised] if raised else [])
+        await asyncio.gather(*reading)
 
     run(test)
