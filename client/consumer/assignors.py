@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from odradek.client import arguments
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
 from odradek.protocol.codec import decoder, encode
@@ -69,9 +70,13 @@ class Assignor(Protocol):
 
 
 def user_data(assignor: Assignor, topics: Iterable[str], adopted: Adopted) -> bytes | None:
-    """Return what a member tells the leader's assignor; None of one that has nothing to tell."""
+    """Return what a member tells the leader's assignor; None of one that has nothing to tell.
+
+    Raises TypeError, and what an assignor of the application raises.
+    """
     tell = getattr(assignor, "user_data", None)
-    return None if tell is None else tell(topics, adopted)
+    told = None if tell is None else tell(topics, adopted)
+    return None if told is None else arguments.octets(told, "what it returns")
 
 
 class RangeAssignor:

@@ -86,11 +86,12 @@ def _assignor(given: Any) -> Assignor:
             return ASSIGNORS[name]
     else:
         made = given() if isinstance(given, type) else given
-        if isinstance(made, Assignor):
+        if isinstance(made, Assignor) and isinstance(made.name, str):
+            arguments.text(made.name, "the name of an assignor")
             return made
     raise ConfigError(
         f"partition.assignment.strategy: {given!r} is none of {', '.join(ASSIGNORS)}, and no Assignor "
-        "(name, cooperative, assign)"
+        "(name, which is text, cooperative, assign)"
     )
 
 

@@ -79,14 +79,14 @@ class GroupDriver:
         """Carry out one step after another, until `stop`."""
         while not self._stopped:
             self._woken.clear()
-            step = self.membership.next_step(self._now_ms)
-            if self.membership.turn is not None or self.membership.failure is not None:
-                self._changed()
-            if isinstance(step, WaitUntil):
-                await self._woken.wait_until(step.at_ms)
-                continue
             try:
-                await self._carry_out(step)
+                step = self.membership.next_step(self._now_ms)
+                if self.membership.turn is not None or self.membership.failure is not None:
+                    self._changed()
+                if isinstance(step, WaitUntil):
+                    await self._woken.wait_until(step.at_ms)
+                else:
+                    await self._carry_out(step)
             except BrokerUnreachable as error:
                 logger.info("group %s: %s", self.membership.settings.group_id, error)
                 self._note_refusal(error)

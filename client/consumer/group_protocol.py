@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from odradek.client.consumer.assignors import Adopted, Assignor, user_data
 from odradek.client.consumer.member_states import MemberSettings
+from odradek.client.errors import GroupError
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
 from odradek.protocol.codec import decoder, encode
@@ -43,11 +44,18 @@ def join_request(
     owned: Iterable[TopicPartition],
     adopted: Adopted,
 ) -> JoinGroupRequest:
-    """Join with these wishes; `owned` came with the generation of `identity`, `adopted` is the last assignment."""
+    """Join with these wishes; `owned` came with the generation of `identity`, `adopted` is the last assignment.
+
+    Raises GroupError when an assignor, which may be the application's own, cannot say what it has to tell.
+    """
     wanted, kept = sorted(topics), sorted(owned)
 
     def metadata(assignor: Assignor) -> bytes:
-        own = user_data(assignor, wanted, adopted)
+        try:
+            own = user_data(assignor, wanted, adopted)
+        except Exception as error:
+            said = f"assignor {assignor.name!r} failed in user_data: {type(error).__name__}: {error}"
+            raise GroupError(f"group {settings.group_id}: {said}") from error
         return encode_subscription(wanted, kept, identity.generation_id, own)
 
     return JoinGroupRequest(

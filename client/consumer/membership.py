@@ -178,7 +178,8 @@ class Membership:
     # -- what to do ----------------------------------------------------------------------------------------------------
 
     def next_step(self, now_ms: float) -> Step:
-        """Return what to do now. The driver reports its outcome before it asks again; it may break off a WaitUntil."""
+        """Return what to do now. The driver reports its outcome before it asks again; it may break off a WaitUntil.
+        Raises GroupError."""
         assert not self._busy, f"{self.state}: a step is still open"
         step = self._next_step(now_ms)
         self._busy = not isinstance(step, WaitUntil)

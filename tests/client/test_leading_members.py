@@ -19,7 +19,7 @@ from odradek.client.consumer.member_states import (
     Sync,
     WaitUntil,
 )
-from odradek.client.errors import GroupError
+from odradek.client.errors import ConfigError, GroupError
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.join_group import JoinGroupResponseMember
@@ -159,3 +159,33 @@ def test_what_an_applications_assignor_does_wrong_is_said_by_the_poll_and_asked_
             assert await consumer.getmany(60_000)
 
     run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+@pytest.mark.parametrize(
+    "tell, said", [(lambda: fail(()), "ZeroDivisionError"), (lambda: "text", "must be bytes, not str")]
+)
+def test_what_an_assignor_cannot_tell_is_said_by_the_poll_and_asked_again(tell: Any, said: str) -> None:
+    """The consumer was broken for good."""
+    own: Any = OwnAssignor(lambda members: {one.member_id: [TopicPartition("t", 0)] for one in members})
+    own.user_data = lambda topics, adopted: tell()
+
+    async def main(cluster: Any) -> None:
+        settings: dict[str, Any] = {"group_id": "g", "partition_assignment_strategy": [own]}
+        async with Consumer("t", bootstrap_servers=cluster.bootstrap, **settings) as consumer:
+            for _ in range(2):
+                with pytest.raises(GroupError, match=f"group g: assignor 'own' failed in user_data: .*{said}"):
+                    await consumer.getmany(60_000)
+            own.user_data = lambda topics, adopted: bytearray(b"told")
+            await consumer.getmany(10_000)
+            assert consumer.assignment()
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+@pytest.mark.parametrize("name", [None, 5, "\ud800"])
+def test_an_assignor_has_a_name_that_can_be_sent(name: Any) -> None:
+    """The consumer was broken by it as it joined."""
+    own: Any = OwnAssignor(fail)
+    own.name = name
+    with pytest.raises(ConfigError, match=r"which is text|UTF-8"):
+        Consumer(bootstrap_servers="broker:9092", group_id="g", partition_assignment_strategy=[own])
