@@ -13,6 +13,8 @@ from odradek.client.records import ConsumerGroupMetadata, Headers, OffsetAndMeta
 
 Kind = TypeVar("Kind")
 HIGHEST_INT32, HIGHEST_INT64 = 2**31 - 1, 2**63 - 1
+TEXT_BYTES_LIMIT = 32_767
+"""Longest text of the protocol (Kafka: a STRING's length is an INT16)."""
 TOPIC_CHARACTERS_LIMIT = 249
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 """Pattern of a topic's name (org.apache.kafka.common.internals.Topic)."""
@@ -82,13 +84,15 @@ def legal_name(given: str, what: str) -> str:
 
 
 def text(given: Any, what: str) -> str:
-    """Return a text that can be sent: one with an encoding. Raises TypeError, ConfigError."""
+    """Return a text that can be sent: one with an encoding, and not too long. Raises TypeError, ConfigError."""
     if not isinstance(given, str):
         raise TypeError(f"{what} must be a string, not {type(given).__name__}")
     try:
-        given.encode()
+        size = len(given.encode())
     except UnicodeEncodeError:
         raise ConfigError(f"{what} has characters that UTF-8 cannot encode: {given!r}") from None
+    if size > TEXT_BYTES_LIMIT:
+        raise ConfigError(f"{what} cannot be sent: a text has at most {TEXT_BYTES_LIMIT} bytes, not {size}")
     return given
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from odradek.client.config import TEXT_BYTES_LIMIT, CommonConfig, addresses
+from odradek.client.arguments import TEXT_BYTES_LIMIT
+from odradek.client.config import CommonConfig, addresses
 from odradek.client.connection import Connection, Link, connect, secured
 from odradek.client.errors import BrokerUnreachable, ClientClosed, ConfigError, NoBrokerReachable
 from odradek.client.metadata import ClusterView, MetadataNeeds, Node, updated

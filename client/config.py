@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek.client.arguments import HIGHEST_INT32, HIGHEST_INT64
+from odradek.client.arguments import HIGHEST_INT32, HIGHEST_INT64, TEXT_BYTES_LIMIT
 from odradek.client.errors import ConfigError
 from odradek.protocol.messages.fetch import READ_COMMITTED, READ_UNCOMMITTED
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 NOT_BUILT_PREFIXES = ("ssl.", "sasl.", "zookeeper.ssl.")
 """Settings of Kafka that these clients know but cannot obey; refused rather than ignored."""
-TEXT_BYTES_LIMIT = 32_767
-"""Longest text of the protocol (Kafka: a STRING's length is an INT16); files' names and secrets are not sent so."""
 ALIASES = {
     "ssl.cafile": "ssl.truststore.location",
     "ssl.certfile": "ssl.keystore.location",
@@ -242,7 +240,7 @@ def _parsed(name: str, value: Any, expected: Any) -> Any:
 
 
 def _text(name: str, value: str) -> str:
-    """Refuse what cannot be sent; the name of a file may have bytes that are no UTF-8."""
+    """Refuse what cannot be sent, which files' names and secrets are not; a file's may have bytes that are no UTF-8."""
     if name.endswith(".location"):
         return value
     try:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from odradek import ConfigResource, NewTopic, OffsetAndMetadata, TopicPartition
-from odradek.aio import Admin, Consumer
+from odradek import ConfigResource, ConsumerGroupMetadata, NewTopic, OffsetAndMetadata, TopicPartition
+from odradek.aio import Admin, Consumer, Producer
 from odradek.client.errors import ConfigError
+from odradek.testing import run
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
@@ -48,3 +49,20 @@ def test_it_is_the_text_that_is_wrong_and_not_the_cluster(work: Callable[[dict[s
                 await work(world)
 
     run_virtual(main)
+
+
+def test_a_long_text_with_the_offsets_of_a_transaction_does_not_break_the_producer() -> None:
+    """It was sent by a task of the producer, which failed everything from then on."""
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="id") as producer:
+            await producer.init_transactions()
+            async with producer.transaction():
+                report = await producer.send("t", b"x")
+                for position, group in ((OffsetAndMetadata(1, LONG), "g"), (OffsetAndMetadata(1), LONG)):
+                    with pytest.raises(ConfigError, match="a text has at most 32767 bytes, not 40000"):
+                        await producer.send_offsets_to_transaction({T0: position}, ConsumerGroupMetadata(group))
+                await producer.send_offsets_to_transaction({T0: 1}, ConsumerGroupMetadata("g"))
+            assert (await report).offset == 0
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
