@@ -3,7 +3,9 @@
 import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from odradek.client import arguments
 from odradek.client.admin.access_values import (
     ACL,
     ACLOperation,
@@ -12,8 +14,6 @@ from odradek.client.admin.access_values import (
     ACLResourceType,
     ResourcePattern,
     ScramMechanism,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
 )
 from odradek.client.admin.topics import raise_first
 from odradek.client.calls import Deadline, ask_controller
@@ -131,20 +131,41 @@ async def describe_scram(cluster: Cluster, users: Iterable[str] | None) -> dict[
     }
 
 
-async def alter_scram(
-    cluster: Cluster,
-    alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion],
-    deadline: Deadline,
-) -> None:
-    """Set and delete credentials; all are tried. Passwords are salted here. Raises KafkaError when one has failed."""
-    wanted = list(alterations)
+Alteration = scram.ScramCredentialDeletion | scram.ScramCredentialUpsertion
+
+
+def scram_alterations(given: Any) -> list[Alteration]:
+    """Return what credentials to set and to delete ask for, of kafka-python's too; passwords are salted here.
+
+    Raises TypeError, ConfigError.
+    """
+    return [_alteration(one) for one in arguments.listed(given, "credentials")]
+
+
+def _alteration(given: Any) -> Alteration:
+    if not (hasattr(given, "user") and hasattr(given, "mechanism")):
+        said = "a credential must be a UserScramCredentialUpsertion or a UserScramCredentialDeletion"
+        raise TypeError(f"{said}, not {type(given).__name__}")
+    name = arguments.text(given.user, "the name of a user")
+    if not hasattr(given, "iterations"):
+        return scram.ScramCredentialDeletion(name=name, mechanism=given.mechanism)
+    salt = arguments.octets(given.salt or secrets.token_bytes(SALT_BYTES), "a salt")
+    iterations = arguments.whole_number(given.iterations, "iterations", arguments.HIGHEST_INT32, 1)
+    salted = getattr(given, "salted_password", None)  # kafka-python's keep no other
+    if salted is None:
+        digest = "sha256" if given.mechanism == ScramMechanism.SCRAM_SHA_256 else "sha512"
+        password = given.password.encode() if isinstance(given.password, str) else given.password
+        salted = hashlib.pbkdf2_hmac(digest, arguments.octets(password, "a password"), salt, iterations)
+    return scram.ScramCredentialUpsertion(
+        name=name, mechanism=given.mechanism, iterations=iterations, salt=salt, salted_password=salted
+    )
+
+
+async def alter_scram(cluster: Cluster, wanted: Sequence[Alteration], deadline: Deadline) -> None:
+    """Set and delete credentials; all are tried. Raises KafkaError when one has failed."""
     request = scram.AlterUserScramCredentialsRequest(
-        deletions=[
-            scram.ScramCredentialDeletion(name=one.user, mechanism=one.mechanism)
-            for one in wanted
-            if isinstance(one, UserScramCredentialDeletion)
-        ],
-        upsertions=[_upsertion(one) for one in wanted if isinstance(one, UserScramCredentialUpsertion)],
+        deletions=[one for one in wanted if isinstance(one, scram.ScramCredentialDeletion)],
+        upsertions=[one for one in wanted if isinstance(one, scram.ScramCredentialUpsertion)],
     )
 
     def errors(answer: scram.AlterUserScramCredentialsResponse) -> list[ErrorCode]:
@@ -152,16 +173,3 @@ async def alter_scram(
 
     answer = await ask_controller(cluster, request, scram.AlterUserScramCredentialsResponse, errors, deadline)
     raise_first((one.user, one.error_code, one.error_message) for one in answer.results)
-
-
-def _upsertion(one: UserScramCredentialUpsertion) -> scram.ScramCredentialUpsertion:
-    salt = one.salt or secrets.token_bytes(SALT_BYTES)
-    digest = "sha256" if one.mechanism == ScramMechanism.SCRAM_SHA_256 else "sha512"
-    password = one.password.encode() if isinstance(one.password, str) else one.password
-    return scram.ScramCredentialUpsertion(
-        name=one.user,
-        mechanism=one.mechanism,
-        iterations=one.iterations,
-        salt=salt,
-        salted_password=hashlib.pbkdf2_hmac(digest, password, salt, one.iterations),
-    )

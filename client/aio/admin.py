@@ -329,7 +329,7 @@ class Admin(GroupsAdmin):
         self, alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion]
     ) -> None:
         """Set and delete SCRAM credentials; passwords are salted here and never sent."""
-        wanted = list(alterations)
+        wanted = access.scram_alterations(alterations)
         await self._run("altering credentials", lambda cluster, deadline: access.alter_scram(cluster, wanted, deadline))
 
     async def create_delegation_token(

@@ -14,6 +14,11 @@ from odradek import ClientError, ErrorCode, KafkaError, KafkaProducer, Rebalance
 from odradek.aio import Admin, Consumer
 from odradek.client import arguments
 from odradek.client.admin import configs
+from odradek.client.admin.access_values import (
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from odradek.client.admin.topics import topics_of
 from odradek.client.admin.values import ConfigResource, NewTopic
 from odradek.client.errors import ConfigError
@@ -73,6 +78,10 @@ OF_ADMIN: list[tuple[str, tuple[Any, ...]]] = [
     ("describe_client_quotas", ({"user": 5},)),
     ("update_features", ({5: 1},)),
     ("create_delegation_token", ((), 5)),
+    ("alter_user_scram_credentials", (["alice"],)),  # was done in silence, that is, nothing was
+    ("alter_user_scram_credentials", ({"alice": "secret"},)),
+    ("alter_user_scram_credentials", ([UserScramCredentialDeletion(None, ScramMechanism.SCRAM_SHA_256)],)),  # type: ignore[arg-type]
+    ("alter_user_scram_credentials", ([UserScramCredentialUpsertion("a", ScramMechanism.SCRAM_SHA_256, None)],)),  # type: ignore[arg-type]
     ("group_lag", (None,)),  # was an AttributeError, as were those of all groups below
     ("list_group_offsets", ({5: None},)),
     ("alter_group_offsets", (5, {PLACE: 0})),
@@ -196,6 +205,14 @@ def test_values_of_kafka_pythons_classes_are_taken() -> None:
             await admin.create_partitions(partitions)
             [topic] = await admin.describe_topics(["t"])
             assert len(topic.partitions) == 3
+            sha256 = kafka_admin.ScramMechanism.SCRAM_SHA_256
+            upserted: list[Any] = [kafka_admin.UserScramCredentialUpsertion("alice", sha256, b"secret")]
+            await admin.alter_user_scram_credentials(upserted)  # nothing was set, and nobody was told
+            found = await admin.describe_user_scram_credentials()
+            assert found == {"alice": {ScramMechanism.SCRAM_SHA_256: upserted[0].iterations}}
+            deleted: list[Any] = [kafka_admin.UserScramCredentialDeletion("alice", sha256)]
+            await admin.alter_user_scram_credentials(deleted)
+            assert await admin.describe_user_scram_credentials() == {}
 
     run(main, brokers=1, topics={"t": 1})
 
