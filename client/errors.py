@@ -212,7 +212,8 @@ class LogTruncated(ClientError):
 
 
 class NoOffsetForPartition(ClientError):
-    """Lack of a committed offset, or a position out of range, with auto.offset.reset=none."""
+    """Lack of a committed offset, or a position out of range, with auto.offset.reset=none. `topic` and `partition` say
+    where: `seek` there to go on."""
 
 
 class QueueFull(ClientError):

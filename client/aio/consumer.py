@@ -231,6 +231,7 @@ class Consumer(ConsumerBase):
         with self._shared.lock:
             self._assigned(where)
             self._shared.positions.jump(where, offset)
+            self._shared.moved(where)
         self._wake_engine()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -257,6 +258,7 @@ class Consumer(ConsumerBase):
                 self._assigned(partition)
             for partition in wanted or list(self._shared.positions.partitions):
                 self._shared.positions.reset(partition, timestamp)
+                self._shared.moved(partition)
         self._wake_engine()
 
     def _assigned(self, partition: TopicPartition) -> PartitionPosition:

@@ -68,11 +68,17 @@ class Shared:
         """Have the application's next poll return without records."""
         self.woken = True
 
+    def moved(self, partition: TopicPartition) -> None:
+        """Forget an error about where a partition was: the application has sought another place. With the lock."""
+        if _place_of(self.failure) == partition:
+            self.failure = None
+
     def take_failure(self) -> Exception | None:
-        """Return the error to raise now. Without the lock."""
+        """Return the error to raise now; not one about a partition that is no longer assigned. Without the lock."""
         with self.lock:
             failure, self.failure = self.failure, None
-            return failure
+            place = _place_of(failure)
+            return failure if place is None or place in self.positions.partitions else None
 
     def end(self, error: ClientClosed | ClientBroken) -> None:
         """Have each call from now on raise an error; the first error stays."""
@@ -92,6 +98,13 @@ class Shared:
         """Tell whether there are bytes of a partition that is not paused. The lock must be held."""
         partitions = self.positions.partitions
         return any(tp in partitions and not partitions[tp].paused for tp in self.chunks)  # chunks of few partitions
+
+
+def _place_of(error: Exception | None) -> TopicPartition | None:
+    """Return the partition that an error of this client is about, if it is about one."""
+    if not isinstance(error, ClientError) or error.topic is None or error.partition is None:
+        return None
+    return TopicPartition(error.topic, error.partition)
 
 
 Records = dict[TopicPartition, list[ConsumerRecord]]

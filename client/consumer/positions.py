@@ -25,7 +25,8 @@ def reset_timestamp(policy: str, topic_partition: TopicPartition) -> int:
     if policy not in RESET_TIMESTAMPS:
         raise NoOffsetForPartition(
             f"{topic_partition}: no committed offset to start from, or it is out of range, and "
-            "auto.offset.reset=none: seek, or choose earliest or latest"
+            "auto.offset.reset=none: seek, or choose earliest or latest",
+            topic_partition=topic_partition,
         )
     return RESET_TIMESTAMPS[policy]
 

@@ -7,6 +7,7 @@ import pytest
 
 from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.values import NewTopic
+from odradek.client.errors import NoOffsetForPartition
 from odradek.client.records import ConsumerGroupMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchRequest
@@ -311,5 +312,30 @@ def test_an_open_transaction_holds_back_only_the_partition_whose_offset_it_commi
                 await committing.commit_transaction()
                 records = await consumer.getmany(5_000)
                 assert {place: [one.offset for one in some] for place, some in records.items()} == {held: [1]}
+
+    run(main, brokers=1, topics={"t": 2}, seed=7)
+
+
+@pytest.mark.parametrize("seeks", [False, True])
+def test_an_error_about_a_place_is_raised_no_more_when_another_is_sought(seeks: bool) -> None:
+    """Who looked for the right offset for longer than a moment got the error again behind the seek; and it did not say
+    which partition it was about."""
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            for partition in (0, 1):
+                await producer.send("t", b"%d" % partition, partition=partition)
+        async with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="none") as consumer:
+            consumer.assign([T0])
+            with pytest.raises(NoOffsetForPartition) as raised:
+                await consumer.getmany(10_000)
+            where = TopicPartition(raised.value.topic or "", raised.value.partition or 0)
+            assert where == T0
+            await asyncio.sleep(5)  # it is looked for again meanwhile
+            if not seeks:
+                where = TopicPartition("t", 1)
+                consumer.assign([where])
+            consumer.seek(where, 0)
+            assert list(await consumer.getmany(10_000)) == [where]
 
     run(main, brokers=1, topics={"t": 2}, seed=7)
