@@ -257,7 +257,7 @@ class ConsumerBase(AsyncClient):
         """Return the topics that it has subscribed to; with a pattern, those that match it now."""
         if self._group is not None:
             return self._group.topics
-        return set(self.engine.subscription.topics) if self.engine.subscription.shared else set()
+        return set(self.engine.subscribed_topics)
 
     def _needed_group(self) -> Participation:
         _ = self.engine

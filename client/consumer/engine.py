@@ -235,13 +235,20 @@ class ConsumerEngine:
                 self.shared.fail(KafkaError(error, f"topic {topic}"))
                 return
 
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """Topics that it has subscribed to; with a pattern, those that match it now. From any thread."""
+        subscription = self.subscription
+        if subscription.kind is not Kind.PATTERN:
+            return subscription.topics if subscription.shared else frozenset()
+        exclude_internal = self.settings.exclude_internal_topics
+        return frozenset(subscription.matching(self.cluster.view, exclude_internal=exclude_internal))
+
     def _assign_all(self) -> None:
         """Assign all partitions of the subscribed topics, to a consumer without a group."""
         if not self.subscription.shared:
             return
-        view, topics = self.cluster.view, self.subscription.topics
-        if self.subscription.kind is Kind.PATTERN:
-            topics = frozenset(self.subscription.matching(view, exclude_internal=self.settings.exclude_internal_topics))
+        view, topics = self.cluster.view, self.subscribed_topics
         with self.shared.lock:
             now = self.shared.positions.partitions
             kept = [tp for tp in now if tp.topic in topics and not view.partition_count(tp.topic)]
@@ -252,8 +259,7 @@ class ConsumerEngine:
         """Tell the group's membership which topics there are now, and how large they are."""
         view = self.cluster.view
         if self.subscription.kind is Kind.PATTERN:
-            found = self.subscription.matching(view, exclude_internal=self.settings.exclude_internal_topics)
-            group.membership.subscribe(found)
+            group.membership.subscribe(self.subscribed_topics)
         group.membership.counts_changed({name: len(info.partitions) for name, info in view.topics.items()})
         group.wake()
 

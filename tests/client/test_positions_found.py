@@ -339,3 +339,18 @@ def test_an_error_about_a_place_is_raised_no_more_when_another_is_sought(seeks: 
             assert list(await consumer.getmany(10_000)) == [where]
 
     run(main, brokers=1, topics={"t": 2}, seed=7)
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_who_reads_a_pattern_is_told_which_topics_match_it(group_id: str | None) -> None:
+    """A consumer without a group was told of none."""
+
+    async def main(cluster: Any) -> None:
+        async with Consumer(bootstrap_servers=cluster.bootstrap, group_id=group_id) as consumer:
+            consumer.subscribe(pattern="r.*")
+            await consumer.getmany(10_000)
+            assert consumer.subscription() == {"red", "rose"}
+            await consumer.unsubscribe()
+            assert consumer.subscription() == set()
+
+    run(main, brokers=1, topics={"red": 1, "rose": 1, "blue": 1}, seed=7)
