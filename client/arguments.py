@@ -5,7 +5,8 @@ A wrong type is a TypeError, a value out of its range a ConfigError (which is a 
 
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from inspect import CO_COROUTINE
 from typing import Any, TypeVar
 
 from odradek.client.errors import ConfigError
@@ -106,6 +107,18 @@ def setting(name: Any, value: Any) -> None:
     text(name, "the name of a setting")
     if value is not None:
         text(value, f"the value of {name}")
+
+
+def callback(given: Any, what: str) -> Callable[..., Any]:
+    """Return a function that is called and not awaited. Raises TypeError. For each record: it looks at no more than it
+    must."""
+    if not callable(given):
+        raise TypeError(f"{what} must be a function, not {type(given).__name__}")
+    code = getattr(given, "__code__", None)
+    if code is not None and code.co_flags & CO_COROUTINE:
+        raise TypeError(f"{what} must be a plain function, not a coroutine function: nobody would await it")
+    kept: Callable[..., Any] = given
+    return kept
 
 
 def octets(given: Any, what: str) -> bytes:

@@ -44,6 +44,8 @@ class KafkaConsumer(Blocking[Consumer]):
         """Take topics to subscribe to, and settings: Kafka's consumer configs, as one mapping with Kafka's names or as
         snake_case keywords. Raises ConfigError."""
         core = Consumer(*topics, **settings)
+        if core.config.default_offset_commit_callback is not None:
+            arguments.callback(core.config.default_offset_commit_callback, "default_offset_commit_callback")
         core.call_back = on_callers_thread
         self.config = core.config
         self._closer: threading.Thread | None = None

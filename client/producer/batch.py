@@ -366,14 +366,17 @@ class RecordFuture:
 
         What it raises is logged, now as later.
         """
+        arguments.callback(callback, "the argument of add_callback")
         return self._add(lambda metadata, error: None if metadata is None else callback(*args, metadata, **kwargs))
 
     def add_errback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
         """Call `callback(*args, error, **kwargs)` once the record has failed; at once when it has already."""
+        arguments.callback(callback, "the argument of add_errback")
         return self._add(lambda metadata, error: None if error is None else callback(*args, error, **kwargs))
 
     def add_both(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
         """Call `callback(*args, metadata or error, **kwargs)` once the record is delivered or has failed."""
+        arguments.callback(callback, "the argument of add_both")
         return self._add(lambda metadata, error: callback(*args, metadata if error is None else error, **kwargs))
 
     def _add(self, callback: Callback) -> "RecordFuture":

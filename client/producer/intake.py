@@ -88,8 +88,8 @@ class RecordIntake:
         since most records have nothing else. What applications pass has no types here: compiled, they would be checked
         before all else, and errors would be mypyc's. Raises as `aio.Producer.send`.
         """
-        if callback is not None and not callable(callback):
-            raise TypeError(f"the callback of a record must be a function, not {type(callback).__name__}")
+        if callback is not None:
+            arguments.callback(callback, "the callback of a record")
         if partition is not None and type(partition) is not int:
             partition = arguments.whole_number(partition, "a partition's number")
         cluster = self._cluster

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from odradek.client import arguments
 from odradek.client.producer.batch import Callback
 from odradek.client.records import Headers, RecordMetadata
 
@@ -38,7 +39,10 @@ class ProducerInterceptors:
     def on_send(
         self, record: ProducerRecord, callback: Callback | None
     ) -> tuple[str, Any, Any, Any, int | None, int | None, Callback | None]:
-        """Return a record as the interceptors want it, and a callback that tells them of its fate too."""
+        """Return a record as the interceptors want it, and a callback that tells them of its fate too. Raises TypeError
+        for a callback that is none."""
+        if callback is not None:
+            arguments.callback(callback, "the callback of a record")
         for one in self._chain:
             try:
                 record = ProducerRecord(*one.on_send(record))

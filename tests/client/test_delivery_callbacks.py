@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.aio import Producer
+from odradek.client.consumer.client import KafkaConsumer
 from odradek.client.errors import ClientClosed
 from odradek.client.producer.batch import FutureContext, ProducerBatch, RecordFuture
 from odradek.client.producer.client import KafkaProducer
@@ -63,6 +64,44 @@ def test_a_callback_that_ends_the_program_ends_it_once_all_have_heard() -> None:
     with pytest.raises(SystemExit):
         run(main, brokers=1, topics={"t": 2}, seed=7)
     assert heard == [None]
+
+
+class Watching:
+    """An interceptor that changes nothing."""
+
+    def on_send(self, record: Any) -> Any:
+        return record
+
+    def on_acknowledgement(self, metadata: Any, error: Any) -> None:
+        pass
+
+
+async def nobody_awaits(*_: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize("intercepted", [False, True])
+@pytest.mark.parametrize("callback", [nobody_awaits, 5])
+def test_a_callback_that_cannot_be_called_is_refused(callback: Any, intercepted: bool) -> None:
+    """A coroutine function was called, and its coroutine dropped; with interceptors, any object was taken."""
+
+    async def main(cluster: Any) -> None:
+        settings: dict[str, Any] = {"interceptor_classes": [Watching()] if intercepted else None}
+        async with Producer(bootstrap_servers=cluster.bootstrap, **settings) as producer:
+            with pytest.raises(TypeError, match="the callback of a record must be a"):
+                await producer.send("t", b"x", callback=callback)
+            report = await producer.send("t", b"x")
+            for add in (report.add_callback, report.add_errback, report.add_both):
+                with pytest.raises(TypeError, match="the argument of add_"):
+                    add(callback)
+            assert (await report).offset == 0
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+def test_a_blocking_consumer_takes_no_coroutine_function_as_the_callback_of_its_commits() -> None:
+    with pytest.raises(TypeError, match="default_offset_commit_callback must be a plain function"):
+        KafkaConsumer(bootstrap_servers="broker:9092", default_offset_commit_callback=nobody_awaits)
 
 
 @pytest.fixture
