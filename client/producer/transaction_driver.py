@@ -90,7 +90,7 @@ class PendingCall:
             raise ClientTimeout(f"{self.named(call)}: not done within {timeout_ms / 1000:g} s; {again}")
         if task.cancelled():
             if self._failure is not None:
-                raise self._failure
+                raise self._failure.with_traceback(None)
             raise ClientClosed(f"{self.named(call)}: the producer was closed meanwhile")
 
     def named(self, call: Call) -> str:
@@ -252,7 +252,7 @@ class TransactionDriver:
             await self._changed.wait_until(NEVER)
         if self._transaction.state is State.FATAL_ERROR:
             assert self._transaction.error is not None
-            raise self._transaction.error
+            raise self._transaction.error.with_traceback(None)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

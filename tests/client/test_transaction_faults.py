@@ -2,11 +2,13 @@
 
 import asyncio
 import random
+import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from odradek.aio import Producer
 from odradek.broker.transactions.transaction_state import ProducerIdentity, TransactionMetadata, TxnState
 from odradek.client.errors import AbortRequired
 from odradek.client.records import OffsetAndMetadata, TopicPartition
@@ -22,6 +24,7 @@ from odradek.protocol.messages.produce import (
 )
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.protocol.record_batch import NO_PRODUCER_EPOCH
+from odradek.testing import run as run_on_cluster
 from odradek.testing.transaction_bench import GROUP, OFFSETS, SECOND, T0, T1, Bench, run
 
 COORDINATED = (AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)
@@ -255,3 +258,25 @@ def test_an_old_coordinator_is_not_asked_for_what_it_would_misunderstand(scripte
 
     bench = run(scripted_broker, fail, highest={22: 2})
     assert bench.count(InitProducerIdRequest) == 1
+
+
+def test_an_error_that_each_call_raises_keeps_nothing_of_those_before() -> None:
+    """Its traceback grew with each send of a producer that was fenced, and held the records of all."""
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="id") as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send("t", b"x")
+            await producer.flush()
+            await cluster.fence("id")
+            with pytest.raises(KafkaError, match="PRODUCER_FENCED"):
+                await producer.commit_transaction()
+            lengths = set()
+            for _ in range(5):
+                with pytest.raises(KafkaError, match="PRODUCER_FENCED") as raised:
+                    await producer.send("t", b"x")
+                lengths.add(len(list(traceback.walk_tb(raised.value.__traceback__))))
+            assert len(lengths) == 1
+
+    run_on_cluster(main, brokers=1, topics={"t": 1}, seed=7)
