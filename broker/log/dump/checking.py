@@ -90,11 +90,15 @@ def check_together(files: Files, directory: str, names: Sequence[str]) -> Iterat
         last = last_offset_of(files.open(before))
         if last is not None and last >= base_offset_of(after):
             yield Damage(after, 0, f"begins at {base_offset_of(after)}, the segment before ends with {last}")
-    for path in logs:
+    for number, path in enumerate(logs):
         index = path.removesuffix(LOG) + TRANSACTION_INDEX
-        indexed = {numbers(row, "last_offset")[0] for _, row in _entries(files, index)}
+        entries = list(_entries(files, index))
+        indexed = {numbers(row, "last_offset")[0] for _, row in entries}
         for position, reason in missing_aborted(files.open(path), indexed):
             yield Damage(path, position, reason)
+        if entries:
+            end = base_offset_of(logs[number + 1]) if number + 1 < len(logs) else _end(files, path)
+            yield from _stable_after_the_end(index, entries, end)
     if LEADER_EPOCHS in names:
         yield from _other_epochs(files, f"{directory}/{LEADER_EPOCHS}", logs)
     if RECOVERY_POINTS in names:
@@ -109,6 +113,14 @@ def _entries(files: Files, path: str) -> Iterator[tuple[int, Row]]:
         yield from kind.read(files.read(path), 0)
     except (Damaged, FileNotFoundError):
         return
+
+
+def _stable_after_the_end(index: str, entries: Sequence[tuple[int, Row]], end: int | None) -> Iterator[Damage]:
+    """Yield the last stable offsets that are after the end of their segment, which is None where that is damaged."""
+    for position, row in entries:
+        (stable,) = numbers(row, "last_stable_offset")
+        if end is not None and stable > end:
+            yield Damage(index, position, f"last stable offset {stable}, but the segment ends before {end}")
 
 
 def _other_epochs(files: Files, checkpoint: str, logs: Sequence[str]) -> Iterator[Damage]:

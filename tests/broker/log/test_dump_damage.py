@@ -137,6 +137,33 @@ def test_a_file_that_says_nothing_is_damage(contents: dict[str, bytes], path: st
     assert damage.path == path and reason in damage.reason
 
 
+@pytest.mark.parametrize(
+    ("stable", "reasons"),
+    [
+        (3, []),
+        (2, []),
+        (4, ["last stable offset 4 after a transaction that ended at 1: none begins there"]),
+        (9, ["last stable offset 9, but the segment ends before 5"]),
+    ],
+)
+def test_a_last_stable_offset_behind_its_marker_is_where_a_transaction_begins(stable: int, reasons: list[str]) -> None:
+    """Each follower of Kafka's that took a marker and another producer's transaction at once was said to be damaged."""
+    files = SimulatedFiles()
+    log = open_test_log(make_environment(files), CONFIG, clean=True)
+    log.append_as_leader(make_batch([b"a"], producer_id=5, sequence=0, transactional=True), 0)
+    marker = encode_end_txn_marker(EndTxnMarker(False, 0), 1000, 5, 0)
+    log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
+    log.append_as_leader(make_batch([b"a"]), 0)
+    log.append_as_leader(make_batch([b"a", b"b"], producer_id=7, sequence=0, transactional=True), 0)
+    close_log(log)
+    path = f"{DIRECTORY}/{FIRST}.txnindex"
+    assert files.read(path).endswith(number(1, 2))
+    files.set_content(path, files.read(path)[:-8] + number(stable))
+    assert [(one.path, one.position, one.reason) for one in verify(files, DIRECTORY)] == [
+        (path, 0, reason) for reason in reasons
+    ]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_flipped_bit_of_a_log_is_found_at_its_batch(contents: dict[str, bytes], seed: int) -> None:
     """Only of the base offset and the leader epoch, which no checksum covers, may a larger one first look strange in
