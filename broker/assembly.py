@@ -186,7 +186,7 @@ def assemble(
 
 
 def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServer:
-    """Make timers, purgatory and acceptor; `dispatch` is put in when there is somebody to answer."""
+    """Make timers, purgatory and acceptor; `dispatch` is set when there is something to answer requests."""
     timers = TimingWheel(world.clock)
     sockets = SocketServer(world.network, world.clock, tasks, timers, Purgatory(timers), config)
     sockets.address_of = world.address_of
@@ -196,7 +196,7 @@ def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServ
 def make_replication(
     parts: Parts, elections: CoordinatorElections, topics_deleted: Callable[[Collection[str]], object]
 ) -> Replication:
-    """Make what holds and copies partitions; `elections` hears which of the coordinators' this broker leads."""
+    """Make what holds and copies partitions; `elections` hears which ones of coordinators' topics are led here."""
     config, clock, broker_id = parts.config, parts.world.clock, parts.identity.broker_id
     throttling = _make_throttling(config, parts.world)
     rack_aware = config.replica_selector_class == RACK_AWARE

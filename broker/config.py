@@ -1,7 +1,7 @@
 """A broker's settings as typed values, and how they are read from a `.properties` file.
 
-The attributes stand in the classes of settings/, one for each subject, which takes a BrokerConfig under that type. Only
-what the broker obeys has an attribute; everything else there is by `BrokerConfig.value`.
+The attributes stand in the classes of settings/, one for each subject, whose code takes a BrokerConfig under that type.
+Only settings that the broker obeys have an attribute; `BrokerConfig.value` returns every other.
 """
 
 import logging
@@ -41,7 +41,7 @@ class ConfigError(Exception):
 
 
 class Given(NamedTuple):
-    """Setting as somebody wrote it. `origin`: file:line, or where else it came from."""
+    """A setting as somebody wrote it. `origin` is file:line, or where else it came from."""
 
     name: str
     text: str
@@ -100,7 +100,7 @@ def _given_listener(layers: Layers, name: str) -> str | None:
 
 
 def _derived(layers: Layers, listeners: Listeners) -> dict[str, Any]:
-    """Values that are more than the reading of their own text."""
+    """Return the values that follow from more than their own text."""
     session_timeout = layers.value("zookeeper.session.timeout.ms")
     connection_timeout = layers.value("zookeeper.connection.timeout.ms")
     retention_ms = layers.milliseconds("log.retention.ms")
@@ -130,9 +130,9 @@ def load_config(
     own_host: Callable[[], str] = socket.getfqdn,
     origins: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
-    """Return the settings of a properties file, with `key=value` texts that come before it.
+    """Return the settings of a properties file; `overrides`, as `key=value`, count before those in the file.
 
-    `origins`: where the texts are from, by the setting's name, in the words of whoever wrote them.
+    `origins` says, by the setting's name, where an override comes from, as messages are to show it.
     `own_host` is asked for the machine's name only when a listener without a host is to be advertised. Logs a warning
     for each setting that is unknown or has no effect. Raises ConfigError, and OSError for the file.
     """
@@ -177,7 +177,7 @@ def read_config(given: Sequence[Given]) -> tuple[BrokerConfig, list[str]]:
 
 
 def _with_values(given: dict[str, Given]) -> dict[str, Given]:
-    """Values that stand in files or the environment, in the place of references to them. Raises ConfigError."""
+    """Put values from files or the environment in the place of references to them. Raises ConfigError."""
     if providers.SETTING not in given:
         return given
     try:
@@ -190,7 +190,7 @@ def _with_values(given: dict[str, Given]) -> dict[str, Given]:
 
 
 def _look_at(given: Given) -> str | None:
-    """Return a remark on what one setting says, as far as it can be known alone. Raises ConfigError."""
+    """Judge one setting by itself; return a remark about it, or None. Raises ConfigError."""
     name = given.name
     if name in KRAFT_ONLY:
         raise ConfigError(f"{given.origin}: {name}={given.text}: this is a ZooKeeper-mode broker, KRaft is not built")

@@ -54,7 +54,7 @@ class DynamicConfig:
     `broker_changed` is called with the new settings when those of this broker or of all brokers have changed (topics'
     settings that follow from them have changed then too), `topic_changed` with the name of a topic, `entity_changed`
     with a user, a client or an address, as `users/alice` (sanitized), and all settings that it has now.
-    `own_told` is called when somebody has set this broker's own, be it to what they were.
+    `own_told` is called whenever somebody has set this broker's own, even to what they were.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class DynamicConfig:
         self._in_force: dict[str, dict[str, str]] = {}
         """The part of `_topics` that counts: without the values that cannot be read."""
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
-        """Made of `config` and the settings of a topic. Thousands of logs have the same ones, and to make them takes
-        longer than to open a log. Threads that open logs fill it too: it is exchanged after `config` is."""
+        """Settings of logs, made of `config` and a topic's settings, by the latter. Thousands of logs share them, and
+        making them takes longer than opening a log. Threads that open logs add some, so `config` is replaced first."""
         self._changes = ChangeNodes(store, CONFIG_CHANGES_PATH)
         self._follower = ChangeFollower(
             store, tasks, (CONFIG_CHANGES_PATH,), self._load, self._read_changed, "dynamic settings"
         )
 
     def log_config(self, topic: str) -> LogConfig:
-        """Settings of a topic's logs (LogManager's `config_of`): its own as far as they can be read, and the broker's.
+        """Return the settings of a topic's logs (LogManager's `config_of`): its own, if readable, over the broker's.
 
         Nothing is deleted or compacted of a topic whose znode could never be understood.
         """
@@ -110,14 +110,14 @@ class DynamicConfig:
             self._in_force.pop(topic, None)
 
     async def learn(self, topics: Iterable[str]) -> None:
-        """Read the settings of topics that this broker hears of for the first time; without ZooKeeper they wait."""
+        """Read the settings of topics that this broker hears of for the first time; without ZooKeeper that waits."""
         try:
             await self._read_topics(topics)
         except (ConnectionLost, SessionExpired) as error:
             log.warning("settings of new topics cannot be read yet: %s", error)
 
     async def start(self) -> None:
-        """Read everything once, then follow the changes; to be called before logs are opened, which need it."""
+        """Read everything once, then follow the changes; to be called before logs are opened, which need settings."""
         await self._follower.start()
 
     def stop(self) -> None:
@@ -150,7 +150,7 @@ class DynamicConfig:
             self._own_told()
 
     async def _settings(self, path: str) -> dict[str, str] | None:
-        """Read a znode's settings; None when they cannot be understood: what was before stays."""
+        """Read a znode's settings; None when they cannot be understood, so that the former ones stay."""
         try:
             return decode_config(path, (await self._store.get(path))[0])
         except NoNode:
@@ -184,7 +184,7 @@ class DynamicConfig:
         return opened
 
     def _with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
-        """Return the settings with these dynamic ones, but for those that are wrong, alone or beside the others."""
+        """Return the settings with these dynamic ones, except those that are invalid, alone or beside the others."""
         before = self.config.layers
         layers = []
         for settings, counted in ((default, before.dynamic_default), (own, before.dynamic_broker)):
@@ -204,7 +204,7 @@ class DynamicConfig:
                 put_instead(some, error.name, {} if some.get(error.name) == counted.get(error.name) else counted)
 
     def _names(self) -> tuple[list[str], list[str]]:
-        """Names alone: values may be secrets."""
+        """Return the names without the values, which may be secrets."""
         return sorted(self.config.layers.dynamic_default), sorted(self.config.layers.dynamic_broker)
 
     async def _read_topics(self, topics: Iterable[str]) -> None:

@@ -1,8 +1,8 @@
-"""The broker's listeners: bound at its start; added, removed, moved and told anew while it runs (KIP-226).
+"""The broker's listeners: bound at its start; added, removed, moved and registered anew while it runs (KIP-226).
 
-A listener is known by its name. One that is new takes its port, one that is gone gives it back and its connections are
-closed, one whose address has changed is bound there: connections that exist go on. Whatever cannot be done is logged,
-and what was before stays. Source: DynamicListenerConfig of Kafka 3.9, which leaves a changed port to the next start.
+A listener is known by its name. A new one takes its port; one that is gone gives its port back, and its connections are
+closed; one whose address has changed is bound there, and its connections go on. Whatever cannot be done is logged, and
+what was before stays. Source: DynamicListenerConfig of Kafka 3.9, which leaves a changed port to the next start.
 """
 
 import logging
@@ -42,8 +42,8 @@ class BrokerListeners:
 
     def __init__(self, sockets: SocketServer, world: World, tasks: Tasks, find_scram: FindIdentity) -> None:
         self.network = self.controller_network = world.network
-        """Networks for connections to other brokers, made by brokers and by the controller; it is `open` that has them
-        encrypted and authenticated."""
+        """Networks for connections to other brokers, made by brokers and by the controller; from `open` on they
+        encrypt and authenticate, if the listeners do."""
         self._sockets, self._clock, self._tasks, self._find_scram = sockets, world.clock, tasks, find_scram
         self._address_of = world.address_of
         self._bound: dict[str, Bound] = {}
@@ -89,7 +89,7 @@ class BrokerListeners:
     def configure(self, config: BrokerConfig) -> None:
         """Obey other settings of listeners, as soon as the addresses behind their hosts are known.
 
-        Those that are gone are closed at once: their security goes now, and nobody is to get in without."""
+        Those that are gone are closed at once: their security goes now, and nobody is to get in without it."""
         for name in self._bound.keys() - {one.name for one in config.listeners}:
             log.info("listener %s is closed", name)
             self._sockets.unlisten(name, close_connections=True)
@@ -157,7 +157,7 @@ class BrokerListeners:
         if listener.protocol != "PLAINTEXT" and (
             self._security is None or self._security.listener(listener.name) is None
         ):
-            log.error("%s is not opened: its keys or its mechanisms are not known", _url(listener))
+            log.error("%s is not opened: its settings of TLS or SASL were refused, see above", _url(listener))
             return
         try:
             self._bind(listener, address)
@@ -167,7 +167,7 @@ class BrokerListeners:
             log.info("listening on %s as well", _url(listener))
 
     def _move(self, bound: Bound, listener: Listener, address: str) -> None:
-        """The old port first: the new address may take it in."""
+        """Bind a listener elsewhere. The old port is closed first, since the new address may include it."""
         self._sockets.unlisten(listener.name, close_connections=False)
         try:
             self._bind(listener, address)
@@ -176,7 +176,7 @@ class BrokerListeners:
             try:
                 self._bind(bound.asked._replace(port=bound.port), bound.address)
             except OSError as second:
-                log.error("%s is lost: %s", _url(bound.asked), second)
+                log.error("listener %s is closed, its old port cannot be had again: %s", _url(bound.asked), second)
                 del self._bound[listener.name]
         else:
             log.info("%s is now %s", _url(bound.asked), _url(listener))
@@ -190,7 +190,7 @@ class BrokerListeners:
         registrar, endpoints = self._registrar, self.endpoints(config)
         if registrar is None or registrar.registration.endpoints == endpoints:
             return
-        registrar.tell(endpoints)
+        registrar.set_endpoints(endpoints)
         self._tasks.spawn("registered listeners", registrar.update, OnDeath.REPORT)
         log.info("this broker is now at %s", urls(endpoints))
 

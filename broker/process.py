@@ -43,7 +43,7 @@ FAILED, WRONG_USAGE = 1, 2
 
 
 def run(argv: Sequence[str] | None = None, origins: Mapping[str, str] | None = None) -> int:
-    """Run a broker until it is told to stop; return the exit code. `origins`: of overrides, as load_config has them."""
+    """Run a broker until it is told to stop; return the exit code. `origins` are those of `load_config`."""
     arguments = argparse.ArgumentParser(prog="odradek broker", description="Run one broker in the foreground.")
     arguments.add_argument("file", help="a server.properties file with Kafka's own names")
     arguments.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
@@ -67,7 +67,7 @@ def run(argv: Sequence[str] | None = None, origins: Mapping[str, str] | None = N
 
 
 def _run(serving: Coroutine[object, object, int]) -> int:
-    """Run the broker on a loop of its own; return its exit code. The loop, too, wants a thread to end itself."""
+    """Run the broker on a loop of its own; return its exit code. To end, the loop needs a thread: there may be none."""
     code: int | None = None
 
     async def serve() -> None:
@@ -86,7 +86,7 @@ def _run(serving: Coroutine[object, object, int]) -> int:
 
 
 def _fail(error: Exception, code: int = FAILED) -> int:
-    """Say what is wrong in one line, of a file without the number that only programs know it by."""
+    """Print what is wrong in one line, an OSError without its number; return `code`."""
     words = str(error)
     if isinstance(error, OSError) and error.strerror:
         words = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
@@ -95,7 +95,7 @@ def _fail(error: Exception, code: int = FAILED) -> int:
 
 
 class _Signals:
-    """The first one asks to stop, the second one ends the process.
+    """Signals of the process: the first one asks to stop, the second one ends the process.
 
     A SIGHUP only asks: one closed terminal sends it twice, from the kernel and from the shell, and systemd may send it
     right after SIGTERM. After nohup it does nothing.

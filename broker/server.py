@@ -209,7 +209,7 @@ class BrokerServer:
             raise StartFailure(error.reason) from None
         except NotAuthorized as error:
             raise StartFailure(
-                f"ZooKeeper's access lists do not let this broker make {error.path}: they are another's "
+                f"ZooKeeper's access lists do not let this broker create {error.path}: they name another user "
                 "(zookeeper.sasl.jaas.config, zookeeper.ssl.keystore.location)"
             ) from error
         except ConnectionLost as error:

@@ -20,7 +20,7 @@ from odradek.zk_schema.znodes.configs import IPS, USERS, desanitize
 Apply = Callable[[BrokerConfig], object]
 
 APPLIERS: Final[frozenset[str]] = frozenset(one.live for one in BROKER_SETTINGS.values() if one.live)
-"""Names of all appliers; `each-use` is where handlers and the next start read the settings from."""
+"""Names of all appliers. `each-use` has nothing to do: its settings are read at each use, or at the next start."""
 
 
 class LiveSettings:
@@ -40,7 +40,7 @@ class LiveSettings:
         return APPLIERS - self._appliers.keys()
 
     def apply(self, before: Layers, after: BrokerConfig) -> None:
-        """Call the appliers whose settings differ. Whoever is not registered yet begins with the new settings
+        """Call the appliers whose settings differ. One that is not registered yet begins with the new settings
         anyway."""
         called = {applier for name in _names(before, after.layers) if (applier := _changed(name, before, after.layers))}
         for applier in sorted(called & self._appliers.keys()):
@@ -57,7 +57,7 @@ def _names(*layers: Layers) -> set[str]:
 
 
 def _changed(name: str, before: Layers, after: Layers) -> str:
-    """The applier of a setting whose value differs; "" when it does not."""
+    """Return the applier of a setting if its value differs; "" if not."""
     setting = known_setting(name)
     return setting.live if setting is not None and before.given(name) != after.given(name) else ""
 
@@ -65,7 +65,7 @@ def _changed(name: str, before: Layers, after: Layers) -> str:
 class SettingChanges:
     """Settings of this broker as they are now, and what is done when they, or those of others, have changed.
 
-    Whatever is not there yet when a setting changes begins with the new one.
+    A part that is not there yet when a setting changes begins with the new one.
     """
 
     def __init__(self, config: BrokerConfig, sockets: SocketServer) -> None:
@@ -85,12 +85,12 @@ class SettingChanges:
         self._live.register(applier, apply)
 
     def obeyed_by_logs(self, logs: LogManager) -> None:
-        """Tell the logs from now on."""
+        """Have the logs obey changes from now on."""
         self._logs = logs
         self._live.register("logs", partial(_configure_logs, logs))
 
     def obeyed_by(self, assembly: Assembly) -> None:
-        """Tell the broker's objects, which were made with the present settings just now, from now on."""
+        """Have the broker's objects, which were just made with the present settings, obey changes from now on."""
         self._assembly = assembly
         services, live = assembly.services, self._live
         live.register("each-use", lambda config: None)  # `services.config` is what is read at each use
@@ -114,14 +114,14 @@ class SettingChanges:
         self._live.apply_again("tls", self.config)
 
     def topic_changed(self, topic: str) -> None:
-        """Obey other settings of a topic."""
+        """Obey the settings of a topic, which have changed."""
         if self._assembly is not None and self._logs is not None:
             self._logs.configure(topic)
             if self._logs.config_of(topic).unclean_leader_election_enable:
                 self._assembly.services.controller.unclean_election_enabled(topic)
 
     def entity_changed(self, entity: str, settings: Mapping[str, str]) -> None:
-        """Obey other settings of a user, a client or an address: of users, their SCRAM credentials; of all, quotas."""
+        """Obey changed settings of a user, client or address: SCRAM credentials, if it is a user, and quotas."""
         kind, _, name = entity.partition("/")
         if kind == USERS and "/" not in name:
             self.credentials.set_user(desanitize(name), settings)

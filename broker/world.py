@@ -36,5 +36,5 @@ class World:
     children: Children | None = None
     """Child processes; without them nothing is compacted."""
     processor_ms: Callable[[], float] = lambda: perf_counter() * 1000.0
-    """Time that passes while the loop works, which the clock of a loop does not show: what clients use of it is
-    measured with this."""
+    """Time in ms that also passes while the loop works, as the loop's own clock does not show it: it measures how long
+    the loop has worked for a client."""

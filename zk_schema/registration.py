@@ -151,7 +151,7 @@ class Registrar:
             return False
         return stat is not None and stat.ephemeral_owner == self._store.session_id
 
-    def tell(self, endpoints: tuple[Endpoint, ...]) -> None:
+    def set_endpoints(self, endpoints: tuple[Endpoint, ...]) -> None:
         """Change the endpoints to register; `update` writes them, or else the next `register`."""
         self.registration = replace(self.registration, endpoints=endpoints)
 

@@ -30,8 +30,8 @@ U = TypeVar("U")
 
 
 class SkippedRecords:
-    """Records that a replay has skipped because their key or value is nonsense: one of them must not keep all that
-    lives in the partition from being served. Counts them, and keeps what is wrong with the first."""
+    """Records that a replay has skipped because their key or value makes no sense: one such record must not keep all
+    that lives in the partition from being served. Counts them, and keeps what is wrong with the first."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -115,8 +115,8 @@ class OwnedPartitions(Generic[U]):
     def resigned(self, partition: int) -> None:
         """Give the partition up, and forget its epoch: a topic that is deleted and created again begins with the first.
 
-        (Kafka's coordinator would not load that until its epoch has caught up with the old one, or the broker is
-        restarted.) What comes late, from an older epoch of the same topic, is refused by the replica.
+        (Kafka's coordinator would not load such a topic until its epoch has caught up with the old one, or the broker
+        is restarted.) What comes late, from an older epoch of the same topic, is refused by the replica.
         """
         self._epochs.pop(partition, None)
         self._owned.discard(partition)
@@ -173,7 +173,7 @@ class OwnedPartitions(Generic[U]):
 
 
 class TopicCoordinator(Protocol):
-    """The coordinator of one topic: hears what a `LeadershipListener` does, of the partitions of that topic."""
+    """The coordinator of one topic: hears of that topic's partitions what a `LeadershipListener` hears of all."""
 
     def on_elected(self, partition: int, epoch: int) -> None: ...
 
@@ -185,7 +185,7 @@ class TopicCoordinator(Protocol):
 
 
 class CoordinatorElections(LeadershipListener):
-    """Tells the coordinators, which are in `coordinators` by their topics, what happens to their partitions."""
+    """Tells the coordinators, which `coordinators` has by topic, what happens to the partitions of their topics."""
 
     def __init__(self) -> None:
         self.coordinators: Mapping[str, TopicCoordinator] = {}

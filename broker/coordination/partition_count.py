@@ -14,14 +14,14 @@ from odradek.zk_schema.znodes.topics import TopicAssignment, topic_path
 log = logging.getLogger(__name__)
 
 LONGEST_TEXT = 8_000
-"""Characters in whatever a client names itself, its group or its transactions by: strings in the records of these
-topics have 16-bit lengths, in bytes."""
+"""Most characters in the name that a client gives itself, its group or its transactions: strings in the records of
+these topics have 16-bit lengths, in bytes."""
 NAMES_MAX = 1_000
 """Names whose partition is remembered: each request of a group or a transaction asks for it."""
 UNKNOWN_COUNT = 0
 """Number of partitions while ZooKeeper is asked for it."""
 NOWHERE = -1
-"""Partition of a name meanwhile: it has none, and no broker leads this one."""
+"""Partition of a name while the number is unknown: no broker leads this one."""
 
 
 @lru_cache(NAMES_MAX)
@@ -39,12 +39,12 @@ class PartitionCount:
 
     It is read from ZooKeeper when the broker starts, because the broker leads partitions before its metadata has come:
     to guess by the setting would put a group where nobody looks for it. A topic that did not exist then is created with
-    the setting; as many as the metadata says first, when that is not fewer, it has as long as it is the same topic.
-    When it says fewer, ZooKeeper is asked: a partition that never had a leader is not in the metadata, and groups would
-    move when it gets one. Until the answer nothing is anywhere. Partitions that somebody adds later would move groups
-    to where none of their offsets are (GroupMetadataManager.startup). A topic that was deleted and made again, which
-    its id tells, holds nothing yet, and has what it was made with: Kafka's brokers go on with the old number until they
-    are restarted, one after the other.
+    the setting: the first number in the metadata that is not below the setting holds as long as it is the same topic.
+    When the metadata has fewer, ZooKeeper is asked: a partition that never had a leader is not in the metadata, and
+    groups would move when it gets one. Until the answer comes, no name has a partition. Partitions that somebody adds
+    later do not count: groups would move to where none of their offsets are (GroupMetadataManager.startup). A topic
+    that was deleted and created again, as its id tells, holds nothing yet, and its own number counts: Kafka's brokers
+    go on with the old number until they are restarted, one after the other.
     """
 
     def __init__(self, topic: str, metadata: MetadataCache, setting: int, tasks: Tasks) -> None:
@@ -54,7 +54,7 @@ class PartitionCount:
         self._is_asking = False
 
     async def read(self, store: Store) -> None:
-        """Read what is there at the broker's start; `store` is kept, to be asked later. Raises StoreError."""
+        """Read the number at the broker's start; `store` is kept, to be asked again later. Raises StoreError."""
         self._store = store
         try:
             data, _ = await store.get(topic_path(self._topic))
@@ -67,7 +67,7 @@ class PartitionCount:
             self._read, self._id = len(found.partitions), found.topic_id or ZERO_UUID
 
     def __call__(self) -> int:
-        """Return the number; UNKNOWN_COUNT while ZooKeeper is asked."""
+        """Return the number of partitions; UNKNOWN_COUNT while ZooKeeper is asked."""
         topic_id = self._metadata.topic_id(self._topic)
         if self._id == ZERO_UUID:
             self._id = topic_id

@@ -13,7 +13,7 @@ from odradek.world.files import FileRange
 log = logging.getLogger(__name__)
 
 ALL, LEADER_ALONE = -1, 1
-"""Acknowledgements: of every replica in sync, or not."""
+"""Acknowledgements to wait for: of every replica in sync, or of the leader alone."""
 
 
 class TopicStorage(Protocol):
@@ -42,7 +42,7 @@ class TopicStorage(Protocol):
 class ReplicatedTopicStorage:
     """A coordinator's topic in this broker's replicas.
 
-    `acks`: as a producer's, who is told before the others have it unless that is ALL (`offsets.commit.required.acks`).
+    `acks` are like a producer's (`offsets.commit.required.acks`): unless ALL, an append does not wait for followers.
     """
 
     def __init__(self, replicas: ReplicaManager, topic: str, acks: int = ALL) -> None:

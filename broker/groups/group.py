@@ -47,7 +47,7 @@ APPEND_ERRORS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""Errors of appending to `__consumer_offsets`, and what is told of them; all others are told as they are."""
+"""Errors of appending to `__consumer_offsets`, and what clients are told; all other errors are told as they are."""
 COMMIT_ERRORS = APPEND_ERRORS | {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
@@ -64,7 +64,7 @@ GROUP_ERRORS = APPEND_ERRORS | {
 TAKES_NOTHING = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS})
 """Errors of an append after which this broker still leads the log: the disk is full, too few replicas are in sync."""
 REFUSAL_PAUSE_MS: Final = 1000
-"""Time after which members are told of these errors. Those of librdkafka join again at once, whatever the error, each
+"""Pause before members are told of these errors. Members with librdkafka join again at once, whatever the error, each
 several hundred times a second, for as long as the disk is full. A coordinator that resigns answers them sooner."""
 
 CommitAnswer = Callable[[dict[PartitionKey, ErrorCode]], object]
@@ -117,7 +117,7 @@ class CoordinatorContext:
 
 
 class CoordinatedGroup:
-    """A group with its timers and appends. `partition`: the partition of `__consumer_offsets` it lives in."""
+    """A group with its timers and appends. `partition` is that of `__consumer_offsets` in which it lives."""
 
     def __init__(
         self, metadata: GroupMetadata, offsets: OffsetTable, partition: int, context: CoordinatorContext
@@ -163,7 +163,7 @@ class CoordinatedGroup:
         assert not self._timers, (self.metadata.group_id, list(self._timers))
 
     def commit(self, request: CommitRequest, answer: CommitAnswer) -> None:
-        """Handle OffsetCommit or TxnOffsetCommit: answer when the log has it; too large metadata is refused alone."""
+        """Handle OffsetCommit or TxnOffsetCommit; answer when it is in the log. Too long metadata is refused alone."""
         transaction = request.transaction
         error = self.state_machine.commit(
             request.member_id, request.instance_id, request.generation, transactional=transaction is not None
@@ -199,8 +199,8 @@ class CoordinatedGroup:
         self.forget(over)
 
     def forget(self, removed: list[PartitionKey], made: Mapping[PartitionKey, Record] = NOT_MADE) -> None:
-        """Write tombstones for offsets that were just removed, of which some may be `made`; an empty group without any
-        offset dies with them."""
+        """Write tombstones for offsets that were just removed; some of these may be `made` already. An empty group
+        without any offset dies with them."""
         group_id = self.metadata.group_id
         tombstones = [made.get(at) or offset_tombstone(group_id, at) for at in removed]
         if self.metadata.state is GroupState.EMPTY and self.offsets.is_empty():
@@ -216,13 +216,14 @@ class CoordinatedGroup:
         self._bury([offset_tombstone(group_id, at) for at in self.offsets.remove(self.offsets.partitions())])
 
     def _bury(self, of_offsets: list[Record]) -> None:
+        """End the group, and write the tombstones of its offsets and of its own record, if it ever had one."""
         self.die(ErrorCode.NOT_COORDINATOR)
         was_written = self.metadata.generation > 0
         self._write([*of_offsets, (group_key(self.metadata.group_id), None)] if was_written else of_offsets)
 
     def _write(self, tombstones: list[Record]) -> None:
-        """Write tombstones, however few replicas are in sync: what they delete is forgotten here already, and nobody
-        would write them later, so the next coordinator would know it again.
+        """Write tombstones, however few replicas are in sync: what they delete is forgotten here already, and if they
+        were given up, the next coordinator would know it again.
 
         Kafka: GroupMetadataManager.cleanupGroupMetadata.
         """
@@ -298,7 +299,7 @@ class CoordinatedGroup:
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """Return the error of an OffsetCommit whose append ended so.
+    """Return the error of an OffsetCommit whose append ended with `error`.
 
     Source: GroupMetadataManager.storeOffsets of Kafka 3.9.
     """

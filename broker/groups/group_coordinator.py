@@ -99,7 +99,7 @@ class GroupCoordinator:
         self._partitions.elected(partition, epoch)
 
     def on_resigned(self, partition: int) -> None:
-        """Forget the groups of a partition that another broker leads, or none; refer those who wait to that one."""
+        """Forget the groups of a partition that another broker leads, or none; answer NOT_COORDINATOR to who waits."""
         self._partitions.resigned(partition)
         self._unwritten.forget(partition)
         for group in [group for group in self._groups.values() if group.partition == partition]:
@@ -248,7 +248,7 @@ class GroupCoordinator:
     ) -> tuple[ErrorCode, dict[PartitionKey, ErrorCode]]:
         """Answer OffsetDelete: for an empty group all offsets, else those of topics that its consumers do not read.
 
-        `made`: their tombstones, where they are very many (`offset_tombstones`)."""
+        `made` are tombstones that were made beforehand, where there are very many (`offset_tombstones`)."""
         error = self.check(group_id)
         if error is not ErrorCode.NONE:
             return error, {}
@@ -349,7 +349,7 @@ class GroupCoordinator:
     # inside
 
     def check(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Check that requests for the group can be served here; the empty id is legal where it always was."""
+        """Check that requests for the group can be served here; `may_be_empty`: they have always taken the empty id."""
         if len(group_id) > LONGEST_TEXT or not (group_id or may_be_empty):
             return ErrorCode.INVALID_GROUP_ID
         if not self._active:

@@ -86,7 +86,7 @@ class Member:
     """True until its first JoinGroup is answered: its client cannot send heartbeats before."""
 
     def metadata(self, protocol: str) -> bytes:
-        """Return what it said for `protocol`, which it must support."""
+        """Return the metadata that the member has sent for `protocol`, which it must support."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def vote(self, candidates: frozenset[str]) -> str:

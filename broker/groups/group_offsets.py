@@ -46,8 +46,8 @@ class _Appended(NamedTuple):
 
 
 TransactionOffsets = dict[PartitionKey, list[_Appended]]
-"""Commits of one producer in one transaction. Of a partition's the last one counts; those before it are kept until it
-is known to be written."""
+"""Commits of one producer in one transaction. The last one of a partition counts; those before it are kept until the
+last one is known to be written."""
 
 
 class _Closed(NamedTuple):
@@ -136,7 +136,7 @@ class OffsetTable:
     def stage_in_transaction(self, producer_id: int, offsets: Mapping[PartitionKey, CommittedOffset]) -> int:
         """Note that an append of commits of a transaction begins, and return its sequence number.
 
-        They count when the marker is in the log of every replica in sync, which cannot be before they are."""
+        They count when the marker is in the log of every replica in sync; by then the commits are, too."""
         sequence = self._take_sequence()
         transaction = self._open_transactions.setdefault(producer_id, {})
         for partition, committed in offsets.items():
@@ -144,7 +144,7 @@ class OffsetTable:
         return sequence
 
     def acknowledge_in_transaction(self, producer_id: int, sequence: int, partitions: Iterable[PartitionKey]) -> None:
-        """End an append that every in-sync replica has: those before it count no more."""
+        """End an append that every in-sync replica has: earlier commits of its partitions count no more."""
         transaction = self._open_transactions.get(producer_id, {})
         for partition in partitions:
             if partition in transaction:
@@ -153,8 +153,8 @@ class OffsetTable:
     def fail_in_transaction(self, sequence: int) -> None:
         """End an append that has failed: nothing of it counts, whatever becomes of the transaction.
 
-        What the same transaction has committed before does: who failed may have been a zombie, which is refused. (In
-        Kafka it does not, and the group goes on from where it was before the transaction.)
+        Earlier commits of the transaction still count: the one that failed may have been a zombie's, which is refused.
+        (In Kafka they do not, and the group goes on from where it was before the transaction.)
         """
         for transaction in self._transactions():
             for partition, appended in list(transaction.items()):
@@ -171,8 +171,8 @@ class OffsetTable:
         """Take the producer's marker, which is in the log of the leader by now: what is appended from now on stands
         behind it, and is no part of the transaction that it ends. Return its number, for `end_transactions`.
 
-        It stays in the log while this broker leads, though nobody may know for long that it is replicated: of a
-        transaction with two markers the first one says what becomes of it."""
+        The marker stays in the log while this broker leads, though it may take long until it is known to be replicated.
+        So if a transaction has two markers, the first one decides what becomes of it."""
         marker = self._take_sequence()
         offsets = self._open_transactions.pop(producer_id, None)
         if offsets:
@@ -180,8 +180,8 @@ class OffsetTable:
         return marker
 
     def end_transactions(self, producer_id: int, marker: int) -> None:
-        """End what the producer's markers have closed up to this one, which all in sync have, and so those before it.
-        What was committed is visible unless a later commit is."""
+        """End the transactions that the producer's markers up to this one have closed: every replica in sync has this
+        marker, and so the ones before it. What was committed becomes visible unless a later commit is."""
         closed, self._closed_transactions = self._closed_transactions, []
         for one in closed:
             if one.producer_id != producer_id or one.marker > marker:
@@ -244,12 +244,12 @@ class OffsetTable:
     # removal
 
     def remove(self, partitions: Iterable[PartitionKey]) -> list[PartitionKey]:
-        """Forget these, in open transactions too; those that may have records in the log, visible or not, are returned,
-        for their tombstones.
+        """Forget these partitions, in open transactions, too. Return those that may have records in the log, visible or
+        not: they need tombstones.
 
-        What only a transaction has needs one as well, and the tombstone takes it out of the transaction for who reads
-        the log: once the transaction was committed, the next coordinator would have the offset again. (Kafka's has;
-        OffsetMetadataManager, by which later versions replace it, does as here.)
+        A commit that only a transaction has needs one as well: it takes the commit out of the transaction for whoever
+        reads the log. Without it, the next coordinator would have the offset again once the transaction is committed.
+        (Kafka's has; OffsetMetadataManager, by which later versions replace it, does as here.)
         """
         removed = []
         for partition in partitions:
@@ -269,8 +269,8 @@ def expired(group: GroupMetadata, offsets: OffsetTable, now_ms: int, retention_m
     by hand) since their commit; in all other groups nothing expires. A client's own retention overrides the time.
 
     Nothing expires while a later commit is under way or in a transaction that has not ended: the tombstone would stand
-    behind that commit in the log, where it hides it from compaction, and from the next coordinator. (With Kafka 3.9 the
-    offset is lost so; OffsetMetadataManager of later versions waits.)
+    behind that commit in the log, so compaction would remove the commit, and the next coordinator would not know it.
+    (Kafka 3.9 loses the offset this way; OffsetMetadataManager of later versions waits.)
     """
     if group.protocol_type is None:
         kept: frozenset[str] = frozenset()

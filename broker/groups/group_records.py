@@ -73,7 +73,7 @@ def batch_of(
 ) -> bytearray:
     """Make one batch of at least one record, as the leader appends it (`offsets.topic.compression.codec`).
 
-    With a producer, it is part of that one's transaction; as Kafka writes it, with sequence 0, which means nothing.
+    With a producer, the batch is part of its transaction; as in Kafka it has the sequence 0, which means nothing.
     """
     transactional = producer_id != NO_PRODUCER_ID
     return encode_batch(
@@ -247,7 +247,7 @@ RECORDS_PER_STEP = 100
 
 
 class GroupReplay:
-    """Groups and offsets that the batches seen so far amount to. `next_offset`: of the first record not seen yet."""
+    """Groups and offsets after the batches seen so far. `next_offset` is that of the first record not seen yet."""
 
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset
@@ -273,7 +273,7 @@ class GroupReplay:
             yield
 
     def results(self) -> Iterator[tuple[GroupMetadata, OffsetTable]]:
-        """Yield every group that is left; one that has only offsets is empty, without a protocol."""
+        """Yield every group that is left; a group that has only offsets is empty, and without a protocol."""
         for group_id, group in self._groups.items():
             yield group, self._offsets.pop(group_id, OffsetTable())
         for group_id, offsets in self._offsets.items():
@@ -290,7 +290,7 @@ class GroupReplay:
                 yield
 
     def _record(self, header: BatchHeader, key: bytes | None, value: bytes | None) -> None:
-        """Raises MalformedMessage, nothing changed."""
+        """Take in one record. Raises MalformedMessage, and then nothing has changed."""
         if key is None:
             raise MalformedMessage("no key")
         named = read_key(key)

@@ -6,7 +6,7 @@ them out in order. Nothing here knows the time except by `now_ms`, the wall cloc
 
 Differences from Kafka, each for the promise that every request is answered exactly once: a request that is overtaken by
 a newer one of the same member is answered REBALANCE_IN_PROGRESS; a member that is removed while its SyncGroup waits is
-answered UNKNOWN_MEMBER_ID; a static member's write that ends after the next rebalance began leaves the answer to that.
+answered UNKNOWN_MEMBER_ID; a static member whose write ends after the next rebalance began is answered by that one.
 """
 
 from odradek.broker.coordination.partition_count import LONGEST_TEXT
@@ -39,9 +39,9 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
 class GroupStateMachine:
-    """Rules of one group, over the facts in `group`. Once it has died its owner asks nothing of it any more.
+    """Rules of one group, over the facts in `group`. Once the group is dead, its owner asks nothing of it any more.
 
-    What was being written then may still be reported by `stored`.
+    The end of a write that was under way then may still be reported by `stored`.
     """
 
     def __init__(self, group: GroupMetadata, config: GroupSettings) -> None:

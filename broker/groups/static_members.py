@@ -1,4 +1,4 @@
-"""Static members (KIP-345, KIP-814): one that restarts takes its old place, and the generation goes on.
+"""Static members (KIP-345, KIP-814): a member that restarts takes its old place, and the generation goes on.
 
 It comes without a member id but with its `group.instance.id`, gets a new id, and the old id is fenced. While nothing
 else has changed, the group's record is written with the new id and then the member is answered with the generation in

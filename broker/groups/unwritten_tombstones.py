@@ -1,7 +1,7 @@
 """Tombstones that a full disk did not take: they are written when it has room, unless something newer has the key.
 
-What they are of is forgotten here. Without them the next coordinator would know it again: groups that were deleted, and
-offsets of a former topic, behind which the readers of one that was created again would begin. Kafka gives them up.
+What they delete is forgotten here already, but without them the next coordinator would know it again: groups that were
+deleted, and offsets of a deleted topic, at which readers of a new topic of that name would begin. Kafka gives them up.
 """
 
 import logging
@@ -11,6 +11,7 @@ from typing import Final
 from odradek.broker.groups.group import CoordinatedGroup
 from odradek.broker.groups.group_records import OffsetKey, Record, batches_of_tombstones, read_key
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.topic_names import CONSUMER_OFFSETS
 from odradek.world.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
@@ -35,25 +36,28 @@ class UnwrittenTombstones:
         self._timer: Timer | None = None
 
     def add(self, partition: int, tombstones: Sequence[Record]) -> None:
-        """Write these later."""
+        """Write these tombstones later, or give up those beyond TOMBSTONES_MAX."""
         room = TOMBSTONES_MAX - sum(map(len, self._waiting.values()))
         self._waiting.setdefault(partition, {}).update(dict.fromkeys(key for key, _ in tombstones[:room]))
         if room < len(tombstones):
-            log.warning("%d tombstones of groups will not be written", len(tombstones) - room)
+            log.warning(
+                "the disk has no room for %d tombstones, which are given up: groups and offsets that they delete are "
+                "back when the next coordinator reads %s-%d", len(tombstones) - room, CONSUMER_OFFSETS, partition,
+            )  # fmt: skip
         self._plan()
 
     def forget(self, partition: int) -> None:
-        """Write none of this partition: another broker leads it."""
+        """Give up the tombstones of this partition: another broker leads it."""
         self._waiting.pop(partition, None)
         self._plan()
 
     def stop(self) -> None:
-        """Write nothing any more."""
+        """Give up all tombstones."""
         self._waiting.clear()
         self._plan()
 
     def _plan(self) -> None:
-        """Have a timer as long as something waits."""
+        """Have a timer if something waits, and none if not."""
         if self._waiting and self._timer is None:
             self._timer = self._clock.call_later(RETRY_MS, self._write_again)
         elif self._timer is not None and not self._waiting:
@@ -88,7 +92,7 @@ class UnwrittenTombstones:
         return group.metadata.generation > 0
 
     def _is_under_way(self, key: bytes) -> bool:
-        """Tell whether a commit is on its way of which nobody knows what will become."""
+        """Tell whether a commit for that key is on its way, so that nobody knows yet whether it will count."""
         named = read_key(key)
         group = None if named is None else self._groups.get(named.group_id)
         return group is not None and isinstance(named, OffsetKey) and not group.offsets.is_stable(named.partition)

@@ -115,7 +115,7 @@ class TransactionCoordinator:
             self._unload(transactional_id)
 
     def on_partitions_deleted(self, partitions: Sequence[PartitionKey]) -> None:
-        """Do nothing: a marker for a partition that is gone counts as written."""
+        """Do nothing: the sender takes a marker for a partition that is gone for written."""
 
     # requests
 
@@ -204,7 +204,7 @@ class TransactionCoordinator:
         if isinstance(transaction, ErrorCode):
             answer(transaction)
         elif transaction.is_ended_late(producer, connection):
-            log.info("%s: EndTxn on a connection that its producer has given up", transactional_id)
+            log.info("%s: EndTxn is refused: its producer has given up the connection it came on", transactional_id)
             answer(ErrorCode.CONCURRENT_TRANSACTIONS)
         else:
             now_ms = self._clock.now_ms()
@@ -335,7 +335,8 @@ class TransactionCoordinator:
 
     def _abort_if_overdue(self, transaction: TransactionMetadata) -> None:
         if self._is_here(transaction) and transaction.is_overdue(self._clock.now_ms()):
-            log.info("%s: aborted, it was open for too long", transaction.transactional_id)
+            timeout_ms = transaction.state.timeout_ms
+            log.info("%s: aborted, it was open for more than %d ms", transaction.transactional_id, timeout_ms)
             self._fence_and_abort(transaction)
 
     def _forget_if_expired(self, transaction: TransactionMetadata) -> None:

@@ -1,8 +1,8 @@
 """WriteTxnMarkers: takes the ends of transactions to the leaders of their partitions until each has its marker.
 
-Several requests may be under way to each broker, this one included, each with everything that waited for it. With one
-alone, partitions whose followers hang would hold up all others, as a leader answers when all of a request is
-replicated. A marker that was not written, or of which nobody knows, is sent again, to whoever leads by then: one that
+Several requests may be under way to each broker, this one included, each with everything that waited for it. If there
+were only one, partitions whose followers hang would hold up all others, as a leader answers when all of a request is
+replicated. A marker that was not written, or may not have been, is sent again, to whoever leads by then: a marker that
 is written twice does no harm. Source: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
 """
 
@@ -164,7 +164,7 @@ class TransactionMarkers:
         try:
             response = await client.to_broker(lane.broker_id, request_of(sent), VERSION, self._timeout_ms)
         except OSError as unreachable:
-            log.info("markers for broker %d: %s", lane.broker_id, unreachable)
+            log.info("markers of transactions for broker %d are sent again: %s", lane.broker_id, unreachable)
             return sent
         assert isinstance(response, WriteTxnMarkersResponse)
         errors = {
@@ -179,7 +179,7 @@ class TransactionMarkers:
             if error in WRITTEN:
                 pending.written(partition)
             elif error in FENCED:
-                log.info("producer %d: a newer coordinator sends the markers: %s", pending.producer.id, error)
+                log.info("producer %d: a newer coordinator sends the markers: %s", pending.producer.id, error.name)
                 pending.over = True
             else:
                 failed.append((pending, partition))

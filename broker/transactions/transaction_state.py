@@ -107,7 +107,7 @@ class TransactionMetadata:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if self.needs_producer_id(expected):
             if fresh_producer_id is None:
-                return ErrorCode.CONCURRENT_TRANSACTIONS  # its state has changed since it was asked; to come again
+                return ErrorCode.CONCURRENT_TRANSACTIONS  # it was not needed when asked; to come again
             producer = ProducerIdentity(fresh_producer_id, 0)
             former = NO_PRODUCER if expected is None else state.producer  # who starts anew fences whoever was before
         elif expected is None:
@@ -115,7 +115,7 @@ class TransactionMetadata:
         elif state.producer.epoch in (NO_PRODUCER_EPOCH, expected.epoch):
             producer, former = ProducerIdentity(state.producer.id, state.producer.epoch + 1), state.producer
         elif expected.epoch == state.former.epoch:
-            producer, former = state.producer, state.former  # again: the answer to the bump was lost
+            producer, former = state.producer, state.former  # it asks again: the answer to the bump was lost
         else:
             return ErrorCode.PRODUCER_FENCED
         return self._becomes(TxnState(producer, timeout_ms, EMPTY, updated_ms=now_ms, former=former))
@@ -222,8 +222,9 @@ class TransactionMetadata:
     def decide_again(self, now_ms: int) -> TxnState:
         """Take over the end that an earlier leader has decided: its markers are sent once it is written again.
 
-        Otherwise a replica that never had the decision might come to lead before all markers are there, and abort what
-        to it has been open for too long: a part would be committed, a part aborted. Kafka sends the markers at once.
+        Otherwise a replica that never had the decision might come to lead before all markers are there, and abort
+        a transaction that it sees as open for too long: a part would be committed, a part aborted. Kafka sends the
+        markers at once.
         """
         assert self.pending is None and self.state.status in PREPARED, (self.state.status, self.pending)
         self.pending = self.state.status

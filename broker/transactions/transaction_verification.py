@@ -2,10 +2,11 @@
 asked whether the partition is part of it.
 
 Without that a record that comes late, after its transaction has ended, would begin another one that nobody ends, and
-hold back all readers of committed data. What is open in a partition's log has been verified. A marker that is written
-while the coordinator is asked makes its answer worthless: it may be about the transaction that has just ended. So the
-log itself looks at the guard of the verification when it begins a transaction. Source: AddPartitionsToTxnManager.scala,
-ReplicaManager.maybeStartTransactionVerificationForPartitions, UnifiedLog.analyzeAndValidateProducerState.
+hold back all readers of committed data. A transaction that is open in a partition's log has been verified. A marker
+that is written while the coordinator is asked makes its answer worthless: it may be about the transaction that has just
+ended. So the log itself looks at the guard of the verification when it begins a transaction. Source:
+AddPartitionsToTxnManager.scala, ReplicaManager.maybeStartTransactionVerificationForPartitions,
+UnifiedLog.analyzeAndValidateProducerState.
 """
 
 import logging
@@ -57,8 +58,8 @@ RETRIED = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors of asking the coordinator, which may be tried again; for the last one its metadata is too old. Not all clients
-know them from Produce or TxnOffsetCommit."""
+"""Errors of asking the coordinator after which it may be asked again; with the last one, its metadata is too old. Not
+all clients know them from Produce or TxnOffsetCommit."""
 
 Errors = dict[PartitionKey, ErrorCode]
 Verdicts = dict[PartitionKey, ErrorCode | KafkaError | VerificationGuard]
@@ -79,7 +80,7 @@ def begin_verification(
 ) -> Unverified | None:
     """Begin a verification; None when the transaction is open in the log, or the partition is not led here.
 
-    The append itself will refuse the latter.
+    In the latter case the append itself will be refused.
     """
     try:
         partition_log = replicas.led(*partition).log
@@ -184,7 +185,7 @@ class TransactionVerification:
             request = AddPartitionsToTxnRequest(transactions=[asked])
             response = await self._client.to_broker(broker_id, request, VERSION, self._timeout_ms)
         except OSError as error:
-            log.info("coordinator %d of %s: %s", broker_id, transactional_id, error)
+            log.info("broker %d, the coordinator of %s, cannot be asked: %s", broker_id, transactional_id, error)
             return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
         assert isinstance(response, AddPartitionsToTxnResponse)
         unanswered = error_code(response.error_code) or ErrorCode.NETWORK_EXCEPTION
