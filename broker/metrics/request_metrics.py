@@ -164,5 +164,5 @@ def _holds_errors(wire: WireType) -> bool:
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error."""
+    """Return Kafka's name of an error code; UNKNOWN_… for one that has no name."""
     return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"

@@ -37,13 +37,13 @@ JSON: Final = "application/json"
 REQUEST_BYTES_MAX: Final = 8192
 CONNECTIONS_MAX: Final = 16
 """Most connections. A further one takes the place of the oldest that has asked nothing yet, or is slow to take its
-answer, since probes must come through; it is closed where there is none such."""
+answer, since probes must come through. If there is none such, the further one is closed."""
 PATIENCE_MS: Final = 30_000.0
 """Time in which a connection has to send a request, and to take the whole answer; then it gives its place up."""
 PIECES_PER_LOOK: Final = 32
 """Samples after which the clock is looked at."""
 PARTITIONS_PER_LOOK: Final = 100
-"""Partitions after which it is."""
+"""Partitions after which the clock is looked at."""
 PARTITIONS_NAMED: Final = 5
 """Partitions that an answer of `/ready` names; of more it says how many."""
 
@@ -59,7 +59,7 @@ class Exporter:
         self._broker: Observed | None = None
 
     def listen(self, host: str, port: int) -> int:
-        """Take the port; who comes before `serve` waits. Returns the port. Raises OSError."""
+        """Take the port, and return it; connections that come before `serve` wait. Raises OSError."""
         self._listener = self._network.listen(host, port, self._accepted)
         self._listener.pause()
         return self._listener.port
@@ -235,9 +235,9 @@ class _Exchange:
 async def reason_not_ready(services: Services, clock: Clock) -> str:
     """Return in a few words why the broker is not ready, "" when it is.
 
-    It is when it is registered, when controllers have told it of every log that it holds, and when it is in the ISR of
-    each partition that is assigned to it. A rolling restart that waits for that never has two replicas of a partition
-    out of the ISR at once.
+    It is ready when it is registered, controllers have told it of every log that it holds, and it is in the ISR of each
+    partition that is assigned to it. A rolling restart that waits for that never has two replicas of a partition out of
+    the ISR at once.
     """
     own, metadata = services.identity.broker_id, services.metadata
     if services.identity.session_over or not metadata.is_alive(own):

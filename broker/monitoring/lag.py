@@ -5,8 +5,8 @@ Collected at the group's coordinator, because it alone knows what a group has co
 group has just one: no broker reads a foreign log, no series comes twice, and no exporter beside the cluster is needed.
 Ends of partitions that another broker leads are asked of their leaders, one ListOffsets each, every LOOK_MS, and only
 while `metrics.port` is set. Offsets under /consumers, of the consumer of Kafka 0.8, have no coordinator: the controller
-reads them, every ZOOKEEPER_LOOKS looks. A group that commits to both places (`dual.commit.enabled`) is told by both
-brokers; where these are one, by what it has committed to the coordinator.
+reads them, every ZOOKEEPER_LOOKS looks. Both brokers report a group that commits to both places
+(`dual.commit.enabled`); if they are one, it reports what the group has committed to the coordinator.
 
 Seconds: when the record that a group reads next was the end of the partition. Ends are remembered with their times, and
 interpolated between two looks. A group that is behind all that is remembered is behind at least that long.
@@ -51,9 +51,9 @@ log = logging.getLogger(__name__)
 LOOK_MS: Final = 5_000.0
 ZOOKEEPER_LOOKS: Final = 3
 ZOOKEEPER_OFFSETS_MAX: Final = 10_000
-"""Offsets in ZooKeeper that are told; those of groups behind them in the alphabet are not."""
+"""Most offsets in ZooKeeper that are reported; those of groups behind them in the alphabet are not."""
 REMEMBERED: Final = 720
-"""Ends of a partition: an hour of them."""
+"""Ends of a partition that are remembered: an hour of them."""
 ANSWER_MS: Final = 5_000.0
 VERSION: Final = 5
 
@@ -72,8 +72,8 @@ class PartitionEnds:
         self._ends: deque[End] = deque(maxlen=REMEMBERED)
 
     def note(self, at_s: float, offset: int) -> None:
-        """Remember where the partition ends now. An end that went back (an unclean election) makes what was before it
-        void."""
+        """Remember where the partition ends now. If the end went back (an unclean election), greater ends are
+        forgotten."""
         while self._ends and self._ends[-1].offset > offset:
             self._ends.pop()
         if len(self._ends) > 1 and self._ends[-1].offset == self._ends[-2].offset == offset:
@@ -82,7 +82,7 @@ class PartitionEnds:
 
     @property
     def last(self) -> int:
-        """The last end that is known."""
+        """Latest end that is known."""
         return self._ends[-1].offset
 
     def behind_s(self, committed: int, now_s: float) -> float:
@@ -100,7 +100,7 @@ class PartitionEnds:
 
 
 class ConsumerLag:
-    """Looks after the ends of what the groups here have committed."""
+    """Keeps track of the ends of the partitions for which groups here have committed offsets."""
 
     def __init__(self, services: Services, client: BrokerClient) -> None:
         self._services, self._client = services, client
@@ -167,7 +167,7 @@ class ConsumerLag:
     # what is told
 
     def committed(self) -> Iterator[tuple[Labels, int]]:
-        """Offsets, by group, topic and partition."""
+        """Yield committed offsets, by group, topic and partition."""
         in_zookeeper_alone = dict(self._in_zookeeper.offsets)
         for group in self._groups():
             for (topic, index), committed in list(group.offsets.items()):
@@ -177,7 +177,7 @@ class ConsumerLag:
             yield (group_id, topic, str(index)), offset
 
     def records(self) -> Samples:
-        """Records between what is committed and the high watermark, where that is known."""
+        """Yield how many records lie between committed offset and high watermark, where that is known."""
         for labels, committed in self.committed():
             ends = self._ends.get((labels[1], int(labels[2])))
             if ends is not None:
@@ -214,7 +214,7 @@ class ConsumerLag:
         return self._in_zookeeper.members
 
     def members(self) -> Samples:
-        """Members, by group."""
+        """Yield the number of members of each group."""
         in_zookeeper_alone = dict(self._in_zookeeper.members)
         for group in self._groups():
             group_id = group.metadata.group_id
@@ -238,7 +238,7 @@ class ZooKeeperOffsets:
         self.offsets, self.members = {}, {}
 
     async def look(self) -> None:
-        """Read them all; what was known stays while ZooKeeper does not answer."""
+        """Read all offsets and members; what was known stays while ZooKeeper does not answer."""
         offsets: dict[tuple[str, str, int], int] = {}
         members: dict[str, int] = {}
         try:

@@ -96,7 +96,7 @@ def _number(value: float) -> str:
 
 
 def _parts(mbean: str) -> tuple[str, str, str, tuple[str, ...]]:
-    """Domain, type, name and further keys of `kafka.server:type=…,name=…,topic=*`."""
+    """Return domain, type, name and further keys of `kafka.server:type=…,name=…,topic=*`."""
     domain, _, properties = mbean.partition(":")
     keys = dict(one.split("=") for one in properties.split(","))
     kind, name = keys.pop("type"), keys.pop("name", "")
@@ -133,7 +133,7 @@ def histogram(mbean: str, text: str, read: Callable[[Any], Samples]) -> Metric:
 def attribute(
     mbean: str, name: str, text: str, read: Callable[[Any], Samples], *, kind: Kind = Kind.GAUGE, confluent: str = ""
 ) -> Metric:
-    """Return an attribute of an MBean of Kafka's own metrics library, which has several and no name."""
+    """Return an attribute of an MBean of Kafka's own metrics library, whose MBeans have several, and no name."""
     domain, type_, _, keys = _parts(mbean)
     plain = _joined(domain, type_, name).replace("-", "_")
     styled = {Style.JMX_EXPORTER: plain, Style.CONFLUENT: confluent or plain}
@@ -143,8 +143,8 @@ def attribute(
 def own(
     name: str, text: str, read: Callable[[Any], Samples], *labels: str, kind: Kind = Kind.GAUGE, source: str
 ) -> Metric:
-    """Make a metric that Kafka's brokers do not have, or that others name: an exporter, the Prometheus client
-    libraries."""
+    """Make a metric that Kafka's brokers do not have, or that has the name which an exporter or the Prometheus client
+    libraries give it."""
     return Metric(dict.fromkeys(Style, name), kind, labels, source, text, read)
 
 

@@ -37,7 +37,7 @@ class LoopWatch:
         self._marks: deque[tuple[float, float]] = deque(maxlen=IDLE_TICKS + 1)
 
     def start(self) -> None:
-        """Begin to tick. On the loop that is watched."""
+        """Begin to tick; to be called on the loop that is watched."""
         self._due_s = self._clock.perf_counter() + TICK_MS / 1000.0
         self._timer = self._clock.call_later(TICK_MS, self._tick)
 

@@ -24,10 +24,10 @@ from odradek.zk_schema.znodes.configs import DEFAULT_ENTITY, sanitize
 log = logging.getLogger(__name__)
 
 REMEMBERED_MAX: Final = 10_000
-"""Users and clients whose use is remembered; of more, those that have used nothing for as long as a rate looks back are
-forgotten, which nobody notices, and with none of these who was there first."""
+"""Most users and clients whose use is remembered. To make room, those that have used nothing for as long as a rate
+looks back are forgotten, which nobody notices; if there are none, the one that was there first."""
 IDLE_SWEEP_MS: Final = 1000
-"""Least time between two looks for such: each looks at all that are remembered."""
+"""Shortest time between two searches for such users: each search looks at all that are remembered."""
 BYTES_MAX: Final = 2**31 - 1
 """Most that an answer can hold."""
 EXPIRY_MS: Final = 3_600_000
@@ -35,7 +35,7 @@ EXPIRY_MS: Final = 3_600_000
 SWEEP_MS: Final = 600_000
 """Pause between two looks for what is to be forgotten, while anything is remembered."""
 NAME_CHARACTERS_MAX: Final = 255
-"""Longest name of a user or client that is remembered as it is, others by their digest: a client id may have 32 kB."""
+"""Longest name of a user or client that is remembered as it is, longer ones by digest: a client id may have 32 kB."""
 
 
 class QuotaType(Enum):
@@ -71,7 +71,7 @@ class ClientQuotas:
         self._limits: dict[QuotaType, dict[Entity, float]] = {one: {} for one in QuotaType}
         self._used: dict[tuple[QuotaType, Entity], tuple[SampledRate, TokenBucket]] = {}
         self._budgets: dict[tuple[QuotaType, str, str], Budget | None] = {}
-        """Found by the names as they are, save those that are too long."""
+        """Budgets that have been found, by the names as they are; those with too long names are not kept."""
         self._sweep: Timer | None = None
         self._next_idle_sweep_ms = -inf
         spans_ms = (one.number * one.length_ms for one in (windows, mutation_windows))
@@ -165,7 +165,7 @@ class ClientQuotas:
                 del self._used[key]
 
     def use(self, kind: QuotaType, user: str, client_id: str, value: float) -> int:
-        """Count what a client takes; how many milliseconds it is to take nothing now."""
+        """Count what a client takes; return for how many milliseconds it is to take nothing."""
         budget = self.budget(kind, user, client_id)
         if budget is None:
             return 0
@@ -174,7 +174,7 @@ class ClientQuotas:
         return budget.rate.throttle_ms(budget.limit, now_ms)
 
     def most_at_once(self, kind: QuotaType, user: str, client_id: str) -> int | None:
-        """Return the most that does not make a client wait that has taken nothing before; None: there is no limit."""
+        """Return the most that a client may take at first without having to wait; None: there is no limit."""
         budget = self.budget(kind, user, client_id)
         if budget is None or budget.limit == inf:
             return None
@@ -190,7 +190,7 @@ class MutationQuota:
     """Quota on mutations for one request (KIP-599): partitions created and deleted each second, in bursts."""
 
     def __init__(self, clock: Clock, budget: Budget, *, strict: bool) -> None:
-        """`strict`: what is above it is refused; else it is done, and the client waits afterwards."""
+        """`strict`: what is above the quota is refused. Otherwise it is done, and the client waits afterwards."""
         self._clock, self._budget, self._strict = clock, budget, strict
         self._until_ms = 0.0
 
@@ -214,7 +214,7 @@ class MutationQuota:
 
 
 def _short(name: str) -> str:
-    """Return the name, or something of it that no other has: a slash is in no name that stands in a path."""
+    """Return the name, or the digest of a long one, behind a slash, which is in no name that stands in a path."""
     if len(name) <= NAME_CHARACTERS_MAX:
         return name
     return "/" + sha256(name.encode()).hexdigest()
@@ -232,7 +232,7 @@ def _holder(entity: str) -> Entity | None:
 
 
 def _candidates(user: str, client: str) -> Iterator[tuple[Entity, Entity]]:
-    """Pairs of the name that a quota is set for, and the name that its use is counted by, the first before the others.
+    """Yield pairs of the entity that a quota may be set for and the entity whose use is counted; the first set holds.
 
     An empty client id is nobody's.
     """

@@ -40,7 +40,7 @@ class ConnectionRates:
             log.error("an invalid limit is ignored: %s of %s is %r", CONNECTION_RATE, address, text)
 
     def throttle_ms(self, host: str) -> int:
-        """Count a connection; how long it is too early, at most one window. Those that are refused do not count."""
+        """Count a connection; return how many ms it is too early, at most one window. Then it does not count."""
         if not self._limits:
             return 0
         address = _plain(host)

@@ -12,5 +12,5 @@ What they may do:
 authorizer              answers what a request asks, and writes the audit log; acl_store: the access lists in ZooKeeper
 acl_rules, acls         the rules, and access lists as values
 
-password_encoder        secrets in ZooKeeper; link_file: the way there for commands
+password_encoder        secrets in ZooKeeper; link_file: the link to ZooKeeper for commands
 """

@@ -31,7 +31,7 @@ class AclRules:
     """The access lists of a cluster, and the questions that are asked of them."""
 
     def __init__(self, super_users: Iterable[KafkaPrincipal] = (), *, allow_everyone: bool = False) -> None:
-        """`allow_everyone`: may a resource without any list be used by everybody."""
+        """`allow_everyone`: whether everybody may use a resource that has no list at all."""
         self._super_users = frozenset(super_users)
         self._allow_everyone = allow_everyone
         self._lists: dict[ResourcePattern, frozenset[Acl]] = {}
@@ -126,7 +126,7 @@ class AclRules:
         resource_type: ResourceType,
         permission: AclPermission,
     ) -> set[tuple[PatternType, str]]:
-        """Collect the patterns of a type under which a line says this of them."""
+        """Collect the patterns of a type whose lists have a line with this permission for them."""
         lines = {
             Acl(who, where, what, permission)
             for who in (str(principal), WILDCARD_PRINCIPAL)

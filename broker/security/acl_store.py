@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
 
 class TooManyAttempts(Exception):  # noqa: N818 - what happened
-    """A list that others change all the time."""
+    """Raised for a list that others change all the time."""
 
 
 class AclStore:
@@ -67,7 +67,7 @@ class AclStore:
         self._changes = [ChangeNodes(store, path) for path in CHANGES]
 
     async def create_paths(self) -> None:
-        """Make sure of the znodes that lists and changes stand under."""
+        """Create the znodes that lists and changes stand below, where they are missing."""
         types = [f"{acl_root(pattern)}/{kind.value}" for pattern in PatternType for kind in ResourceType]
         await asyncio.gather(*(create_if_missing(self.zookeeper, path) for path in (*CHANGES, *types)))
 
@@ -119,7 +119,7 @@ class AclStore:
         return list(named)
 
     async def update(self, pattern: ResourcePattern, change: Callable[[Acls], Acls]) -> frozenset[Acl]:
-        """Change one list and tell all brokers, unless nothing changes; the list as it is now.
+        """Change one list and tell all brokers, unless nothing changes; return the list as it is now.
 
         `change` may be called several times. Raises BadZnode and TooManyAttempts.
         """

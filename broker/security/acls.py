@@ -49,7 +49,7 @@ class AclPermission(IntEnum):
 
 
 UNKNOWN: Final = 0
-"""Number with which Kafka refuses to read a request, wherever a kind or an operation is told."""
+"""Number of no kind and no operation: Kafka refuses to read a request that names it."""
 ANY: Final = 1
 """Any operation, permission, resource type or pattern type, in a filter."""
 MATCH: Final = 2
@@ -111,8 +111,8 @@ IMPLIED_BY: Final[dict[AclOperation, tuple[AclOperation, ...]]] = {
     ),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS),
 }
-"""Operations that allow the one before the colon; all others are allowed by themselves alone, and each by ALL. Nothing
-is denied by implication."""
+"""By operation: those of which each allows it. All other operations are allowed by themselves alone, and every one by
+ALL. Nothing is denied by implication."""
 
 
 class Acl(NamedTuple):

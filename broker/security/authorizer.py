@@ -75,7 +75,7 @@ class AclAuthorizer:
         log_if_denied: bool = True,
         references: int = 1,
     ) -> bool:
-        """Answer, and write it into the audit log: for which `request`, which names the resource that many times."""
+        """Answer, and write it into the audit log with the `request`, which names the resource `references` times."""
         allowed = self._rules.authorize(principal, host, operation, resource_type, name)
         if allowed:
             level = logging.DEBUG if log_if_allowed else TRACE
@@ -108,7 +108,7 @@ class AclAuthorizer:
     # ---- changes
 
     async def create(self, bindings: Sequence[AclBinding]) -> list[KafkaError | None]:
-        """Add lines, those of one resource together; an error for each that could not be added."""
+        """Add lines, those of one resource together; return for each None, or why it could not be added."""
         errors: list[KafkaError | None] = [_fault(binding) for binding in bindings]
         by_pattern: dict[ResourcePattern, list[int]] = {}
         for at, binding in enumerate(bindings):
@@ -122,8 +122,8 @@ class AclAuthorizer:
         return errors
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[tuple[AclBinding, KafkaError | None]]]:
-        """Remove what filters take in; for each filter what was removed, or could not be. A line that several take in
-        is told with the first."""
+        """Remove the lines that filters take in; return for each filter what was removed, or could not be and why. A
+        line that several filters take in is returned with the first."""
         patterns = {one for wanted in filters for one in wanted.definite_patterns()}
         patterns.update(binding.pattern for wanted in filters for binding in self._rules.bindings(wanted))
         results: list[list[tuple[AclBinding, KafkaError | None]]] = [[] for _ in filters]
@@ -225,7 +225,7 @@ class Rights:
         self._authorizer, self._principal, self._host, self._request = authorizer, principal, host, request
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str, *, quietly: bool = False) -> bool:
-        """Tell whether the client may do that. `quietly`: a denial is nothing that anybody has tried."""
+        """Tell whether the client may do that. `quietly`: it has not tried to, so a denial is logged only as TRACE."""
         return self._authorizer.authorize(
             self._principal, self._host, operation, resource_type, name, self._request, log_if_denied=not quietly
         )

@@ -32,7 +32,7 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES25
 KEYS_BYTES_MAX: Final = 1 << 20
 FETCH_SECONDS: Final = 10.0
 LEAST_BETWEEN_SECONDS: Final = 10.0
-"""Keys are not asked for more often than this, whatever tokens name."""
+"""Shortest time between two fetches of keys, whatever keys the tokens name."""
 LATEST_MS: Final = 1 << 62
 """Latest expiry of a token: the answer that says when has 64 bits."""
 UNSECURED_SKEW: Final = "unsecuredValidatorAllowableClockSkewMs"
@@ -147,7 +147,7 @@ def _valid(claims: dict[str, Any], principal_claim: str) -> ValidToken:
 
 
 def fetch_keys(url: str) -> jwt.PyJWKSet:
-    """Return a set of keys from a file or an issuer. Raises OSError, PyJWTError, and ValueError for what is none."""
+    """Return a set of keys from a file or an issuer. Raises OSError, PyJWTError, and ValueError for anything else."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme == "file":
         with Path(urllib.parse.unquote(parts.path)).open("rb") as file:

@@ -1,6 +1,6 @@
-"""Delegation tokens (KIP-48): who has one may log in as its owner, by SCRAM, until it expires.
+"""Delegation tokens (KIP-48): whoever has one may log in as its owner, by SCRAM, until it expires.
 
-ZooKeeper has all of a token but its secret, which every broker computes of its id and a key that all of them share. A
+ZooKeeper has all of a token but its secret, which every broker computes from its id and a key that all of them share. A
 copy in memory answers logins; it follows the change nodes that whoever changes a token writes. Whatever changes a token
 reads it again first, and writes with the version that it has read.
 
@@ -103,7 +103,7 @@ class DelegationTokens:
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         """Credentials by mechanism and token, of tokens that somebody has tried to log in with."""
         self._in_turn = asyncio.Lock()
-        """The copy is changed by one at a time, so that nothing older comes last."""
+        """Only one task at a time changes the copy, so that nothing older comes last."""
         self._follower = ChangeFollower(
             store, tasks, (TOKEN_CHANGES_PATH,), self._load, self._read_changed, "delegation tokens"
         )
@@ -154,7 +154,7 @@ class DelegationTokens:
     async def create(
         self, owner: str, requester: str, renewers: Iterable[str], max_lifetime_ms: int
     ) -> DelegationToken:
-        """Make a token that lives for so long at most; 0 and less: as long as the broker allows.
+        """Make a token that lives for `max_lifetime_ms` at most; 0 or less: as long as the broker allows.
 
         Raises KafkaError DELEGATION_TOKEN_AUTH_DISABLED.
         """
@@ -180,14 +180,14 @@ class DelegationTokens:
         return token
 
     async def renew(self, principal: str, secret: bytes, period_ms: int) -> int:
-        """Let a token live on for so long, less than 0: as long as the broker says; when it expires now.
+        """Let a token live on for `period_ms`; below 0: for the broker's setting. Return when it expires now, in ms.
 
         Raises KafkaError.
         """
         return await self._move_expiry(principal, secret, self.settings.expiry_time_ms if period_ms < 0 else period_ms)
 
     async def expire(self, principal: str, secret: bytes, period_ms: int) -> int:
-        """Let a token expire after so long, less than 0: remove it; when it expires now.
+        """Let a token expire after `period_ms`; below 0: remove it. Return when it expires now, in ms.
 
         Raises KafkaError.
         """
@@ -224,7 +224,7 @@ class DelegationTokens:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the token is changed by others again and again")
 
     async def _own(self, principal: str, secret: bytes) -> tuple[DelegationToken, int]:
-        """Read a token, and its version, that the principal owns or may renew."""
+        """Read a token that the principal owns or may renew; return it and its version. Raises KafkaError."""
         self._require_key()
         token_id = self._ids.get(bytes(secret), "")
         found = await in_any_session(self._store, lambda: self._read(token_id)) if token_id else None

@@ -10,7 +10,7 @@ from odradek.zk_schema.link import Link
 
 
 def link_of_file(path: str) -> Link:
-    """Read a properties file with such settings, as Kafka's tools take one (--zk-tls-config-file).
+    """Read a properties file with settings of ZooKeeper, as Kafka's tools take one (--zk-tls-config-file).
 
     Raises OSError, BadProperties, BadValue and BadSecuritySetting.
     """

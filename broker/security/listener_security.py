@@ -137,7 +137,7 @@ class BrokerSecurity:
         return listeners, links
 
     def _bearer(self, listener: str, look: Look, jaas: JaasEntry | None) -> Callable[[str], ValidToken]:
-        """Return what checks a listener's tokens; but for the login module, settings of it change with a restart only.
+        """Return what checks a listener's tokens. Other settings of it than the login module take effect at a restart.
 
         PyJWT is loaded where tokens are checked, and nowhere else. Raises BadSecuritySetting.
         """

@@ -2,7 +2,7 @@
 
     keyLength:128,salt:…,encryptedPassword:…,cipherAlgorithm:AES/CBC/PKCS5Padding,iterations:4096,passwordLength:6,…
 
-The key comes of `password.encoder.secret` by PBKDF2, with another salt for each password. Source:
+The key is derived from `password.encoder.secret` by PBKDF2, with another salt for each password. Source:
 EncryptingPasswordEncoder and DynamicBrokerConfig of Kafka 3.9.
 """
 
@@ -29,7 +29,7 @@ SALT_BYTES: Final = 256
 BLOCK_BYTES: Final = 16
 KEY_BITS: Final = (128, 192, 256)
 ITERATIONS_MAX: Final = 1_000_000
-"""Most rounds of a key: more would hold the broker."""
+"""Most iterations for a key: more would hold up the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +181,8 @@ def _padding() -> Any:
 
 
 def _unpadded(data: bytes) -> bytes:
-    """Take the padding away. Raises ValueError unless each of its bytes is as it must be: of the last one alone another
-    secret would make something that looks right for one password in hundreds."""
+    """Take the padding away. Raises ValueError unless each of its bytes is right: if only the last one were looked at,
+    another secret would seem to be right for one password in hundreds."""
     unpadder = _padding().unpadder()
     try:
         return bytes(unpadder.update(data) + unpadder.finalize())

@@ -18,7 +18,7 @@ USER_OPTION: Final = "user_"
 BUILT: Final = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER", "GSSAPI")
 
 BearerValidator = Callable[[Look, JaasEntry | None], Callable[[str], ValidToken]]
-"""Makes what checks the tokens of a listener. Raises BadSecuritySetting."""
+"""Makes the function that checks the tokens of a listener. Raises BadSecuritySetting."""
 
 
 class SaslListener:

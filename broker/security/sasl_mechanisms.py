@@ -33,9 +33,10 @@ class SaslServer(Protocol):
     """True if a delegation token has proved it."""
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Return the answer to a message; None: there is none, which is not the same where messages have no headers.
+        """Return the answer to a message. None is no answer, which is not an empty one where messages have no headers.
 
-        Raises AuthenticationFailed, InvalidCredentials, of which no more is told, and NotNow, of which nothing is.
+        Raises AuthenticationFailed, whose text the client is told; InvalidCredentials, of which it is told no reason;
+        and NotNow, of which it is told nothing.
         """
 
 
@@ -59,7 +60,7 @@ class PlainServer:
         if not password:
             raise AuthenticationFailed("Authentication failed: password not specified")
         known = self._users.get(user)
-        # Whoever is unknown is compared too, with something that nobody can send: it must cost the same.
+        # An unknown user is compared, too, with something that nobody can send: it must take the same time.
         if not _is_same(password, secrets.token_hex() if known is None else known) or known is None:
             raise AuthenticationFailed("Authentication failed: Invalid username or password")
         if authorization_id not in ("", user):

@@ -60,7 +60,7 @@ class Effect(Enum):
     WORKS = "works"
     """Obeyed."""
     NONE = "accepted, no effect"
-    """Setting it to something else than its default is a warning."""
+    """Not obeyed: setting it to anything but its default gives a warning."""
     REFUSED = "refused"
     """A broker whose file sets it to something else does not start, a request that does fails: going on without it
     would not be what was asked for."""
@@ -226,8 +226,8 @@ def java_double(value: float) -> str:
 def setting(columns: str, documentation: str, *, live: str = "", broker: str = "", value: object = None) -> Any:
     """Declare an attribute of a dataclass that is a setting: see the head of this module.
 
-    `broker`: of a topic's setting, the broker's that stand for it. `value`: the default, where it is more than the
-    reading of its text.
+    `broker` names the broker's settings that stand for a topic's. `value` is the default where it is not what its text
+    reads as.
     """
     made = _setting(["", *columns.split()], documentation, live=live, broker_names=tuple(broker.split()))
     default = made.read(made.default) if value is None else value
@@ -243,7 +243,7 @@ def settings_in(holder: type) -> tuple[Setting, ...]:
 
 
 def setting_name(attribute: str) -> str:
-    """Kafka's name of an attribute."""
+    """Return Kafka's name of the setting that an attribute holds."""
     return attribute.replace("_", ".")
 
 

@@ -1,4 +1,4 @@
-"""Settings of what Kafka has and this broker has not: KRaft, remote storage, share groups.
+"""Settings for parts of Kafka that this broker does not have: KRaft, remote storage, share groups.
 
 They are known, so that files which have them are read and tools which look for them find their defaults.
 """

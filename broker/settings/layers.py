@@ -28,7 +28,7 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Texts by name. The dynamic ones hold only what may be changed while the broker runs."""
+    """Texts of settings by name, one mapping for each source. Dynamic ones hold only what may be changed live."""
 
     static: Mapping[str, str]
     dynamic_default: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Layers:
         return _setting(name).read(self.text(name))
 
     def names(self) -> set[str]:
-        """Names of all settings that somebody has set."""
+        """Return the names of all settings that somebody has set."""
         return {*self.static, *self.dynamic_default, *self.dynamic_broker}
 
     def milliseconds(self, name: str) -> int:
@@ -91,13 +91,13 @@ class Layers:
     def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> "Layers":
         """Combine the same file with other dynamic settings; those that cannot be changed live are left out.
 
-        What nobody knows stays: it is shown, so that it can be taken away again.
+        Unknown settings stay: they are shown, so that they can be taken away again.
         """
         return replace(self, dynamic_default=changeable(default), dynamic_broker=changeable(broker))
 
 
 KEEP_EVERYTHING: Final[Mapping[str, str]] = {"cleanup.policy": "", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Instead of a topic's settings that decide what is deleted and cannot be read: nothing is, until they can be."""
+"""Values in place of a topic's settings that decide what is deleted, until those can be read: nothing is deleted."""
 _INSTEAD: Final = {**KEEP_EVERYTHING, **{f"log.{name}": text for name, text in KEEP_EVERYTHING.items()}}
 
 
@@ -106,9 +106,10 @@ def readable(
 ) -> tuple[dict[str, str], list[BadValue]]:
     """Return the settings that count, and what is wrong with each of the others.
 
-    ZooKeeper may hold what these tables do not take: another tool wrote it, or a newer Kafka. In place of such a value
-    counts the one that counted `before`; else, where the setting decides what is deleted, that nothing is; else none.
-    The other settings count whatever is wrong with one: without its cleanup.policy a compacted topic would be deleted.
+    ZooKeeper may hold values that these tables do not take: another tool wrote them, or a newer Kafka. Instead of such
+    a value the one that counted `before` counts; if there is none, and the setting decides what is deleted, one with
+    which nothing is; else the setting counts as not set. The other settings count, whatever is wrong with one: without
+    its cleanup.policy a compacted topic would be deleted.
     """
     counting, wrong = dict(settings), []
     for name in sorted(settings):
@@ -124,7 +125,7 @@ def readable(
 
 
 def put_instead(counting: dict[str, str], name: str, before: Mapping[str, str]) -> None:
-    """Put the value of before, or a safe one, in place of a value that cannot count (see `readable`)."""
+    """Replace a value that cannot count by the one from `before`, or by a safe one (see `readable`)."""
     bad = counting.pop(name)
     instead = before.get(name, _INSTEAD.get(name))
     if instead is not None and instead != bad:

@@ -37,7 +37,7 @@ class Listeners(NamedTuple):
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """Listener name (upper case) to security protocol. Raises BadValue."""
+    """Return the security protocol of each listener name, which is in upper case. Raises BadValue."""
     setting = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for part in _split(text):

@@ -19,7 +19,7 @@ class Property(NamedTuple):
 
 
 class BadProperties(ValueError):  # noqa: N818 - it names what was read
-    """A line that is not one. `line` counts from 1."""
+    """Raised for a line that cannot be read. `line` counts from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")

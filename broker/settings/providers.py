@@ -1,4 +1,4 @@
-"""Values that stand elsewhere: `${file:/run/secrets/broker.properties:password}`, so that a file of settings has none.
+"""Values that stand elsewhere, `${file:/run/secrets/broker.properties:password}`: the file of settings has no secrets.
 
 Kafka's config providers (KIP-297, KIP-421, KIP-887): `config.providers` names them, `config.providers.<name>.class` is
 what they are. FileConfigProvider (a key of a properties file), DirectoryConfigProvider (a file of a directory) and
@@ -21,11 +21,11 @@ ALLOWED_NAMES: Final = "allowlist.pattern"
 REFERENCE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
 Provide = Callable[[str, str], str | None]
-"""Path and key to a value; None where there is none. Raises OSError, BadProperties and ForbiddenReference."""
+"""Finds the value for a path and a key; None: there is none. Raises OSError, BadProperties, ForbiddenReference."""
 
 
 class ForbiddenReference(Exception):  # noqa: N818 - says what it is
-    """A reference to what the provider's own settings keep it from."""
+    """Raised for a reference that the provider's own settings do not allow."""
 
 
 def is_about_providers(name: str) -> bool:
@@ -34,7 +34,7 @@ def is_about_providers(name: str) -> bool:
 
 
 def resolve(settings: Mapping[str, str]) -> dict[str, str]:
-    """Put the values in the place of references to them. Raises BadValue, which shows no value."""
+    """Replace references by the values that they name. Raises BadValue, which shows no value."""
     providers = _providers(settings)
 
     def value(name: str, match: re.Match[str]) -> str:

@@ -75,7 +75,7 @@ def topic_value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -
 
 
 def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """Return the settings of a topic's logs. Raises BadValue; overrides of unknown names are left out of account."""
+    """Return the settings of a topic's logs. Raises BadValue; overrides of unknown names are ignored."""
     values: dict[str, Any] = {}
     for one in fields(LogConfig):
         values[one.name] = topic_value(config, overrides, setting_name(one.name))

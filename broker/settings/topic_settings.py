@@ -203,4 +203,4 @@ UNIT_MS: Final[dict[str, int]] = {
     "log.retention.hours": HOUR_MS,
     "log.retention.minutes": MINUTE_MS,
 }
-"""Milliseconds in the unit of those of the broker's settings that have another."""
+"""Milliseconds in the units of those of the broker's settings that are not in milliseconds."""
