@@ -67,7 +67,7 @@ class ClusterPlan:
     """Port of broker 0; the others have the next ones."""
     zookeeper_port: int = 2181
     zookeeper: str | None = None
-    """An external one, as in `zookeeper.connect`, instead of the embedded."""
+    """An external ZooKeeper, as in `zookeeper.connect`, instead of the embedded one."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     broker_command: Sequence[str] = BROKER_COMMAND
     secure: "SecureFiles | None" = None
@@ -87,19 +87,19 @@ class ClusterPlan:
         return ",".join(broker.address for broker in self.broker_files())
 
     def zookeeper_settings(self) -> dict[str, str]:
-        """Settings of the embedded ZooKeeper: it grants brokers sessions as long as they are told to ask for."""
+        """Return settings of the embedded ZooKeeper: it grants sessions as long as brokers are told to ask for."""
         asked = self.overrides.get("zookeeper.session.timeout.ms", "")
         longer = asked.isdecimal() and int(asked) > SESSION_TIMEOUT_MAX_MS
         return {"maxSessionTimeout": asked} if longer else {}
 
     def remarks(self) -> list[str]:
-        """Lines for people about settings that are unknown or have no effect.
+        """Return lines for people about settings that are unknown or have no effect.
 
         Raises ConfigError when no broker would start with these settings, or under a number that is not its own.
         """
         from odradek.broker.config import ConfigError, Given, read_config
 
-        for name, instead in GIVEN_BY_UP.items():  # all would wait for a broker that never registers, or not there
+        for name, instead in GIVEN_BY_UP.items():  # else all would wait for a broker that never registers there
             if name in self.overrides:
                 raise ConfigError(f"--override: {name} is given by up, {instead}")
         settings = self.broker_files()[0].settings()
@@ -167,7 +167,7 @@ class LocalCluster:
         return self.plan.directory.resolve()
 
     async def start(self) -> None:
-        """Return when the cluster is ready. Raises ClusterFailure, NoZooKeeper, PortInUse; `stop` it then as well."""
+        """Start all; return when it is ready. Raises ClusterFailure, NoZooKeeper, PortInUse; `stop` it then as well."""
         self._check_nothing_runs()
         self._started_ms, self._started_monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         self._up_pid.parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +230,7 @@ class LocalCluster:
             self._files[number] = replace(file, zookeeper=f"{HOST}:{await relay.listen()}")
 
     async def launch(self, broker_id: int) -> None:
-        """Start a broker, which must not run, from the file that it has."""
+        """Start a broker, which must not be running, from its properties file."""
         broker = self._files[broker_id]
         child = await Child.start(broker.name, [*self.plan.broker_command, str(broker.path)], self.directory)
         self.brokers[broker_id] = child
@@ -313,7 +313,7 @@ class LocalCluster:
         await asyncio.gather(*(self._wait_for_metadata(network, one) for one in self._files.values()))
 
     def _network(self, network: Network) -> Network:
-        """Return the way to the brokers, as an administrator where it is not open to everybody."""
+        """Return the network to reach the brokers by; in a secure cluster it logs in as their own user."""
         if self.plan.secure is None:
             return network
         from odradek.local.secure import BROKER, LISTENER
@@ -378,14 +378,14 @@ class LocalCluster:
     # The end.
 
     def kill(self) -> None:
-        """Kill everything at once and without a word, for who cannot wait."""
+        """Kill everything at once and without a word, for a person who cannot wait."""
         children = [*self.brokers.values(), *([self.zookeeper.child] if self.zookeeper else [])]
         for child in children:
             if child is not None:
                 child.kill()
 
     async def stop(self) -> None:
-        """Brokers first, in a controlled way and all at once, then ZooKeeper. Harmless at any time."""
+        """Stop the brokers, in a controlled way and all at once, then ZooKeeper. Harmless at any time."""
         self._stopping = True
         self.tell()
         for relay in self.relays.values():

@@ -34,7 +34,7 @@ class BrokersInHand:
         return [actions.KILL, actions.STOP, actions.SUSPEND, *ways]
 
     async def act(self, broker_id: int, action: str) -> None:
-        """Do it, and return when it is done; a stop is only asked for. Raises ActionRefusedError."""
+        """Carry an action out, and return when it is done; a stop is only asked for. Raises ActionRefusedError."""
         cluster = self._cluster
         found = {one.broker_id: one for one in self.processes()}.get(broker_id)
         if found is None:

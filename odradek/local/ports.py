@@ -45,7 +45,7 @@ os.register_at_fork(after_in_child=_begin_elsewhere)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses now, all different. For tests: nothing keeps them free. Raises PortInUse."""
+    """Return ports that nobody uses now, all different. For tests: nothing keeps them free. Raises PortInUse."""
     return [free_port_range(1) for _ in range(count)]
 
 

@@ -97,7 +97,7 @@ class Child:
             self.suspended = False
 
     def kill(self) -> None:
-        """Ask nothing, wait for nothing."""
+        """Send SIGKILL to the whole group, and wait for nothing."""
         if self.alive:
             self._signal(signal.SIGKILL)
 
@@ -108,7 +108,7 @@ class Child:
             return
 
     def last_line(self, like: re.Pattern[str] = re.compile(r"\s*\S")) -> str:
-        """Return the last line of the process's log that says something, or begins like this."""
+        """Return the last line of the process's log that begins `like` this; by default, the last that is not blank."""
         lines = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
         return next((line.strip() for line in reversed(lines) if like.match(line)), "")
 
@@ -143,7 +143,7 @@ def read_pid(pid_file: Path) -> int | None:
 
 
 def parent_of(pid: int) -> int | None:
-    """Return the pid of the process that has started one; None when that is gone, or ELSEWHERE."""
+    """Return the pid of the process that has started `pid`; None when `pid` is gone, or ELSEWHERE."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

@@ -20,7 +20,7 @@ class Relay:
         self._server: asyncio.Server | None = None
 
     async def listen(self) -> int:
-        """Begin; the port. Raises OSError."""
+        """Begin to listen; return the port. Raises OSError."""
         self._server = await asyncio.get_running_loop().create_server(lambda: End(self), "127.0.0.1", 0)
         return int(self._server.sockets[0].getsockname()[1])
 

@@ -39,7 +39,7 @@ USER_NAMES = (BROKER, ADMIN, CLIENT)
 MECHANISM = "SCRAM-SHA-512"
 PASSWORD_BYTES = 24
 RENEWED_BEFORE = timedelta(days=60)
-"""What a broker's certificate must have left when a cluster starts, or it is made anew."""
+"""Time that a broker's certificate must still be valid when a cluster starts; otherwise it is made anew."""
 LISTENER = "SASL_SSL"
 LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 CLIENTS_RIGHTS = {

@@ -1,4 +1,4 @@
-"""Program that deploy/secure.yml runs once: makes the files and users of a secure cluster of containers.
+"""Program that deploy/secure.yml runs once. It makes the files and users of a secure cluster of containers.
 
 The files are in /etc/odradek, the users in ZooKeeper.
 

@@ -25,7 +25,7 @@ class ClusterView(NamedTuple):
     """A look at ZooKeeper."""
 
     registered: dict[int, Stat]
-    """Broker id to its znode."""
+    """Stats of the registrations, by broker id."""
     controller_id: int = NO_CONTROLLER
 
 
@@ -55,7 +55,7 @@ class Watcher:
 
 
 async def look(store: Store, *, watch: bool = False) -> ClusterView:
-    """Read it now; with `watch`, a change fires. Raises StoreError."""
+    """Read the view now; with `watch`, a later change fires a watch. Raises StoreError."""
     if await store.exists(BROKER_IDS_PATH, watch=watch) is None:
         return ClusterView({})
     names = await store.children(BROKER_IDS_PATH, watch=watch)

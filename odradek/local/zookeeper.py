@@ -105,7 +105,7 @@ JVM_FLAGS = (
 class EmbeddedZooKeeper:
     """Data in `directory/zookeeper`, settings in `directory/config`, log in `directory/logs/zookeeper.log`.
 
-    `settings` and `java_flags` come after our own.
+    `settings` and `java_flags` come after our own, and so override them.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class EmbeddedZooKeeper:
 
     @property
     def end(self) -> str:
-        """How it has ended, in a sentence for a person; empty while it runs."""
+        """Sentence for a person about how it has ended; empty while it runs."""
         child = self.child
         if child is None or child.alive:
             return ""

@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from odradek.security.key_stores import KeyPair
 
 DEFAULT_DAYS = 825
-"""Life of a certificate; some clients believe none that lives longer."""
+"""Days for which a certificate is valid; some clients trust none that is valid for longer."""
 CLOCK_SKEW = timedelta(hours=1)
 """Time by which clocks may be behind the one that a certificate was made by."""
 
@@ -28,7 +28,7 @@ class Authority:
 
     @property
     def certificate(self) -> x509.Certificate:
-        """Return what others have to believe."""
+        """Certificate that others have to trust."""
         return self.pair.chain[0]
 
     def issue(self, name: str, *, hosts: Sequence[str] = (), organization: str | None = None) -> KeyPair:

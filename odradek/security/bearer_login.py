@@ -93,7 +93,7 @@ class _Here(urllib.request.HTTPRedirectHandler):
 
 
 def _from_issuer(look: Look, endpoint: str, options: dict[str, str]) -> str:
-    """OAuth's client credentials grant."""
+    """Get a token by OAuth's client credentials grant. Raises OSError, and ValueError if the answer is not JSON."""
     client_id, secret = options.get("clientId"), options.get("clientSecret")
     if client_id is None or secret is None:
         raise AuthenticationFailed("sasl.jaas.config needs clientId and clientSecret to get a token from an issuer")

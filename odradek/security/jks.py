@@ -19,7 +19,7 @@ SEQUENCE, OCTET_STRING = 0x30, 0x04
 
 
 class BadKeyStore(ValueError):  # noqa: N818 - it names what was given
-    """A file that is no key store, or whose password is another."""
+    """Raised for a file that is not a key store, or that has another password."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Kerberos at the client's side, and what both sides share: SASL GSSAPI (RFC 4752) by the package `gssapi`.
 
 A ticket comes with a key table, or from a cache that `kinit` has filled. Login modules are read as Java writes them
-(com.sun.security.auth.module.Krb5LoginModule); what they leave out, and all without one, is the machine's own:
+(com.sun.security.auth.module.Krb5LoginModule); what a module leaves out, or all if there is none, is the machine's own:
 krb5.conf, KRB5_CONFIG, KRB5CCNAME. Sources: SaslClientAuthenticator and KerberosLogin of Kafka 3.9, RFC 4752.
 """
 
@@ -31,7 +31,7 @@ KRB5_ERRORS: Final = 2_529_638_912
 SAYS_NOTHING: Final = ("Success", "Unknown error")
 """Text of the Kerberos library for an error that only GSSAPI has a name for."""
 UNREACHABLE: Final = frozenset({156, 220})
-"""KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE, counted from there."""
+"""KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE, counted from KRB5_ERRORS."""
 
 
 class KerberosUnreachable(ConnectionError):  # noqa: N818 - named after what has happened
@@ -81,7 +81,7 @@ class KerberosKeys:
     def read(cls, look: Look, jaas: JaasEntry | None, *, server: bool = False) -> "KerberosKeys":
         """Read a login module, or settings by librdkafka's names. Raises BadSecuritySetting.
 
-        `server`: it is to accept others, for which tickets do not help.
+        `server`: the keys are to accept others, for which tickets do not help.
         """
         named = look(SERVICE)
         if jaas is None:
@@ -122,7 +122,7 @@ class KerberosKeys:
         return None if self.principal is None else gssapi.Name(self.principal, gssapi.NameType.kerberos_principal)
 
     def _memory(self) -> str:
-        """Name the cache that this process keeps tickets in; another file of keys, another cache."""
+        """Name the cache in which this process keeps tickets; another key table has another cache."""
         assert self.keytab is not None
         try:
             found = os.stat(self.keytab)

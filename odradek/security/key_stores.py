@@ -21,9 +21,9 @@ from odradek.security.jks import MAGIC, BadKeyStore, read_java_key_store
 
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 PEM = b"-----BEGIN "
-"""Tells PEM from the others, whatever `ssl.keystore.type` says; the others tell themselves."""
+"""Mark of PEM, whatever `ssl.keystore.type` says. The other types are told apart by their content, too."""
 STORE_BYTES_MAX = 16 * 1024 * 1024
-"""Largest size of a key store: a larger file is none."""
+"""Largest size of a key store: a larger file is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class StoreSettings:
     """PEM texts instead of a file: of a key and its certificates, or of certificates and nothing."""
 
     def name(self, last: str) -> str:
-        """Kafka's name of one of the settings."""
+        """Return Kafka's name of one of the settings."""
         return f"ssl.{self.what}.{last}"
 
     @property
@@ -74,12 +74,12 @@ class StoreSettings:
 
 
 def load_key_pair(store: StoreSettings) -> KeyPair:
-    """Read the key that a server or a client shows. Raises BadSecuritySetting."""
+    """Read the key and certificates that a server or a client presents. Raises BadSecuritySetting."""
     _check(store)
     if store.pem[0] is not None or store.pem[1] is not None:
         key_text, chain_text = store.pem
         if key_text is None or chain_text is None:
-            raise BadSecuritySetting(store.name("key"), "goes together with ssl.keystore.certificate.chain")
+            raise BadSecuritySetting(store.name("key"), "goes together with ssl.keystore.certificate.chain: set both")
         return _pem_key_pair(store, store.name("key"), key_text.encode(), chain_text.encode())
     data = _content(store)
     if store.key_location is not None:
@@ -94,7 +94,7 @@ def load_key_pair(store: StoreSettings) -> KeyPair:
 
 
 def load_trusted(store: StoreSettings) -> list[x509.Certificate]:
-    """Read the certificates that are believed: as in Java that of a key is, too. Raises BadSecuritySetting."""
+    """Read the trusted certificates: as in Java, that of a key is one, too. Raises BadSecuritySetting."""
     _check(store)
     if store.pem[0] is not None:
         return _pem_certificates(store, store.name("certificates"), store.pem[0].encode())
@@ -124,7 +124,7 @@ def _check(store: StoreSettings) -> None:
     if any(store.pem) and store.type != "PEM":
         raise BadSecuritySetting(store.name("type"), f"must be PEM where PEM texts are given, not {store.type}")
     if any(store.pem) and store.location is not None:
-        raise BadSecuritySetting(store.name("location"), "goes not together with PEM texts in the settings")
+        raise BadSecuritySetting(store.name("location"), "must not be set where PEM texts are given")
 
 
 def _content(store: StoreSettings) -> bytes:

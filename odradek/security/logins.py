@@ -19,8 +19,8 @@ from odradek.security.errors import AuthenticationFailed
 LOGINS_MAX: Final = 4
 """Logins that may wait at once; further ones wait for them."""
 LOGIN_SECONDS: Final = 30.0
-"""Time for a login. One that takes longer has failed and is not counted any more; and it is begun no second time until
-it has returned, or all memory would go to threads that hang."""
+"""Time for a login. One that takes longer has failed, and does not count for LOGINS_MAX any more. It is not begun again
+until it has returned: otherwise threads that hang would use up the memory."""
 
 
 class SaslClient(Protocol):
@@ -62,7 +62,7 @@ class _Attempt:
         self._began_s: float | None = None
 
     def begin(self) -> None:
-        """Count its time."""
+        """Note that its time begins."""
         self._began_s = time.monotonic()
 
     @property
@@ -110,7 +110,7 @@ class _Threads:
             return any(one.login is login and one.hangs for one in self._under_way)
 
     def take(self, attempt: _Attempt) -> None:
-        """Carry it out as soon as there is a thread."""
+        """Carry an attempt out as soon as there is a thread."""
         self._waiting.append(attempt)
         self._begin_some()
 

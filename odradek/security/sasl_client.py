@@ -121,7 +121,7 @@ class _Exchange:
 
 
 async def authenticate(endpoint: Endpoint, login: Login, host: str, client_id: str) -> Session:
-    """Log in on a new connection to `host`; the session that this begins.
+    """Log in on a new connection to `host`; return the session that this begins.
 
     Raises AuthenticationFailed, and OSError when the connection broke.
     """

@@ -24,7 +24,7 @@ MOST_ITERATIONS: Final = 16384
 ITERATIONS_MAX: Final = 2**31 - 1
 """Most iterations that can be told to anybody (RFC 5802 has no limit)."""
 CLIENT_ITERATIONS_MAX: Final = 10_000_000
-"""Most rounds that a client makes: a server that asks for more wants to keep it busy."""
+"""Most iterations that a client carries out: a server that asks for more wants to keep it busy."""
 NONCE_BYTES: Final = 24
 SALT_BYTES: Final = 20
 GS2_HEADER: Final = b"n,,"
@@ -52,7 +52,7 @@ _SERVER_FINAL = re.compile(rf"(?:e=(?P<error>{_VALUE})|v=(?P<signature>{_BASE64}
 class ScramCredential:
     """Credential that a server keeps instead of a password.
 
-    None of it lets anybody in but `stored_key` with much guessing.
+    Nobody can log in with it: the password would have to be guessed.
     """
 
     salt: bytes
@@ -70,7 +70,7 @@ def new_credential(mechanism: str, password: str, salt: bytes, iterations: int) 
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """RFC 5802's Hi(); passwords are UTF-8 as they are, which is what Kafka does (no SASLprep)."""
+    """Return RFC 5802's Hi(); passwords are UTF-8 as they are, which is what Kafka does (no SASLprep)."""
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
@@ -111,7 +111,7 @@ def decode_credential(text: str) -> ScramCredential:
 
 
 def new_nonce() -> str:
-    """Random text of the letters that a nonce may have."""
+    """Return random text of the letters that a nonce may have."""
     return _b64(secrets.token_bytes(NONCE_BYTES))
 
 
@@ -179,18 +179,18 @@ class ScramIdentity(NamedTuple):
 
 
 FindIdentity = Callable[[str, str, bool], ScramIdentity | None]
-"""Mechanism, user or token id, and whether it is a token's, to who that is; None when nobody is."""
+"""Finds who logs in, by mechanism, name of a user or token, and whether it is a token; None: nobody."""
 
 
 class ScramServer:
     """The server's side of one exchange.
 
-    Who is unknown is answered as somebody who is known and fails at the end, at the same cost: what is answered tells
-    nobody which users there are.
+    An unknown user is answered like a known one, and fails at the end, at the same cost: the answers tell nobody which
+    users there are.
     """
 
     def __init__(self, mechanism: str, find: FindIdentity, nonce: str, decoy_secret: bytes) -> None:
-        """`decoy_secret`: of the broker, from which the salts of users that are unknown follow."""
+        """`decoy_secret` is the broker's: the salts of unknown users follow from it."""
         self.mechanism = mechanism
         self.complete = False
         self.principal = ""
@@ -202,7 +202,7 @@ class ScramServer:
         self._first_bare = self._server_first = ""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Answer a message. Raises AuthenticationFailed, and InvalidCredentials, of which no more is told."""
+        """Answer a message. Raises AuthenticationFailed, and InvalidCredentials, whose reason clients are not told."""
         if self._credential is None:
             return self._first(_text(token))
         return self._final(_text(token), self._credential)

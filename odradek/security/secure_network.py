@@ -76,7 +76,7 @@ class ClientSecurity:
     def read(cls, protocol: str, look: Look, context: ssl.SSLContext | None = None) -> "ClientSecurity":
         """Read the security of connections from settings with Kafka's names, and files. Raises BadSecuritySetting.
 
-        `context`: one's own.
+        `context` is taken instead of one made from the settings.
         """
         if protocol not in TLS_PROTOCOLS:
             context = None
@@ -93,7 +93,7 @@ class SecureNetwork:
 
     def __init__(self, network: Network, clock: Clock, security: ClientSecurity) -> None:
         self.security = security
-        """May be replaced: the next connection goes by it."""
+        """May be replaced: the next connection uses it."""
         self._network = network
         self._clock = clock
         self._staging = new_staging()

@@ -35,7 +35,7 @@ STAGING_BYTES: Final = 1 << 16
 
 
 class _Stream:
-    """Tracker of where the frames of a stream begin, of which the bytes come in any pieces."""
+    """Tracker of where the frames of a stream begin, whose bytes come in any pieces."""
 
     def __init__(self) -> None:
         self.missing = 0
@@ -68,7 +68,7 @@ class SessionEndpoint:
     def __init__(
         self, endpoint: Endpoint, login: Login, host: str, session: Session, clock: Clock, client_id: str
     ) -> None:
-        """`host`: the broker's, as it was connected to."""
+        """`host` is the broker's, by the name that was connected to."""
         self.peer = endpoint.peer
         self._endpoint, self._login, self._host = endpoint, login, host
         self._clock, self._client_id = clock, client_id
@@ -81,7 +81,7 @@ class SessionEndpoint:
         self._next_id = FIRST_OWN_ID
         self._outbox = memoryview(b"")
         self._held, self._ready = bytearray(), bytearray()
-        """Received: not understood yet, and to be given to the user."""
+        """Bytes received: those that are not sorted yet, and those to be given to the user."""
         self._staging: memoryview | None = None
         self._failure: OSError | None = None
         self._readable: Callable[[], object] | None = None
@@ -161,7 +161,7 @@ class SessionEndpoint:
     # ---- what is received meanwhile
 
     def _fill(self) -> int:
-        """Receive, and sort it; 0 at the end."""
+        """Receive, and sort what has come; return the number of bytes, 0 at the end."""
         if self._staging is None:
             self._staging = memoryview(bytearray(STAGING_BYTES))
         count = self._endpoint.receive_into(self._staging)
@@ -206,7 +206,7 @@ class SessionEndpoint:
     # ---- authentication
 
     def _authenticate(self) -> None:
-        """Begin again. A token is fetched in a thread."""
+        """Begin to authenticate again. A token is fetched in a thread."""
         self._under_way = True
         self._endpoint.on_writable(None)
         if self._login.blocks:
@@ -277,6 +277,6 @@ class SessionEndpoint:
             self._endpoint.on_writable(self._writable)
 
     def _fail(self, error: OSError) -> None:
-        """The user hears of it from what it receives next."""
+        """Have the user learn of the error when it receives next."""
         self._failure = error
         self._clock.call_soon(self._wake)

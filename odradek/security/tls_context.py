@@ -1,4 +1,4 @@
-"""OpenSSL's contexts out of Kafka's settings: what is shown, what is believed, which versions and suites are spoken.
+"""OpenSSL's contexts from Kafka's settings: own certificate, trusted certificates, versions and cipher suites.
 
 Source: SslFactory, DefaultSslEngineFactory and SslConfigs of Kafka 3.9.
 """
@@ -33,7 +33,7 @@ TOO_WEAK: Final = frozenset({"CA_MD_TOO_WEAK", "CA_KEY_TOO_SMALL", "EE_KEY_TOO_S
 """What OpenSSL calls keys and signatures that Java serves with."""
 
 Look = Callable[[str], Any]
-"""Kafka's name of a setting to its value: a text, a tuple of texts, or None where nothing is set."""
+"""Finds the value of a setting by Kafka's name: a text, a tuple of texts, or None where nothing is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,17 +83,17 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_versions(context, settings)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_COMPRESSION
-    # No resumption: who was believed once would still be after the trust store has changed.
+    # No resumption: a client that was trusted once would still be after the trust store has changed.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
     if not settings.key_store.is_set:
         raise BadSecuritySetting("ssl.keystore.location", "a listener with TLS needs a key and its certificate")
-    _show(context, load_key_pair(settings.key_store))
+    _present(context, load_key_pair(settings.key_store))
     if settings.client_auth not in CLIENT_AUTH:
         raise BadSecuritySetting("ssl.client.auth", f"{settings.client_auth} is not {', '.join(CLIENT_AUTH)}")
     context.verify_mode = CLIENT_AUTH[settings.client_auth]
     if settings.trust_store.is_set:
-        _believe(context, settings.trust_store)
+        _trust(context, settings.trust_store)
     elif context.verify_mode is not ssl.CERT_NONE:
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     return context
@@ -107,16 +107,16 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     context.check_hostname = settings.identification == "https"
     context.verify_mode = ssl.CERT_REQUIRED
     if settings.trust_store.is_set:
-        _believe(context, settings.trust_store)
+        _trust(context, settings.trust_store)
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if settings.key_store.is_set:
-        _show(context, load_key_pair(settings.key_store))
+        _present(context, load_key_pair(settings.key_store))
     return context
 
 
 def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Versions, and the suites that go with them."""
+    """Set the versions, and the suites that go with them. Raises BadSecuritySetting."""
     name = "ssl.enabled.protocols"
     unknown = [one for one in settings.enabled_protocols if one not in VERSIONS]
     if unknown or not settings.enabled_protocols:
@@ -131,7 +131,7 @@ def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _set_suites(context: ssl.SSLContext, suites: Sequence[str], versions: set[ssl.TLSVersion]) -> set[ssl.TLSVersion]:
-    """Allow these alone; the versions that are left. Python cannot choose among the three suites of TLS 1.3."""
+    """Allow only these suites; return the versions that they leave. Python cannot choose among those of TLS 1.3."""
     name = "ssl.cipher.suites"
     newest = TLS_1_3_SUITES.intersection(suites)
     older = [one for one in suites if one not in TLS_1_3_SUITES]
@@ -153,7 +153,7 @@ def _set_suites(context: ssl.SSLContext, suites: Sequence[str], versions: set[ss
 
 
 def openssl_name(suite: str) -> str:
-    """OpenSSL's name of a TLS 1.2 suite that Java and the standards call TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384."""
+    """Return OpenSSL's name of a TLS 1.2 suite that Java and the standards call TLS_…_WITH_AES_256_GCM_SHA384."""
     if not suite.startswith("TLS_") or "_WITH_" not in suite:
         return suite
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
@@ -163,8 +163,8 @@ def openssl_name(suite: str) -> str:
     return (cipher if exchange == "RSA" else f"{exchange}-{cipher}").replace("_", "-")
 
 
-def _show(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """OpenSSL takes a key from a file only: it gets one that is in memory, and encrypted."""
+def _present(context: ssl.SSLContext, pair: KeyPair) -> None:
+    """Set this end's key and certificate. OpenSSL takes a key only from a file: it gets an encrypted one in memory."""
     password = secrets.token_bytes(32).hex().encode()
     with _in_memory(pair.key_pem(password)) as key_path, _in_memory(pair.chain_pem()) as chain_path:
         try:
@@ -189,7 +189,7 @@ def _in_memory(data: bytes) -> Any:
         os.close(descriptor)
 
 
-def _believe(context: ssl.SSLContext, store: StoreSettings) -> None:
+def _trust(context: ssl.SSLContext, store: StoreSettings) -> None:
     trusted = load_trusted(store)
     try:
         context.load_verify_locations(cadata=b"".join(one.public_bytes(Encoding.DER) for one in trusted))

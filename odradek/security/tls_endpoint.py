@@ -31,7 +31,7 @@ MEANINGS = {
     "WRONG_VERSION_NUMBER": "the other side does not speak TLS here",
     "UNEXPECTED_EOF_WHILE_READING": "the other side closed the connection; it may not speak TLS here",
 }
-"""By OpenSSL's reason, or the name of the alert that the other side has sent."""
+"""Explanations by OpenSSL's reason, or by the name of the alert that the other side has sent."""
 
 
 class TlsEndpoint:
@@ -189,7 +189,7 @@ class TlsEndpoint:
             self._wake_soon()
 
     def wake_at(self, count: int) -> None:
-        """Do nothing: how many bytes of ciphertext that is nobody knows."""
+        """Do nothing: nobody knows how many bytes of ciphertext that is."""
 
     def on_writable(self, callback: Callable[[], object] | None) -> None:
         self._writable = callback

@@ -14,8 +14,8 @@ from odradek.world.os_files import OsFiles
 from odradek.world.process_log import log_to_stderr
 
 GIVING_WAY = 10
-"""Niceness of work that can wait: a tenth of a processor that others want too. Of 19 it would be a seventieth, which is
-next to nothing where several want it."""
+"""Niceness of work that can wait: a tenth of a processor that others want, too. With 19 it would be a seventieth, which
+is next to nothing where several want it."""
 LEAST_PAUSE_SECONDS = 0.01
 ORPHANED = 3
 """Exit code when nobody waits for the result any more."""
@@ -63,7 +63,7 @@ def _die_with_parent() -> None:
 def main(work: Work, *, gives_way: bool) -> int:
     """Run a child's `work` on the request of its standard input; return the exit code.
 
-    Every module that is started as a child process ends by calling this. `gives_way`: its parent has better to do.
+    Every module that is started as a child process ends by calling this. `gives_way`: its parent comes first.
     """
     pace = Pace(int(sys.argv[1]), float(sys.argv[2]))
     _die_with_parent()

@@ -10,7 +10,7 @@ class Timer(Protocol):
     """Callback that is to be called later, and can be cancelled."""
 
     def cancel(self) -> None:
-        """Forget it; harmless after it has happened."""
+        """Do not call it any more; harmless when it was called already."""
 
 
 class Clock(Protocol):
@@ -26,7 +26,7 @@ class Clock(Protocol):
         """Return a time in milliseconds that never goes back; only differences mean anything."""
 
     def perf_counter(self) -> float:
-        """Seconds, as `time.perf_counter`: the finest clock and the cheapest to read, for what is measured only."""
+        """Return seconds, as `time.perf_counter`: the finest clock and the cheapest to read, for measurements only."""
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
         """Run `callback` once, on the loop, after `delay_ms`."""

@@ -25,14 +25,14 @@ class Durations:
         self._before: deque[list[int]] = deque(maxlen=PERIODS)
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count a duration."""
         self.count += 1
         self.sum_s += seconds
         at = int(seconds * 1e6).bit_length()
         self.buckets[at if at < BUCKETS else -1] += 1
 
     def begin_period(self) -> None:
-        """Let what is older than the last periods count as recent no more. Called from time to time, a minute say."""
+        """Begin a period: what is older than the last PERIODS is not recent any more. Called each minute, say."""
         if self.count:
             self._before.append(self.buckets.copy())
 

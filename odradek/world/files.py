@@ -84,7 +84,7 @@ class Files(Protocol):
         """Remove a file. Raises FileNotFoundError."""
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory with all that is in it; of one that is elsewhere, by a link, the link alone."""
+        """Remove a directory with all that is in it; of a link to a directory, only the link."""
 
     def sync_directory(self, path: str) -> None:
         """Return when creations, renames and removals in a directory are on the disk (fsync)."""

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 LARGEST_MAPPED_BYTES = (32 << 20) - (64 << 10)
 """Just below DEFAULT_MMAP_THRESHOLD_MAX, up to which glibc learns from what is freed."""
 RESERVE_BYTES: Final = 4 << 20
-"""Memory that is given back to say with it that there is no other. Of calloc(3): no page of it is touched before."""
+"""Reserve that is given back to log the end with. It comes from calloc(3), so no page of it is touched before."""
 EXIT_CODE: Final = 1
 
 

@@ -20,7 +20,7 @@ class Endpoint(Protocol):
         OSError when the connection broke."""
 
     def send(self, data: Buffer, *, more: bool = False) -> int:
-        """Return the number of bytes taken, at least one; `more`: others follow at once (MSG_MORE). Raises as above."""
+        """Return the number of bytes taken, at least one. `more`: others follow at once (MSG_MORE). Raises as above."""
 
     def send_file(self, file: File, position: int, length: int) -> int:
         """Return how many bytes, at least one, were taken of a range of a file (sendfile where the transport can).
@@ -29,7 +29,7 @@ class Endpoint(Protocol):
         """
 
     def on_readable(self, callback: Callable[[], object] | None) -> None:
-        """Call it whenever there is something to receive; None stops that, and so pushes back on the peer."""
+        """Call `callback` whenever there is something to receive; None stops that, and so pushes back on the peer."""
 
     def wake_at(self, count: int) -> None:
         """Call `on_readable`'s callback once `count` bytes have come, or the end: fewer are of no use yet.
@@ -38,13 +38,13 @@ class Endpoint(Protocol):
         """
 
     def on_writable(self, callback: Callable[[], object] | None) -> None:
-        """Call it whenever there is room to send; None stops that."""
+        """Call `callback` whenever there is room to send; None stops that."""
 
     def close(self, *, abandon: bool = False) -> None:
-        """Bytes that were taken are still delivered; no callback is called any more. Harmless twice.
+        """Close: bytes that were taken are still delivered, and no callback is called any more. Harmless twice.
 
-        `abandon`: they are not, as far as they can still be taken back. A request whose answer somebody has waited for
-        in vain could otherwise come minutes later, when it was sent again and more has happened since.
+        With `abandon` they are not delivered, as far as they can still be taken back. Otherwise a request whose answer
+        somebody has waited for in vain could come minutes later, when it was sent again and more has happened since.
         """
 
 
@@ -67,7 +67,7 @@ class Network(Protocol):
     """A way to accept and to open connections."""
 
     def listen(self, host: str, port: int, accepted: Callable[[Endpoint], object]) -> Listener:
-        """Port 0 takes a free one; host "" is every address. Raises OSError when the port is in use."""
+        """Accept connections at a port (0: any free one); host "" is every address. Raises OSError if it is in use."""
 
     async def connect(self, host: str, port: int) -> Endpoint:
         """Connect to a host. Raises OSError when nobody answers."""

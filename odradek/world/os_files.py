@@ -1,7 +1,7 @@
 """Real files and directories, as the operating system keeps them.
 
-An error of a file that is open comes without its name from the system, and leaves here with it: whoever reads that a
-log directory goes offline wants to know where the disk has failed.
+The system reports errors of open files without their names. They leave here with them: whoever reads that a log
+directory goes offline wants to know where the disk has failed.
 """
 
 import contextlib

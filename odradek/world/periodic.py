@@ -26,7 +26,7 @@ class PeriodicActions:
     def repeat(
         self, name: str, interval_ms: float, action: Callable[[], object], *, delay_ms: float | None = None
     ) -> None:
-        """Act every `interval_ms`, first after `delay_ms` or as long; never when the interval is NEVER_MS."""
+        """Act every `interval_ms`, first after `delay_ms` (None: as long); never when the interval is NEVER_MS."""
         if interval_ms == NEVER_MS:
             return
 
@@ -59,8 +59,8 @@ class PeriodicActions:
     def for_each(self, name: str, things: Sequence[T], action: Callable[[T], object]) -> None:
         """Act on all in order; what does not fit in a slice of time is done in later turns of the loop.
 
-        An action that answers True has not done all: it is done again. What fails for one is logged, and done for the
-        others.
+        An action that returns True is not finished, and is called again. An action that fails is logged, and the others
+        are done.
         """
         self._run(_each(name, things, action))
 

@@ -41,7 +41,7 @@ class TextLines(logging.Formatter):
         self._second, self._second_in_words = -1, ""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
-        """Say the second, anew only when it is another: ten thousand partitions have their lines within a few."""
+        """Format the second, and again only when it is another: ten thousand partitions are logged within a few."""
         second = int(record.created)
         if second != self._second:
             self._second, self._second_in_words = second, super().formatTime(record, datefmt)

@@ -27,7 +27,7 @@ class OnDeath(enum.Enum):
     RESTART = "restart"
     """Begin the work anew after a pause: for loops that find all they need in their owner's state."""
     END = "end"
-    """End the owner with one clear line: for work without which it would be a liar."""
+    """End the owner with one clear line: for work without which it would only look alive."""
     REPORT = "report"
     """Log and count, nothing else: for work on behalf of one caller, who notices when it is not done in time."""
 
@@ -51,8 +51,8 @@ class Tasks:
     ) -> "asyncio.Task[None]":
         """Start `work()` as a task. `work` makes a new coroutine at each call, because a restart needs one.
 
-        `died` hears first of the exception by which it dies. The task returned may be cancelled; a cancellation is no
-        death. It never ends by an exception.
+        `died` is called with the exception by which the task dies, before the rule is obeyed. The task returned may be
+        cancelled; a cancellation is no death. It never ends by an exception.
         """
         task = asyncio.get_running_loop().create_task(self._supervise(name, work, on_death, died), name=name)
         self._running.add(task)
@@ -60,7 +60,7 @@ class Tasks:
         return task
 
     def result_of(self, name: str, work: Callable[[], Coroutine[Any, Any, Result]]) -> "asyncio.Task[Result]":
-        """Start `work()` for those who wait for the task returned: its result, or its error, is theirs, and no death.
+        """Start `work()` for those who wait for the task returned: they get its result or its error, which is no death.
 
         For questions that several wait for, or that one waits for only so long.
         """

@@ -94,9 +94,9 @@ class TcpEndpoint:
         self._reading = callback is not None
 
     def _arrived(self) -> None:
-        """Let the owner receive. If the connection is reset and it has not noticed, have it called until it does.
+        """Let the owner receive. If the connection is reset and the owner has not noticed, call it until it does.
 
-        It notices when it sends. Who has only received what had come before would not be called again, ever.
+        It notices when it sends. An owner that has only received what came before would never be called again.
         """
         self._sent = False
         self._readable()

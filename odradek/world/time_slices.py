@@ -12,8 +12,8 @@ T = TypeVar("T")
 SLICE_MS = 5.0
 """Time for which long work may hold the loop before others get their turn."""
 _waiting: "WeakKeyDictionary[Clock, int]" = WeakKeyDictionary()
-"""Number of long works that wait for their next slice. Each of them gets it in the same turn of the loop, so they share
-its time: with a whole slice for each, six of them hold the loop for 30 ms."""
+"""Number of long works that wait for their next slice. All get it in the same turn of the loop, so they share its time:
+with a whole slice for each, six of them would hold the loop for 30 ms."""
 
 
 class TimeSlice:
@@ -33,7 +33,7 @@ class TimeSlice:
         return self._clock.monotonic_ms() >= self._end_ms
 
     def advance(self, steps: Iterator[None]) -> bool:
-        """Advance by at least a step, and for as long as the slice lasts. True when that was to the end."""
+        """Advance by at least a step, and for as long as the slice lasts. Return True when the end was reached."""
         return all(not self.is_over for _ in steps)
 
     async def finish(self, steps: Iterator[None]) -> None:
