@@ -136,7 +136,10 @@ class ActiveController:
         self.state.brokers[broker_id] = broker
         at = broker.registration.endpoint(self.config.controller_listener_name)
         if at is None:
-            log.error("broker %d has no listener %s", broker_id, self.config.controller_listener_name)
+            log.error(
+                "broker %d gets no requests of the controller: it has no listener %s (inter.broker.listener.name, "
+                "control.plane.listener.name)", broker_id, self.config.controller_listener_name,
+            )  # fmt: skip
             return
         self._channels.add_broker(broker_id, at.host, at.port)
 

@@ -80,7 +80,11 @@ class BrokerChannels:
     def send(self, broker_id: int, message: Message, on_response: OnResponse) -> None:
         channel = self._channels.get(broker_id)
         if channel is not None and not channel.send(message, on_response):
-            log.error("broker %d has %d unanswered requests: its connection is closed", broker_id, QUEUED_REQUESTS_MAX)
+            log.error(
+                "broker %d has %d unanswered requests and gets no more until it registers anew: restart it",
+                broker_id,
+                QUEUED_REQUESTS_MAX,
+            )
             self.remove_broker(broker_id)
 
     def queued_by_broker(self) -> dict[int, int]:
@@ -143,5 +147,6 @@ class BrokerChannel:
             try:
                 return await self._connection.request(message, version, self._request_timeout_ms)
             except OSError as error:
-                log.warning("broker %d did not take %s: %s", self._broker_id, type(message).__name__, error)
+                name = type(message).__name__
+                log.warning("broker %d did not take %s, it is sent again: %s", self._broker_id, name, error)
             await sleep(self._clock, RETRY_BACKOFF_MS)

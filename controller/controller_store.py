@@ -165,7 +165,7 @@ class ControllerStore:
             if not lost_race(result) and not isinstance(result, NoNode):
                 raise result
 
-    async def allows_unclean_election(self, topics: Sequence[str], *, default: bool) -> set[str]:
+    async def topics_with_unclean_election(self, topics: Sequence[str], *, default: bool) -> set[str]:
         """Return the topics whose settings, or the broker's default, allow a leader from outside the ISR."""
         paths, allowed = [topic_config_path(topic) for topic in topics], set()
         for topic, path, znode in zip(topics, paths, await self.get_all(paths), strict=True):

@@ -70,7 +70,7 @@ def judge(state: ClusterState, partition: TopicPartition, proposal: Proposal, ve
         return False, ErrorCode.INVALID_REQUEST
     ineligible = [broker for broker, epoch in proposal.isr if not _is_eligible(state, broker, epoch)]
     if ineligible:
-        log.info("%s: brokers %s are not allowed in the ISR", partition, ineligible)
+        log.info("%s: brokers %s may not join the ISR: stopped, stopping or restarted", partition, ineligible)
         return False, ErrorCode.INELIGIBLE_REPLICA if version > 1 else ErrorCode.OPERATION_NOT_ATTEMPTED
     stay = tuple(broker for broker in current.isr if broker in proposal.brokers)
     join = tuple(broker for broker in proposal.brokers if broker not in current.isr)

@@ -240,7 +240,7 @@ async def _unclean_topics(
     if unclean or not hopeless:
         return hopeless
     default = active.config.unclean_leader_election_enable
-    return await active.store.allows_unclean_election(sorted(hopeless), default=default)
+    return await active.store.topics_with_unclean_election(sorted(hopeless), default=default)
 
 
 def _adopt(

@@ -49,7 +49,7 @@ async def _marked(active: ActiveController) -> set[str]:
     unknown = {topic for topic in marked - active.state.topics if not await active.store.exists(topic_path(topic))}
     marked &= active.state.topics | unknown
     if unknown:
-        log.warning("topics %s are to be deleted but do not exist", sorted(unknown))
+        log.warning("topics %s are to be deleted but do not exist: their marks are removed", sorted(unknown))
     if not active.config.delete_topic_enable:
         log.warning("topics %s are not deleted: delete.topic.enable is false", sorted(marked))
         unknown = marked
@@ -80,7 +80,10 @@ async def resume(active: ActiveController, topics: Collection[str] | None = None
 
 async def _finish(active: ActiveController, topic: str) -> None:
     if not await _delete_znodes(active.store, topic, active.state.topic_ids.get(topic)):
-        log.error("the znodes of topic %s cannot be deleted", topic)
+        log.error(
+            "the znodes of topic %s cannot be deleted, somebody else creates some there: tried again when one of its "
+            "brokers starts", topic,
+        )  # fmt: skip
         active.state.deletion_halted.add(topic)
         return
     moving = any(partition.topic == topic for partition in active.state.reassigning)
