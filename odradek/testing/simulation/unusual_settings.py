@@ -3,7 +3,7 @@
 They lead down ways that nobody goes with the defaults: a session cache without a slot, batches that are larger than
 what may be fetched at once, connections that are closed between any two requests, indexes that are full before their
 segments are. What only makes a cluster slow or loud is not among them: a retry without a pause, a batch for each record
-(seed 39002294), a consumer that waits for more than it lets itself be given.
+(seed 39002294), a consumer or a follower that waits for more than it lets itself be given (seed 39004356).
 """
 
 import random
@@ -115,4 +115,6 @@ def drawn(seed: int) -> Unusual:
         return {name: chance.choice(table[name]) for name in chance.sample(list(table), chance.choice(counts))}
 
     brokers = some(OF_BROKERS, (2, 4, 8))
+    if "replica.fetch.max.bytes" in brokers:
+        brokers.pop("replica.fetch.min.bytes", None)
     return Unusual({**RACKS, **brokers}, some(OF_PRODUCERS, (0, 2, 4)), some(OF_CONSUMERS, (0, 2, 4)))
