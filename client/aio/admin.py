@@ -119,15 +119,17 @@ class Admin(GroupsAdmin):
         `assignments` and `configs`.
         """
         wanted = topic_requests.topics_of(new_topics)
+        what = f"creating {', '.join(topic.name for topic in wanted)}"
+        whole = self._deadline(what, timeout_ms)
         created = await self._run(
-            f"creating {', '.join(topic.name for topic in wanted)}",
+            what,
             lambda cluster, deadline: topic_requests.create_topics(
                 cluster, wanted, deadline, validate_only=validate_only, raise_errors=raise_errors
             ),
             timeout_ms,
         )
         if wait_for_metadata and not validate_only:
-            await self.wait_for_topics([one.name for one in created])
+            await self.wait_for_topics([one.name for one in created], whole.left_ms())
         return created
 
     async def delete_topics(

@@ -329,8 +329,7 @@ class Consumer(ConsumerBase):
         """
         group = self._needed_group()
         wanted = None if offsets is None else arguments.offsets_to_commit(offsets)
-        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else arguments.duration(timeout_ms)
-        await group.commit(wanted, limit_ms)
+        await group.commit(wanted, None if timeout_ms is None else arguments.duration(timeout_ms))
 
     def commit_later(self, offsets: Mapping[Any, Any] | None = None, callback: CommitCallback | None = None) -> None:
         """Commit without waiting, offsets as for `commit`; a later poll, commit or close calls

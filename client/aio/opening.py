@@ -165,8 +165,9 @@ class AdminBase(QuestionsClient):
             raise ConfigError(f"{what} cannot be sent: {said}") from error
 
     def _deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
-        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        return Deadline(self._started(), limit_ms, what, "default.api.timeout.ms")
+        if timeout_ms is not None:
+            return Deadline(self._started(), timeout_ms, what, "timeout_ms")
+        return Deadline(self._started(), self.config.default_api_timeout_ms, what, "default.api.timeout.ms")
 
     def metrics(self, raw: bool = False) -> Any:
         """Return the metrics under Kafka's names: group → name → value."""

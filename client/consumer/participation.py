@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-from odradek.client.calls import Deadline
 from odradek.client.consumer.commits import Commits, Offsets
 from odradek.client.consumer.engine import ConsumerEngine
 from odradek.client.consumer.group_driver import LEAVE_TIMEOUT_MS, GroupDriver, leave_limit_ms
@@ -213,8 +212,8 @@ class Participation:
         if not turn.revoked or not self._settings.enable_auto_commit:
             return True
         if self._commit_before is None or self._commit_before[0] is not turn:
-            work = partial(self._commit_what_is_given_up, self._settings.default_api_timeout_ms)
-            self._commit_before = (turn, self._engine.spawn("commit before a rebalance", work))
+            work = self._engine.spawn("commit before a rebalance", self._commit_what_is_given_up)
+            self._commit_before = (turn, work)
         task = self._commit_before[1]
         left_ms = end_ms - self._clock.monotonic_ms()
         await asyncio.wait({task}, timeout=max(0.0, left_ms) / 1000 if left_ms != float("inf") else None)
@@ -263,15 +262,16 @@ class Participation:
 
     # -- commits -------------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Offsets | None, timeout_ms: float) -> None:
-        """Wait until the group has these offsets (None: of all that was handed out). Raises as Commits.commit."""
+    async def commit(self, offsets: Offsets | None, timeout_ms: float | None) -> None:
+        """Wait until the group has these offsets (None: of all that was handed out), for `timeout_ms` (None:
+        default.api.timeout.ms). Raises as Commits.commit."""
         await self._commit(offsets, timeout_ms)
         await self.call_callbacks()
 
-    async def _commit(self, offsets: Offsets | None, timeout_ms: float, *, automatic: bool = False) -> None:
+    async def _commit(self, offsets: Offsets | None, timeout_ms: float | None, *, automatic: bool = False) -> None:
         wanted = self._consumed() if offsets is None else offsets
         if wanted:
-            deadline = Deadline(self._engine.cluster, timeout_ms, COMMITTING, "default.api.timeout.ms")
+            deadline = self._engine.deadline(COMMITTING, timeout_ms)
             place = self._commits.stand_in_line()
             try:
                 await deadline.bound(self._commits.commit(wanted, deadline, place, automatic=automatic))
@@ -319,7 +319,7 @@ class Participation:
             settings.group_id, identity.generation_id, identity.member_id, settings.group_instance_id
         )
 
-    async def _commit_what_is_given_up(self, timeout_ms: float) -> None:
+    async def _commit_what_is_given_up(self, timeout_ms: float | None = None) -> None:
         """Commit before partitions are given up (enable.auto.commit). What could not be committed is read again."""
         if not self._settings.enable_auto_commit or self.lost:
             return
@@ -333,7 +333,7 @@ class Participation:
     async def unsubscribe(self) -> None:
         """Give up everything, and leave the group."""
         await self._turn.wait(self._settings.default_api_timeout_ms)
-        await self._commit_what_is_given_up(self._settings.default_api_timeout_ms)
+        await self._commit_what_is_given_up()
         try:
             await self._give_all_up()
         finally:

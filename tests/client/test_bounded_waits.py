@@ -178,3 +178,40 @@ def test_a_question_to_the_controller_that_was_given_up_holds_up_none_after_it()
             assert await _seconds(admin.delete_topics(["first"], timeout_ms=500)) < SOON_S
 
     run(main, brokers=1)
+
+
+def test_topics_are_made_and_waited_for_within_one_time() -> None:
+    """Their leaders were waited for for ten seconds more, or, by default, for ten seconds only."""
+
+    async def main(cluster: Any) -> None:
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            for name in ("m", "n"):
+                hidden = await cluster.respond("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", topic=name, times=None)
+            made = admin.create_topics(["m"], timeout_ms=500, wait_for_metadata=True)
+            assert await _seconds(_too_late(made)) < SOON_S
+            asyncio.get_running_loop().call_later(20, lambda: asyncio.ensure_future(cluster.clear(hidden)))
+            assert 20 < await _seconds(admin.create_topics(["n"], wait_for_metadata=True)) < 30
+
+    run(main, brokers=1)
+
+
+def test_who_has_waited_in_vain_is_told_which_time_is_over() -> None:
+    """It was default.api.timeout.ms, however long that is, also for those who had given a time of their own."""
+
+    async def main(cluster: Any) -> None:
+        await _with_a_record(cluster)
+        consumer = await _reader(cluster)
+        async with Admin(bootstrap_servers=cluster.bootstrap, default_api_timeout_ms=700) as admin:
+            await cluster.suspend(0)
+            waits: list[tuple[Awaitable[Any], str]] = [
+                (consumer.commit(timeout_ms=500), "timeout_ms=500"),
+                (admin.list_offsets({PLACE: -1}, timeout_ms=500), "timeout_ms=500"),
+                (admin.list_topics(), "default.api.timeout.ms=700"),
+            ]
+            for waiting, said in waits:
+                with pytest.raises(ClientTimeout, match=f"not done within {said}"):
+                    await waiting
+            await cluster.resume(0)
+        consumer.stop()
+
+    run(main, brokers=1)
