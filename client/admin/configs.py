@@ -5,10 +5,11 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from odradek.client import arguments
-from odradek.client.admin.topics import Failure, raise_first
+from odradek.client.admin.topics import Failure, raise_first, raise_what_failed
 from odradek.client.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ConfigError
+from odradek.protocol.errors import KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages import alter_configs as replacing
 from odradek.protocol.messages.describe_configs import (
@@ -55,7 +56,11 @@ ALL, MODIFIED = "all", "modified"
 def resources(given: Any) -> list[ConfigResource]:
     """Return what a list of ConfigResources holds, of kafka-python's too. Raises ConfigError, TypeError."""
     listed = arguments.listed(given, "ConfigResources")
-    return arguments.instances([_own(one) for one in listed], ConfigResource)
+    found = arguments.instances([_own(one) for one in listed], ConfigResource)
+    for one in found:
+        if one.type != ResourceType.TOPIC and one.name and not one.name.isdecimal():
+            raise ConfigError(f"a broker is named by its number, not {one.name!r}")
+    return found
 
 
 def _own(given: Any) -> Any:
@@ -123,6 +128,7 @@ async def alter_configs(
 ) -> None:
     """Change single settings and leave the others; all resources are tried. Raises KafkaError when one is refused."""
     results: list[Failure] = []
+    raised: list[KafkaError] = []
     for resource, wanted in changes.items():
         altered = AlterConfigsResource(
             resource_type=resource.type,
@@ -130,9 +136,13 @@ async def alter_configs(
             configs=[AlterableConfig(name=name, config_operation=kind, value=value) for name, kind, value in wanted],
         )
         request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
-        answer = await _ask_owner(cluster, resource, request, IncrementalAlterConfigsResponse)
+        try:
+            answer = await _ask_owner(cluster, resource, request, IncrementalAlterConfigsResponse)
+        except KafkaError as error:
+            raised.append(error)
+            continue
         results += [(one.resource_name, one.error_code, one.error_message) for one in answer.responses]
-    raise_first(results)
+    raise_what_failed(results, raised)
 
 
 async def _ask_owner(
@@ -141,8 +151,6 @@ async def _ask_owner(
     """Ask a single broker about its own settings, any broker about all others."""
     if resource.type == ResourceType.TOPIC or not resource.name:
         return await cluster.request_any(request, response)
-    if not resource.name.isdecimal():
-        raise ConfigError(f"a broker is named by its number, not {resource.name!r}")
     if int(resource.name) not in cluster.view.nodes:
         await cluster.refresh()
     return await cluster.request(int(resource.name), request, response)
@@ -153,6 +161,7 @@ async def replace_configs(
 ) -> None:
     """Set all settings of resources anew (AlterConfigs): what is not named gets its default. As `alter_configs`."""
     results: list[Failure] = []
+    raised: list[KafkaError] = []
     for resource, wanted in changes.items():
         altered = replacing.AlterConfigsResource(
             resource_type=resource.type,
@@ -164,9 +173,13 @@ async def replace_configs(
             ],
         )
         request = replacing.AlterConfigsRequest(resources=[altered], validate_only=validate_only)
-        answer = await _ask_owner(cluster, resource, request, replacing.AlterConfigsResponse)
+        try:
+            answer = await _ask_owner(cluster, resource, request, replacing.AlterConfigsResponse)
+        except KafkaError as error:
+            raised.append(error)
+            continue
         results += [(one.resource_name, one.error_code, one.error_message) for one in answer.responses]
-    raise_first(results)
+    raise_what_failed(results, raised)
 
 
 async def check_known(cluster: Cluster, changes: Mapping[ConfigResource, Sequence[Change]]) -> None:

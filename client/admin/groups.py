@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from odradek.client.admin.topics import raise_first, the_one
+from odradek.client.admin.topics import Failure, raise_first, raise_what_failed, the_one
 from odradek.client.admin.values import (
     GroupDescription,
     GroupListing,
@@ -180,14 +180,19 @@ async def delete_groups(
     def errors(answer: DeleteGroupsResponse) -> list[ErrorCode]:
         return [error_code(one.error_code) for one in answer.results]
 
-    results = []
+    results: list[Failure] = []
+    raised: list[KafkaError] = []
     for group_id in group_ids:
         request = DeleteGroupsRequest(groups_names=[group_id])
-        answer = await ask_coordinator(
-            cluster, group_id, request, DeleteGroupsResponse, errors, new_deadline(), coordinator_id=coordinator_id
-        )
+        try:
+            answer = await ask_coordinator(
+                cluster, group_id, request, DeleteGroupsResponse, errors, new_deadline(), coordinator_id=coordinator_id
+            )
+        except KafkaError as error:
+            raised.append(error)
+            continue
         results += [(one.group_id, one.error_code, BUSY.get(one.error_code)) for one in answer.results]
-    raise_first(results, "deleted")
+    raise_what_failed(results, raised, "deleted")
 
 
 async def delete_offsets(

@@ -52,6 +52,16 @@ def raise_first(results: Iterable[Failure], done: str = "") -> None:
     raise KafkaError(real[0][1], "; ".join(plain))
 
 
+def raise_what_failed(results: Sequence[Failure], raised: Sequence[KafkaError], done: str = "") -> None:
+    """Raise what asking about one item has raised, or, when more has failed, the first error as `raise_first` does."""
+    if len(raised) == 1 and not any(code for _, code, _ in results):
+        raise raised[0]
+    plain = [f"{name}: {message or in_words(error_code(code))}" for name, code, message in results if code]
+    if raised:
+        raise KafkaError(raised[0].code, "; ".join([*(one.message for one in raised), *plain])) from raised[0]
+    raise_first(results, done)
+
+
 def the_one(parts: Sequence[Part], name: str) -> Part:
     """Return the one part that an answer about one thing has. Raises KafkaError when a broker answers otherwise."""
     if len(parts) != 1:

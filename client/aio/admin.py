@@ -30,7 +30,7 @@ from odradek.client.admin.values import (
 )
 from odradek.client.aio.admin_groups import GroupsAdmin
 from odradek.client.calls import side_by_side
-from odradek.client.errors import ConfigError, in_words
+from odradek.client.errors import ConfigError
 from odradek.client.metadata import TopicInfo
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import KafkaError
@@ -91,9 +91,8 @@ class Admin(GroupsAdmin):
         """Return topics (None: all) with their partitions, sorted. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
         asked = None if topics is None else arguments.topic_names(topics)
         view, errors = await self._run("describing topics", lambda cluster, _: cluster.describe(asked))
-        for name in asked or []:
-            if name in errors and not view.partition_count(name):
-                raise KafkaError(errors[name], f"topic {name}: {in_words(errors[name])}")
+        missing = [name for name in asked or [] if name in errors and not view.partition_count(name)]
+        topic_requests.raise_first((f"topic {name}", errors[name], None) for name in missing)
         return [view.topics[name] for name in sorted(view.topics)]
 
     async def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10_000) -> None:
@@ -295,8 +294,13 @@ class Admin(GroupsAdmin):
         for replica in arguments.instances(wanted, TopicPartitionReplica):
             place = arguments.topic_partition((replica.topic, replica.partition))
             by_broker.setdefault(replica.broker_id, {})[place] = wanted[replica]
+        raised: list[KafkaError] = []
         for broker, targets in by_broker.items():
-            await self.alter_replica_log_directories(broker, targets)
+            try:
+                await self.alter_replica_log_directories(broker, targets)
+            except KafkaError as error:
+                raised.append(error)
+        topic_requests.raise_what_failed([], raised)
 
     async def alter_replica_log_directories(self, broker: int, targets: Mapping[TopicPartition, str]) -> None:
         """Start to move replicas to these log directories of the broker that holds them."""
