@@ -32,6 +32,18 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
 SALT_BYTES = 32
 
 
+def entries(given: Any) -> list[ACL]:
+    """Return entries, or filters, with all in them that can be sent. Raises TypeError, ConfigError."""
+    found = arguments.instances(given, ACL)
+    for one in found:
+        if not isinstance(one.resource_pattern, ResourcePattern):
+            raise TypeError(f"the resource of an ACL must be a ResourcePattern, not {one.resource_pattern!r}")
+        for name in (one.principal, one.host, one.resource_pattern.resource_name):
+            if name is not None:
+                arguments.text(name, "a name in an ACL")
+    return found
+
+
 async def create_acls(cluster: Cluster, acls: Sequence[ACL], deadline: Deadline) -> None:
     """Create entries; all are tried. Raises KafkaError when one has failed (SECURITY_DISABLED, …)."""
     creations = [

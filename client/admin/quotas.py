@@ -1,7 +1,9 @@
 """Client quotas (KIP-546). Coroutines for the client's loop."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from odradek.client import arguments
 from odradek.client.admin.access_values import ClientQuota, ClientQuotaAlteration, QuotaMatch
 from odradek.client.admin.topics import raise_first
 from odradek.client.calls import Deadline, ask_controller
@@ -38,6 +40,21 @@ def _component(kind: str, name: str | QuotaMatch | None) -> ComponentData:
     if isinstance(name, QuotaMatch):
         return ComponentData(entity_type=kind, match_type=ANY, match=None)
     return ComponentData(entity_type=kind, match_type=DEFAULT if name is None else EXACT, match=name)
+
+
+def alterations(given: Any) -> list[ClientQuotaAlteration]:
+    """Return what a list of ClientQuotaAlterations holds. Raises TypeError, ConfigError."""
+    found = arguments.instances(given, ClientQuotaAlteration)
+    for one in found:
+        for kind, name in arguments.mapping(one.entity, "the entity of a quota").items():
+            arguments.text(kind, "the type of an entity")
+            if name is not None:
+                arguments.text(name, "the name of an entity")
+        for key, limit in arguments.mapping(one.quotas, "quotas").items():
+            arguments.text(key, "the name of a quota")
+            if limit is not None and (isinstance(limit, (bool, str)) or not hasattr(limit, "__float__")):
+                raise TypeError(f"a quota must be a number, not {type(limit).__name__}: {limit!r}")
+    return found
 
 
 async def alter(

@@ -81,6 +81,7 @@ def topics_of(given: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]])
     topics = arguments.instances(listed, NewTopic)
     for topic in topics:
         arguments.text(topic.name, "a topic's name")
+        arguments.mapping(topic.replica_assignments, "the replicas of a topic")
         for name, value in arguments.mapping(topic.configs, "the settings of a topic").items():
             arguments.setting(name, value)
     return topics

@@ -304,24 +304,25 @@ class Admin(GroupsAdmin):
 
     async def alter_replica_log_directories(self, broker: int, targets: Mapping[TopicPartition, str]) -> None:
         """Start to move replicas to these log directories of the broker that holds them."""
-        wanted = arguments.by_partition(targets, "directories")
+        given = arguments.by_partition(targets, "directories")
+        wanted = {tp: arguments.text(path, "the path of a directory") for tp, path in given.items()}
         await self._run("moving replicas", lambda cluster, _: brokers.alter_replica_log_dirs(cluster, broker, wanted))
 
     # -- access, tokens, quotas ----------------------------------------------------------------------------------------
 
     async def create_acls(self, acls: Iterable[ACL]) -> None:
         """Create access control entries. Raises KafkaError (SECURITY_DISABLED without an authorizer, …)."""
-        wanted = arguments.instances(acls, ACL)
+        wanted = access.entries(acls)
         await self._run("creating ACLs", lambda cluster, deadline: access.create_acls(cluster, wanted, deadline))
 
     async def describe_acls(self, acl_filter: ACL) -> list[ACL]:
         """Return the access control entries that match a filter."""
-        (asked,) = arguments.instances([acl_filter], ACL)
+        (asked,) = access.entries([acl_filter])
         return await self._run("describing ACLs", lambda cluster, _: access.describe_acls(cluster, asked))
 
     async def delete_acls(self, acl_filters: Iterable[ACL]) -> list[ACL]:
         """Delete the access control entries that match any of the filters, and return them."""
-        wanted = arguments.instances(acl_filters, ACL)
+        wanted = access.entries(acl_filters)
         return await self._run("deleting ACLs", lambda cluster, deadline: access.delete_acls(cluster, wanted, deadline))
 
     async def describe_user_scram_credentials(
@@ -386,7 +387,7 @@ class Admin(GroupsAdmin):
         self, alterations: Iterable[ClientQuotaAlteration], validate_only: bool = False
     ) -> None:
         """Set the quotas of entities; None removes one."""
-        wanted = arguments.instances(alterations, ClientQuotaAlteration)
+        wanted = quotas.alterations(alterations)
         await self._run(
             "altering quotas",
             lambda cluster, deadline: quotas.alter(cluster, wanted, deadline, validate_only=validate_only),

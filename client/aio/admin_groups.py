@@ -83,6 +83,8 @@ class GroupsAdmin(AdminBase):
     ) -> None:
         """Remove members from a group; each is named by a member_id or, a static one, by its group_instance_id."""
         wanted = arguments.instances(members, MemberToRemove)
+        for said in (said for one in wanted for said in one if said is not None):
+            arguments.text(said, "what names a member")
         await self._run(
             f"removing members of group {arguments.group_id(group_id)}",
             lambda cluster, deadline: groups.remove_members(cluster, group_id, wanted, deadline, group_coordinator_id),
@@ -242,6 +244,7 @@ class GroupsAdmin(AdminBase):
     async def abort_transaction(self, spec: AbortTransactionSpec) -> None:
         """Abort a hanging transaction in one partition; `describe_producers` tells its producer."""
         (asked,) = arguments.instances([spec], AbortTransactionSpec)
+        asked = asked._replace(topic_partition=arguments.topic_partition(asked.topic_partition))
         await self._run(
             f"aborting a transaction in {asked.topic_partition}",
             lambda cluster, deadline: transactions.abort_transaction(cluster, asked, deadline),

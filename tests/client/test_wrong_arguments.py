@@ -15,12 +15,24 @@ from odradek.aio import Admin, Consumer
 from odradek.client import arguments
 from odradek.client.admin import configs
 from odradek.client.admin.access_values import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourceType,
+    ClientQuotaAlteration,
+    ResourcePattern,
     ScramMechanism,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
 from odradek.client.admin.topics import topics_of
-from odradek.client.admin.values import ConfigResource, NewTopic
+from odradek.client.admin.values import (
+    AbortTransactionSpec,
+    ConfigResource,
+    MemberToRemove,
+    NewTopic,
+    TopicPartitionReplica,
+)
 from odradek.client.errors import ConfigError
 from odradek.client.original import FetchRequest
 from odradek.client.original.simple_consumer import SimpleConsumerCore
@@ -34,6 +46,8 @@ from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
 
 PLACE = TopicPartition("t", 0)
+READ, ALLOW = ACLOperation.READ, ACLPermissionType.ALLOW
+OF_TOPIC = ResourcePattern(ACLResourceType.TOPIC, "t")
 OF_ADMIN: list[tuple[str, tuple[Any, ...]]] = [
     ("delete_topics", ("orders",)),  # were six topics of one letter
     ("describe_topics", ("orders",)),
@@ -82,6 +96,19 @@ OF_ADMIN: list[tuple[str, tuple[Any, ...]]] = [
     ("alter_user_scram_credentials", ({"alice": "secret"},)),
     ("alter_user_scram_credentials", ([UserScramCredentialDeletion(None, ScramMechanism.SCRAM_SHA_256)],)),  # type: ignore[arg-type]
     ("alter_user_scram_credentials", ([UserScramCredentialUpsertion("a", ScramMechanism.SCRAM_SHA_256, None)],)),  # type: ignore[arg-type]
+    ("create_acls", ([ACL("User:a", "*", READ, ALLOW, None)],)),  # type: ignore[arg-type]  # AttributeErrors again
+    ("create_acls", ([ACL(5, "*", READ, ALLOW, OF_TOPIC)],)),  # type: ignore[arg-type]
+    ("describe_acls", (ACL(None, 5, READ, ALLOW, OF_TOPIC),)),  # type: ignore[arg-type]
+    ("delete_acls", ([ACL(None, None, READ, ALLOW, OF_TOPIC._replace(resource_name=5))],)),  # type: ignore[arg-type]
+    ("alter_client_quotas", ([ClientQuotaAlteration(None, {})],)),  # type: ignore[arg-type]
+    ("alter_client_quotas", ([ClientQuotaAlteration({"user": 5}, {})],)),  # type: ignore[dict-item]
+    ("alter_client_quotas", ([ClientQuotaAlteration({"user": "a"}, {5: 1.0})],)),  # type: ignore[dict-item]
+    ("alter_client_quotas", ([ClientQuotaAlteration({"user": "a"}, {"request_percentage": "5"})],)),  # type: ignore[dict-item]
+    ("alter_replica_log_dirs", ({TopicPartitionReplica("t", 0, 0): None},)),
+    ("alter_replica_log_directories", (0, {PLACE: 5})),
+    ("remove_group_members", ("g", [MemberToRemove(5)])),  # type: ignore[arg-type]
+    ("abort_transaction", (AbortTransactionSpec(None, 1, 1),)),  # type: ignore[arg-type]
+    ("create_topics", ([NewTopic("n", replica_assignments=[0])],)),  # type: ignore[arg-type]
     ("group_lag", (None,)),  # was an AttributeError, as were those of all groups below
     ("list_group_offsets", ({5: None},)),
     ("alter_group_offsets", (5, {PLACE: 0})),
