@@ -142,13 +142,17 @@ class ReceiveBuffer:
 class Slot:
     """Place of one answer among those of its connection. Handlers know `answer` as `respond`."""
 
-    __slots__ = ("_answered", "deferred", "overtaken", "parts", "size_bytes", "watch")
+    __slots__ = ("_answered", "deferred", "may_be_overtaken", "parts", "size_bytes", "watch")
 
     def __init__(
-        self, deferred: Deferred | None, overtaken: bool, answered: Callable[..., object], watch: RequestWatch | None
+        self,
+        deferred: Deferred | None,
+        may_be_overtaken: bool,
+        answered: Callable[..., object],
+        watch: RequestWatch | None,
     ) -> None:
         self.deferred = deferred
-        self.overtaken = overtaken
+        self.may_be_overtaken = may_be_overtaken
         """True if requests that came later may be handled before this one is answered."""
         self.parts: list[Part] | None = None
         self.size_bytes = 0
@@ -191,13 +195,13 @@ class Slots:
         self._queue.append(slot)
         if slot.parts is not None:
             self.filled_bytes += slot.size_bytes
-        elif not slot.overtaken:
+        elif not slot.may_be_overtaken:
             self._waiting += 1
 
     def let_overtake(self, slot: Slot) -> None:
         """Let requests behind a slot's be handled before it is answered."""
-        if slot.parts is None and not slot.overtaken:
-            slot.overtaken = True
+        if slot.parts is None and not slot.may_be_overtaken:
+            slot.may_be_overtaken = True
             self._waiting -= 1
 
     def fill(self, slot: Slot, parts: list[Part]) -> None:
@@ -205,7 +209,7 @@ class Slots:
         assert slot.parts is None, "answered twice"
         slot.fill(parts)
         self.filled_bytes += slot.size_bytes
-        if not slot.overtaken:
+        if not slot.may_be_overtaken:
             self._waiting -= 1
 
     def take_ready(self, push: Callable[[list[Part], RequestWatch | None], object]) -> None:

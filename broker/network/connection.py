@@ -240,7 +240,7 @@ class Connection:
 
     def _defer(self, deferred: Deferred, watch: RequestWatch | None) -> None:
         outcome = deferred.outcome
-        slot = Slot(deferred, isinstance(outcome, Wait) and outcome.overtaken, self._answered, watch)
+        slot = Slot(deferred, isinstance(outcome, Wait) and outcome.may_be_overtaken, self._answered, watch)
         self._slots.add(slot)
         if isinstance(outcome, Coroutine):
             self._host.run(self._settle_later(slot, outcome))
@@ -261,11 +261,11 @@ class Connection:
 
     def _wait(self, slot: Slot, wait: Wait) -> None:
         operation, keys = wait.start(slot.answer), wait.keys
-        guarded = Guarded(operation, self._boundary, self if wait.reads else None)
-        if wait.reads and wait.timeout_ms > LONG_WAIT_MS:
+        guarded = Guarded(operation, self._boundary, self if wait.only_reads else None)
+        if wait.only_reads and wait.timeout_ms > LONG_WAIT_MS:
             keys = [*keys, self]  # touched when it is closed, not only at the timeout
         self._host.purgatory.watch(guarded, keys, wait.timeout_ms, tried=wait.tried)
-        if wait.overtaken and not slot.overtaken and not self._closed:
+        if wait.may_be_overtaken and not slot.may_be_overtaken and not self._closed:
             self._slots.let_overtake(slot)
             self._host.clock.call_soon(self._send_and_resume)
 

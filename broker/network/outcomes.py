@@ -66,11 +66,11 @@ class Wait(NamedTuple):
     start: Callable[[Respond], DelayedOperation]
     keys: Sequence[Hashable]
     timeout_ms: float
-    overtaken: bool = False
+    may_be_overtaken: bool = False
     """True if the connection's next request may be handled before this one is answered (answers keep their order)."""
     tried: bool = False
     """True if the handler has just found that the operation cannot be finished yet."""
-    reads: bool = False
+    only_reads: bool = False
     """True if the operation changes nothing, and is dropped when its client is gone; others are finished even then."""
 
 

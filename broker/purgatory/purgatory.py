@@ -20,7 +20,7 @@ class DelayedOperation(Protocol):
     """Work that could not be finished when its request came.
 
     The operation outlives its connection: when that closes, it can still be touched and expire, unless it only reads
-    (`Wait.reads`).
+    (`Wait.only_reads`).
     """
 
     def try_complete(self) -> bool:

@@ -131,10 +131,10 @@ def entity(kind: int, name: str) -> str:
 
 async def settings_of(broker: Services, kind: int, name: str) -> dict[str, str]:
     """Read what is set for a topic or broker now."""
-    return opened(broker, kind, await stored_settings(broker.zookeeper, entity(kind, name)))
+    return with_passwords_decrypted(broker, kind, await stored_settings(broker.zookeeper, entity(kind, name)))
 
 
-def opened(broker: Services, kind: int, stored: dict[str, str]) -> dict[str, str]:
+def with_passwords_decrypted(broker: Services, kind: int, stored: dict[str, str]) -> dict[str, str]:
     """Return what ZooKeeper has of a topic or broker with its passwords decrypted."""
     return StoredPasswords.of(broker.config.layers).opened(stored)[0] if kind == ConfigResourceType.BROKER else stored
 
@@ -155,7 +155,7 @@ def to_be_stored(broker: Services, kind: int, name: str, settings: Mapping[str, 
             validate_topic_config(broker.config, settings)
         else:
             _check_broker_settings(broker, name, settings)
-            settings = _with_passwords_closed(broker, name, settings)
+            settings = _with_passwords_encrypted(broker, name, settings)
     except (BadValue, BadSecuritySetting) as error:
         if kind != ConfigResourceType.TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
@@ -164,7 +164,7 @@ def to_be_stored(broker: Services, kind: int, name: str, settings: Mapping[str, 
     return settings
 
 
-def _with_passwords_closed(broker: Services, name: str, settings: Mapping[str, str]) -> dict[str, str]:
+def _with_passwords_encrypted(broker: Services, name: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Encrypt passwords. Raises KafkaError INVALID_CONFIG where that cannot be."""
     try:
         return StoredPasswords.of(broker.config.layers).closed(settings)

@@ -133,7 +133,7 @@ class _Fetch:
 
             return DelayedFetch(read, self.parameters.min_bytes, done)
 
-        return Wait(start, self._keys(), self.parameters.max_wait_ms, tried=tried, reads=True)
+        return Wait(start, self._keys(), self.parameters.max_wait_ms, tried=tried, only_reads=True)
 
     async def _convert(self, read: PartitionsRead) -> Reply | Wait:
         """Convert what was read to a format that the reader knows, and answer; wait if nothing is left of it."""

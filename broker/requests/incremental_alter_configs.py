@@ -17,8 +17,8 @@ from odradek.broker.requests.config_resources import (
     check_keys,
     check_resource,
     entity,
-    opened,
     to_be_stored,
+    with_passwords_decrypted,
 )
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -64,7 +64,8 @@ async def _change(broker: Services, validate_only: bool, resource: AlterConfigsR
     known = TOPIC_SETTINGS if kind == ConfigResourceType.TOPIC else BROKER_SETTINGS
 
     def altered(stored: dict[str, str]) -> Mapping[str, str]:
-        return to_be_stored(broker, kind, name, apply_changes(opened(broker, kind, stored), changes, known))
+        settings = with_passwords_decrypted(broker, kind, stored)
+        return to_be_stored(broker, kind, name, apply_changes(settings, changes, known))
 
     if validate_only:
         altered(await stored_settings(broker.zookeeper, entity(kind, name)))

@@ -332,7 +332,7 @@ def _wait(
         return DelayedProduce([append for _, append in awaited], settled)
 
     keys = [append.partition.advanced for _, append in awaited]
-    return Wait(start, keys, timeout_ms, overtaken=True)
+    return Wait(start, keys, timeout_ms, may_be_overtaken=True)
 
 
 def _guard(verdicts: Verdicts, topic: str, index: int, default: VerificationGuard | None) -> VerificationGuard | None:
