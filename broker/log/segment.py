@@ -139,7 +139,7 @@ class Segment:
             for batch in iterate_headers(self.file, 0, self.size_bytes):
                 self.note(batch.last_offset, batch.position, batch.size_bytes, batch.largest_timestamp_ms)
         except CorruptBatch as bad:
-            logger.error("%s is damaged %s", self.path(LOG), bad)
+            logger.error("%s is damaged: %s", self.path(LOG), bad)
         times.append_if_larger(*self.largest_timestamp)
         return offsets, times
 
@@ -238,7 +238,7 @@ class Segment:
         try:
             self.first_timestamp_ms = next(iterate_headers(self.file, 0, self.size_bytes)).max_timestamp_ms
         except CorruptBatch as bad:
-            logger.error("%s is damaged %s", self, bad)
+            logger.error("%s is damaged: %s", self, bad)
             self.first_timestamp_ms = -1
         return self.first_timestamp_ms
 

@@ -49,7 +49,7 @@ def confirm_largest_timestamp(segment: Segment) -> None:
             segment.rebuild_indexes()
             segment.write_indexes(sync=True)
     except CorruptBatch as bad:
-        logger.error("%s is damaged %s", segment, bad)
+        logger.error("%s is damaged: %s", segment, bad)
     segment.largest_is_confirmed = True
 
 

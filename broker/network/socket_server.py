@@ -220,10 +220,12 @@ class SocketServer:
         limit = self.entrance.request_bytes_max(client.listener, self.settings.socket_request_max_bytes)
         connection = Connection(self, endpoint, client, ReceiveBuffer(self._shared, limit), dispatch)
         self._connections[connection] = None
-        timer = self.timers.call_later(AUTHENTICATION_MS_MAX, lambda: self._give_up(connection))
+        reason = f"it has not authenticated within {AUTHENTICATION_MS_MAX // 1000} seconds"
+        timer = self.timers.call_later(AUTHENTICATION_MS_MAX, lambda: self._give_up(connection, reason))
         self._entering[client] = connection, timer
         if len(self._entering) > UNAUTHENTICATED_MAX:
-            self._give_up(next(iter(self._entering.values()))[0])
+            oldest, _ = next(iter(self._entering.values()))
+            self._give_up(oldest, f"of more than {UNAUTHENTICATED_MAX} that have not authenticated it is the oldest")
 
     def _count_bytes(self, connection: Connection) -> None:
         """Keep the clients that have not authenticated from filling the memory together."""
@@ -232,12 +234,14 @@ class SocketServer:
         if counts[connection] > FEW_BYTES and counts.total() > UNAUTHENTICATED_BYTES_MAX:
             greediest = max(counts, key=counts.__getitem__)
             del counts[greediest]
-            self.clock.call_soon(lambda: self._give_up(greediest))  # it may be the connection that is being read
+            reason = f"it has sent most of more than {UNAUTHENTICATED_BYTES_MAX} bytes without authentication"
+            # later, as it may be the connection that is being read
+            self.clock.call_soon(lambda: self._give_up(greediest, reason))
 
-    def _give_up(self, connection: Connection) -> None:
+    def _give_up(self, connection: Connection, reason: str) -> None:
         if connection.client not in self._entering:
             return
-        logger.warning("closing the connection with %s: it has not authenticated", connection.client.peer)
+        logger.warning("closing the connection with %s: %s", connection.client.peer, reason)
         connection.close()
 
     def _has_passed(self, client: Client) -> None:

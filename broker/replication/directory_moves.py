@@ -158,7 +158,7 @@ class DirectoryMoves:
             self._clock.call_later(RETRY_MS, lambda: self._wait_again(key, copy))
             self._run_next()
         else:
-            logger.error("%s does not continue: %s", copy, error)
+            logger.error("%s stops until it is asked for again, or the broker starts again: %s", copy, error)
             self.forget(*key)
 
     def _wait_again(self, key: PartitionKey, copy: LogCopy) -> None:

@@ -65,7 +65,7 @@ class Closing:
             if mark is not None:
                 self._environment.files.write_atomically(f"{self._directory.path}/{CLEAN_SHUTDOWN}", mark)
         except (OSError, StorageFailure) as error:
-            logger.error("%s: not closed cleanly: %s", self._directory.path, error)
+            logger.error("%s is not closed cleanly, the next start checks its logs: %s", self._directory.path, error)
         self._directory.release()
 
     def _make_index_files(self) -> None:

@@ -160,7 +160,7 @@ class FutureLogs:
             for path in deleted:
                 remove_directory(self._environment, path)
         elif deleted:
-            logger.warning("a log directory is offline: %s not removed", ", ".join(deleted))
+            logger.warning("not removed while a log directory is offline: %s", ", ".join(deleted))
 
     def _finish(self, log: Log, topic_id: bytes | None) -> None:
         try:

@@ -34,7 +34,7 @@ class LiveLogs:
         self._logs: dict[PartitionKey, Log] = {}
         self._futures: dict[PartitionKey, Log] = {}
         self._topic_ids: dict[PartitionKey, bytes] = {}
-        self._in: dict[str, dict[PartitionKey, Log]] = {}
+        self._by_directory: dict[str, dict[PartitionKey, Log]] = {}
         """Logs of both kinds by directory; none has two of one partition."""
 
     def __contains__(self, key: PartitionKey) -> bool:
@@ -69,7 +69,7 @@ class LiveLogs:
 
     def in_directory(self, path: str) -> dict[PartitionKey, Log]:
         """Return the logs in that entry of `log.dirs`; not to be changed."""
-        return self._in.setdefault(path, {})
+        return self._by_directory.setdefault(path, {})
 
     def emptiest_first(self, paths: Iterable[str]) -> list[str]:
         """Sort directories, the one with the fewest logs first (LogManager.nextLogDirs)."""
@@ -146,7 +146,7 @@ class LogDirectories:
         if directory.offline is not None:
             return
         directory.offline = cause
-        logger.error("log directory %s goes offline: %s", path, cause)
+        logger.error("log directory %s goes offline until the next start: %s", path, cause)
         lost = dict(self._logs.in_directory(path))
         current = [key for key, log in lost.items() if self._logs.get(key) is log]
         for log in lost.values():

@@ -67,5 +67,5 @@ def _end_of_file(environment: LogEnvironment, path: str, base_offset: int) -> in
         for batch in iterate_headers(file, 0, file.size()):
             end = batch.last_offset + 1
     except CorruptBatch as bad:
-        logger.error("%s is damaged %s", path, bad)
+        logger.error("%s is damaged: %s", path, bad)
     return end

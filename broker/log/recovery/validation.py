@@ -109,7 +109,7 @@ def learn_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
             for batch in iterate_headers(segment.file, 0, segment.size_bytes):
                 epochs.learn(batch.leader_epoch, batch.base_offset)
         except CorruptBatch as bad:
-            logger.error("%s is damaged %s", segment.path(LOG), bad)
+            logger.error("%s is damaged: %s", segment.path(LOG), bad)
         segment.release()
 
 
