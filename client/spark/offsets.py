@@ -6,6 +6,7 @@ Their JSON, `{"topic":{"0":123}}`, stands in checkpoints and in options, so a ch
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -19,6 +20,8 @@ EARLIEST, LATEST = -2, -1
 """Numbers that stand in JSON instead of an offset."""
 LONG_MAX = (1 << 63) - 1
 """Largest number that Kafka and Spark can hold."""
+PARTITION = re.compile("0|[1-9][0-9]{0,9}")
+"""A partition, as it stands in JSON: in one way, or two numbers might be for one."""
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
@@ -44,7 +47,7 @@ def numbers_by_partition(option: str, value: Any, at_least: int) -> Offsets:
         if not isinstance(numbers, dict):
             raise ConfigError(f"{wanted}; of topic {topic} there is {numbers!r}")
         for partition, number in numbers.items():
-            if not partition.isdecimal():
+            if not PARTITION.fullmatch(partition):
                 raise ConfigError(f"{option}: {partition!r} is not a partition of topic {topic}")
             if isinstance(number, bool) or not isinstance(number, int) or number < at_least:
                 raise ConfigError(

@@ -64,6 +64,8 @@ REFUSED = {
     "kafka.value.deserializer": "value is binary: cast it in the query",
 }
 """Options of Spark's Kafka source that this one does not obey, and what to say of them."""
+SHOWN_MAX = 200
+"""Characters of an option that a refusal shows."""
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60 * 1000
 MILLISECONDS = {
     "us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
@@ -279,10 +281,18 @@ def _assigned(text: str | None) -> tuple[TopicPartition, ...] | None:
 
 
 def _json(option: str, text: str) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"{option} names {max(names, key=names.count)!r} twice: {text!r}")
+        return dict(pairs)
+
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{option} is not JSON ({error}): {text!r}") from None
+        return json.loads(text, object_pairs_hook=once)
+    except ConfigError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{option} is not JSON ({error}): {text[:SHOWN_MAX]!r}") from None
 
 
 def _limit(named: Mapping[str, str], options: tuple[str, str, str]) -> Limit | None:
