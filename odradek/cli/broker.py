@@ -42,7 +42,12 @@ def _pid_file(file: Path) -> Iterator[None]:
     if not made_by_up or read_pid(pid_file) is not None:
         yield
         return
-    with locked(pid_file) as open_file:
+    try:
+        open_file = locked(pid_file)
+    except BlockingIOError:  # of another that was started just now: the broker says whose its directories are
+        yield
+        return
+    with open_file:
         print(os.getpid(), file=open_file, flush=True)
         try:
             yield

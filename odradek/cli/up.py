@@ -301,6 +301,9 @@ class _Up:
             return ClusterFailure(f"{failure}: choose another ({options}), or stop who has it")
         except (ClusterFailure, NoZooKeeper) as failure:
             return failure
+        except BlockingIOError:
+            where = self._plan.directory.resolve()
+            return ClusterFailure(f"{where} is in use by another, which was started at the same moment: odradek stop")
         except OSError as error:
             if error.errno not in UNUSABLE:
                 raise

@@ -6,7 +6,7 @@ import fcntl
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -116,12 +116,29 @@ class Child:
 def locked(pid_file: Path) -> TextIO:
     """Make a pid file anew, locked for as long as this process, or one that inherits it, has it open.
 
-    A number alone proves nothing: after a crash, or a restart of the machine, it is some other program's.
+    A number alone proves nothing: after a crash, or a restart of the machine, it is some other program's. Raises
+    BlockingIOError where another process has it, started at the same moment perhaps.
     """
-    pid_file.unlink(missing_ok=True)
-    file = pid_file.open("x")
-    lock(file)
+    with alone(pid_file.parent):
+        with contextlib.suppress(FileNotFoundError), pid_file.open() as before:
+            lock(before, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        pid_file.unlink(missing_ok=True)
+        file = pid_file.open("x")
+        lock(file)
     return file
+
+
+@contextlib.contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Make others wait who want the same, while something is looked for in a directory and made there. No promise where
+    the file system has no locks."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def read_pid(pid_file: Path) -> int | None:

@@ -17,6 +17,7 @@ from odradek.broker.security.acl_store import AclStore
 from odradek.broker.security.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission
 from odradek.broker.settings.properties import property_line
 from odradek.local.broker_files import HOST
+from odradek.local.processes import alone
 from odradek.security.authority import Authority
 from odradek.security.errors import BadSecuritySetting
 from odradek.security.key_stores import KeyPair, StoreSettings, load_key_pair
@@ -67,15 +68,16 @@ class SecureFiles:
         """Make what is not there yet, and anew a broker's certificate that soon expires. Raises OSError, and
         BadSecuritySetting for files that are damaged."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        authority = _authority(directory)
-        for number in range(brokers):
-            path = directory / f"broker-{number}.pem"
-            if not path.exists() or _soon_expires(path, authority):
-                pair = authority.issue(f"broker-{number}", hosts=["localhost", HOST, "::1", f"broker-{number}"])
-                write_private(path, pair.chain_pem() + pair.key_pem())
-        files = cls(directory, _passwords(directory / "users.json"), _token_key(directory / "token-key"))
-        for user in (ADMIN, CLIENT):
-            files._write_client_files(user)
+        with alone(directory):  # two at once would make two authorities, and leave files of both
+            authority = _authority(directory)
+            for number in range(brokers):
+                path = directory / f"broker-{number}.pem"
+                if not path.exists() or _soon_expires(path, authority):
+                    pair = authority.issue(f"broker-{number}", hosts=["localhost", HOST, "::1", f"broker-{number}"])
+                    write_private(path, pair.chain_pem() + pair.key_pem())
+            files = cls(directory, _passwords(directory / "users.json"), _token_key(directory / "token-key"))
+            for user in (ADMIN, CLIENT):
+                files._write_client_files(user)
         return files
 
     def broker_settings(self, number: int, port: int) -> dict[str, str]:

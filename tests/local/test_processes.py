@@ -93,6 +93,14 @@ def test_a_pid_file_of_a_crash_does_not_name_who_has_that_number_now(tmp_path: P
     assert read_pid(tmp_path / "it.pid") is None
 
 
+def test_of_two_that_start_at_once_one_has_the_pid_file(tmp_path: Path) -> None:
+    """The later took it away from the other, which `odradek stop` did not find any more, and ran in the same folder."""
+    pid_file = tmp_path / "up.pid"
+    with locked(pid_file), pytest.raises(BlockingIOError):
+        locked(pid_file)
+    locked(pid_file).close()
+
+
 def test_who_is_no_zookeeper_is_not_ready() -> None:
     async def scenario() -> None:
         async def babble(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
