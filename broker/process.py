@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 SWITCH_INTERVAL_SECONDS = 5e-5
 """Longest time for which another Python thread (kazoo's) may hold the interpreter while the loop wants it."""
 LINK_SETTINGS = ("zookeeper.ssl.client.enable", "zookeeper.set.acl", "zookeeper.sasl.jaas.config")
-"""Settings of which any one means that ZooKeeper is reached with TLS, with a login, or with access lists."""
+"""Settings for TLS, a login and access lists at ZooKeeper: if none is set, the link has none of these."""
 
 FAILED, WRONG_USAGE = 1, 2
 

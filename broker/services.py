@@ -60,4 +60,4 @@ class Services:
     learn_topic_settings: Callable[[Iterable[str]], Awaitable[None]]
     """Reads the settings of topics that are new to this broker."""
     auto_create_topic: Callable[[str], Awaitable[ErrorCode]]
-    """Creates a topic with the broker's defaults; answers what the client is to be told meanwhile."""
+    """Creates a topic with the broker's defaults; returns what the client is to be told meanwhile."""

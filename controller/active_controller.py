@@ -153,7 +153,7 @@ class ActiveController:
     async def present_states(
         self, partitions: Sequence[TopicPartition], *, from_zookeeper: bool
     ) -> dict[TopicPartition, LeaderAndIsr | None]:
-        """Return partitions' states as they are known here or, `from_zookeeper`, as it has them now; None: no state.
+        """Return partitions' states: those known here or, `from_zookeeper`, those it has now; None: there is no state.
 
         What is known here is good enough for a decision that is written, since the write succeeds only if no later
         controller has been elected and if the znode still has the version that is known: it is as if it had just been

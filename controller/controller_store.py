@@ -91,7 +91,7 @@ class ControllerStore:
     # Brokers.
 
     async def brokers(self, known: Mapping[int, Broker]) -> dict[int, Broker]:
-        """Read the registered brokers; watch who comes, goes, and changes its registration.
+        """Read the registered brokers; watch for those that come, go, or change their registration.
 
         A broker whose registration cannot be read stays as it is in `known`, if it has the same epoch there: only
         ZooKeeper can say that a broker is gone, and it has not said so.

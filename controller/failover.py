@@ -1,8 +1,8 @@
 """Failover to a new controller: read everything, tell all brokers, elect missing leaders, resume what was begun.
 
-It follows Kafka's onControllerFailover but for one thing: leaders are elected before dead replicas are taken out of the
-ISRs, as is done when a broker dies. Clients wait only for leaders, and an election takes the dead replicas out of its
-partition's ISR in the same write. The reads themselves set the watches, so nothing that happens meanwhile is missed.
+It follows Kafka's onControllerFailover except for one thing: leaders are elected before dead replicas are taken out of
+the ISRs, as is done when a broker dies. Clients wait only for leaders, and an election takes the dead replicas out of
+its partition's ISR in the same write. The reads themselves set the watches, so no change meanwhile is missed.
 """
 
 import logging

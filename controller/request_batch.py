@@ -80,7 +80,7 @@ class RequestBatch:
             wanted[partition] = delete or wanted.get(partition, False)
 
     def update_metadata(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
-        """Tell brokers (None: all) who is alive, and of these partitions; those without a state yet are left out."""
+        """Tell brokers (None: all) which ones are alive, and of partitions; those without a state yet are left out."""
         self._metadata_brokers.update(self._state.brokers if brokers is None else brokers)
         self._metadata_partitions.update(dict.fromkeys(partitions))
 
@@ -205,7 +205,7 @@ class RequestBatch:
     # UpdateMetadata.
 
     def _update_metadata_requests(self) -> Iterator[tuple[int, Message]]:
-        """Make each broker's requests; without partitions there is one, which says who is alive."""
+        """Make each broker's requests; without partitions there is one, which says which brokers are alive."""
         if not self._metadata_shares:
             for _ in self._make_shares():
                 pass

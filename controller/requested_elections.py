@@ -28,8 +28,8 @@ NOT_NEEDED: Outcome = (ErrorCode.ELECTION_NOT_NEEDED, "Leader election not neede
 async def elect(
     active: ActiveController, partitions: Iterable[TopicPartition] | None, election_type: int
 ) -> dict[TopicPartition, Outcome]:
-    """Elect for the partitions asked (None: all that ever had a leader, but for those that are being deleted); return
-    for each the error and a message.
+    """Elect leaders of these partitions (None: all that ever had one and are not being deleted); return for each the
+    error and a message.
 
     `election_type` PREFERRED moves leadership to the first replica; UNCLEAN gives a partition without a live leader
     one from outside the ISR if need be.

@@ -185,7 +185,7 @@ def _is_deleting(active: ActiveController, replica: Replica) -> bool:
 
 
 async def replicas_failed(active: ActiveController, replicas: Collection[Replica]) -> None:
-    """Let the deletion of topics wait, of which these replicas are out of reach, until a broker comes back."""
+    """Let the deletion of these replicas' topics wait until a broker comes back, as they are out of reach."""
     state = active.state
     begun = [replica for replica in replicas if _is_deleting(active, replica)]
     await replica_machine.move(active, begun, ReplicaPhase.DELETION_INELIGIBLE)

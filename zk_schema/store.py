@@ -98,7 +98,7 @@ class ZooKeeperLoginRefused(StoreError):
 
 
 class ZooKeeperWantsALogin(StoreError):
-    """ZooKeeper serves only who has logged in (its `enforce.auth.enabled`), and has closed the session."""
+    """ZooKeeper serves only clients that have logged in (its `enforce.auth.enabled`); it has closed the session."""
 
     reason = "ZooKeeper wants a login (zookeeper.sasl.jaas.config)"
 

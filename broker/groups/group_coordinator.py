@@ -99,7 +99,7 @@ class GroupCoordinator:
         self._partitions.elected(partition, epoch)
 
     def on_resigned(self, partition: int) -> None:
-        """Forget the groups of a partition that another broker leads, or none; answer NOT_COORDINATOR to who waits."""
+        """Forget the groups of a partition that another broker leads, or none; whoever waits gets NOT_COORDINATOR."""
         self._partitions.resigned(partition)
         self._unwritten.forget(partition)
         for group in [group for group in self._groups.values() if group.partition == partition]:
@@ -214,7 +214,7 @@ class GroupCoordinator:
         """Answer OffsetCommit or TxnOffsetCommit.
 
         A group that does not exist is created if no generation is named, as by a consumer that assigns partitions by
-        hand. If one is named, the sender is no member of it, which is ILLEGAL_GENERATION in OffsetCommit.
+        hand. If one is named, the sender is not a member, which is ILLEGAL_GENERATION in OffsetCommit.
         """
         error = self.check(group_id, may_be_empty=request.transaction is None)
         group = self._groups.get(group_id)

@@ -54,7 +54,7 @@ class Traffic:
             self._former.add(gone)
 
     def all_topics(self) -> TopicCounters:
-        """Sum over the topics that there are and those that there were."""
+        """Sum over the topics of now and of before."""
         total = TopicCounters()
         total.add(self._former)
         for counters in self.topics.values():

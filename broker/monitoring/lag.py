@@ -262,7 +262,7 @@ class ZooKeeperOffsets:
         self.offsets, self.members = offsets, members
 
     async def _offset(self, group: str, topic: str, index: int) -> int | None:
-        """Return a committed offset; None where somebody has just deleted it, or it is no number."""
+        """Return a committed offset; None where somebody has just deleted it, or it is not a number."""
         try:
             data, _ = await self._store.get(offset_path(group, topic, index))
             return decode_offset(group, topic, index, data)

@@ -85,7 +85,7 @@ class ClientQuotas:
     def set_entity(self, entity: str, settings: Mapping[str, str]) -> None:
         """Take over the settings of `users/…`, `clients/…` or `users/…/clients/…`, names as in paths.
 
-        A value that is no number is passed over, and what was before stays.
+        A value that is not a number is ignored, and the former one stays.
         """
         holder = _holder(entity)
         if holder is None:
@@ -151,7 +151,7 @@ class ClientQuotas:
             self._sweep = self._clock.call_later(SWEEP_MS, self._forget_idle)
 
     def _forget_idle(self) -> None:
-        """Forget who has used nothing for long, and all that can be found again."""
+        """Forget users and clients that have used nothing for long, and all that can be found again."""
         self._sweep = None
         self._budgets.clear()
         self._forget_since(self._clock.monotonic_ms() - EXPIRY_MS)
@@ -159,7 +159,7 @@ class ClientQuotas:
             self._plan_sweep()
 
     def _forget_since(self, moment_ms: float, *, keep_debts: bool = False) -> None:
-        """Forget who has used nothing since that moment."""
+        """Forget users and clients that have used nothing since that moment; `keep_debts`: and owe nothing."""
         for key, (rate, bucket) in list(self._used.items()):
             if max(rate.last_ms, bucket.last_ms) <= moment_ms and not (keep_debts and bucket.owes):
                 del self._used[key]

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 CONNECTION_RATE: Final = "connection_creation_rate"
 REMEMBERED_MAX: Final = 10_000
-"""Addresses whose connections are counted; who was there first is forgotten first."""
+"""Most addresses whose connections are counted; to make room, the one that came first is forgotten."""
 
 
 class ConnectionRates:
@@ -61,7 +61,7 @@ class ConnectionRates:
 
 
 def _plain(host: str) -> str:
-    """Write an address in one way; what is no address stays as it is."""
+    """Write an address in one way; any other text stays as it is."""
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:

@@ -23,8 +23,8 @@ _REPLICA: Final = re.compile(r"\d+:\d+")
 
 
 def validate_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Check what somebody wants to set. For the first thing that is wrong raises BadValue or, when it is no single
-    value, KafkaError INVALID_CONFIG, with Kafka's messages."""
+    """Check what somebody wants to set. For the first thing that is wrong raises, with Kafka's messages, BadValue or,
+    where that is not one value alone, KafkaError INVALID_CONFIG."""
     for name, text in overrides.items():
         setting = TOPIC_SETTINGS.get(name)
         if setting is None:

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READY_TIMEOUT_SECONDS = 150.0
-"""Limit for a process that hangs: one that ends is noticed at once, and a machine at its limit may need a minute for a
-start."""
+"""Limit for a process that hangs; one that ends is noticed at once. A machine at its limit may need a minute."""
 EXTERNAL_TIMEOUT_MS = 10_000
 PROBE_TIMEOUT_MS = 2000
 PROBE_PAUSE_SECONDS = 0.02
@@ -75,8 +74,7 @@ class ClusterPlan:
     metrics_port: int = 0
     """Port of broker 0's metrics; the others have the next ones. 0: none of them has one."""
     console_port: int | None = None
-    """Port of a web page, from which the brokers' way to the embedded ZooKeeper can be cut. 0: a free one; None: no
-    page."""
+    """Port of a web page that can cut the brokers' way to the embedded ZooKeeper. 0: a free one; None: no page."""
 
     @property
     def zookeeper_connect(self) -> str:
@@ -330,7 +328,7 @@ class LocalCluster:
         """Tell whether a registration is of this run, and not of one that was killed a moment ago.
 
         The clock of an external ZooKeeper may be another than ours; the embedded one has no past that we could have
-        seen before the brokers. Where our clock was set back meanwhile, the start was as long ago as has passed since.
+        seen before the brokers. Where our clock was set back meanwhile, the start counts from the time that has passed.
         """
         if self.plan.zookeeper is None:
             passed_ms = self._clock.monotonic_ms() - self._started_monotonic_ms

@@ -65,7 +65,7 @@ class SecureFiles:
 
     @classmethod
     def make(cls, directory: Path, brokers: int) -> "SecureFiles":
-        """Make what is not there yet, and anew a broker's certificate that soon expires. Raises OSError, and
+        """Make the files that are missing, and renew a broker's certificate that soon expires. Raises OSError, and
         BadSecuritySetting for files that are damaged."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with alone(directory):  # two at once would make two authorities, and leave files of both

@@ -25,7 +25,7 @@ CONNECT_MS: Final = 30_000
 
 
 async def make(zookeeper: str) -> None:
-    """Make what is not there yet. Raises ConnectionLost."""
+    """Make the files and users that are not there yet. Raises ConnectionLost."""
     files = SecureFiles.make(DIRECTORY, BROKERS)
     settings = files.common_settings(("inside", "outside"))
     lines = "".join(property_line(name, text) for name, text in settings.items())

@@ -51,7 +51,7 @@ class Login:
 
 
 class _Attempt:
-    """A login, and who waits for it on a loop."""
+    """An attempt at a login, for whoever waits for it on a loop."""
 
     def __init__(self, login: Login, host: str) -> None:
         self.login, self._host = login, host
