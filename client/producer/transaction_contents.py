@@ -52,6 +52,8 @@ class Coordinators:
         self._cluster = cluster
         self._transactional_id = transactional_id
         self._found: dict[tuple[int, str], int] = {}
+        self.trouble: Exception | None = None
+        """Failure of the last attempt, which is why a call takes long; None when it went well."""
 
     async def ask(
         self,
@@ -93,6 +95,7 @@ class Coordinators:
             place = (GROUP_COORDINATOR, group_id)
         highest_version = ADD_PARTITIONS_HIGHEST_VERSION if response is AddPartitionsToTxnResponse else None
         answer = None
+        trouble: KafkaError | None = None
         try:
             connection = await self._cluster.connection(await self._find(place), COORDINATOR_CONNECTION)
             if common_version(type(request), connection.served, connection.address, highest_version) < lowest_version:
@@ -100,14 +103,17 @@ class Coordinators:
             timeout_ms = self._cluster.config.request_timeout_ms
             answer = await connection.request(request, response, timeout_ms, highest_version=highest_version)
             error = errors(answer)
-        except BrokerUnreachable:
-            error = ErrorCode.NETWORK_EXCEPTION
+        except BrokerUnreachable as unreachable:
+            error, trouble = ErrorCode.NETWORK_EXCEPTION, unreachable
         except UnsupportedByBroker:
             error = ErrorCode.UNSUPPORTED_VERSION
         except ClientError:
             raise
         except KafkaError as refused:
-            error = refused.code
+            error, trouble = refused.code, refused
+        if error is not ErrorCode.NONE and trouble is None:
+            trouble = KafkaError(error, type(request).__name__.removesuffix("Request"))
+        self.trouble = trouble
         if error in COORDINATOR_MOVED:
             self._found.pop(place, None)
         return error, answer

@@ -39,8 +39,9 @@ NO_PRODUCER: Producer = (-1, -1)
 class PendingCall:
     """The one call of a producer whose end nobody has heard yet."""
 
-    def __init__(self, transactional_id: str, tasks: Tasks) -> None:
-        self._transactional_id, self._tasks = transactional_id, tasks
+    def __init__(self, transactional_id: str, tasks: Tasks, trouble: Callable[[], Exception | None]) -> None:
+        """`trouble` tells why a call takes long, if something was refused last."""
+        self._transactional_id, self._tasks, self._trouble = transactional_id, tasks, trouble
         self._pending: tuple[Call, asyncio.Task[None]] | None = None
         self._failure: Exception | None = None
 
@@ -86,8 +87,9 @@ class PendingCall:
         """Wait until a task has ended, somehow. Raises ClientTimeout, ClientClosed, or what `fail` was given."""
         done, _ = await asyncio.wait({task}, timeout=timeout_ms / 1000)
         if not done:
-            again = "it goes on: call it again to wait for it"
-            raise ClientTimeout(f"{self.named(call)}: not done within {timeout_ms / 1000:g} s; {again}")
+            again, trouble = "it goes on: call it again to wait for it", self._trouble()
+            said = f"{self.named(call)}: not done within {timeout_ms / 1000:g} s; {again}"
+            raise ClientTimeout(said if trouble is None else f"{said}; last: {trouble}")
         if task.cancelled():
             if self._failure is not None:
                 raise self._failure.with_traceback(None)
@@ -130,7 +132,7 @@ class TransactionDriver:
         self._sequences = sequences
         self._batches = batches
         self._coordinators = Coordinators(cluster, transaction.transactional_id)
-        self._pending = PendingCall(transaction.transactional_id, cluster.tasks)
+        self._pending = PendingCall(transaction.transactional_id, cluster.tasks, lambda: self._coordinators.trouble)
         self._failures = Failures(transaction, batches)
         self._contents = Contents(transaction, sequences, self._coordinators, self._failures, batches)
         self._changed = WakeUp(cluster.clock)

@@ -10,7 +10,7 @@ import pytest
 
 from odradek.aio import Producer
 from odradek.broker.transactions.transaction_state import ProducerIdentity, TransactionMetadata, TxnState
-from odradek.client.errors import AbortRequired
+from odradek.client.errors import AbortRequired, ClientTimeout
 from odradek.client.records import OffsetAndMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -280,3 +280,25 @@ def test_an_error_that_each_call_raises_keeps_nothing_of_those_before() -> None:
             assert len(lengths) == 1
 
     run_on_cluster(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+@pytest.mark.parametrize(
+    ("api", "said"),
+    [
+        ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE: transactional.id id: its coordinator is not available"),
+        ("InitProducerId", "COORDINATOR_NOT_AVAILABLE: InitProducerId"),
+    ],
+)
+def test_who_waits_for_a_coordinator_in_vain_is_told_what_it_says(api: str, said: str) -> None:
+    """As where there are fewer brokers than __transaction_state is to have replicas: the call took too long, that was
+    all."""
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="id") as producer:
+            refused = await cluster.respond(api, "COORDINATOR_NOT_AVAILABLE", times=None)
+            with pytest.raises(ClientTimeout, match=f"not done within 5 s; .*; last: {said}"):
+                await producer.init_transactions(5)
+            await cluster.clear(refused)
+            await producer.init_transactions()
+
+    run_on_cluster(main, brokers=1, seed=7)
