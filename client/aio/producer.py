@@ -202,6 +202,9 @@ class Producer(AsyncClient):
         except Exception as error:
             self.interceptors.on_acknowledgement(None, error)
             raise
+        except asyncio.CancelledError:  # while it waited, with nothing queued
+            self.interceptors.on_acknowledgement(None, ClientError("the send was cancelled before it was queued"))
+            raise
 
     async def until_known(self, topic: str, partition: int | None, wait_ms: float) -> float:
         """Wait until a topic, and the partition if one is given, is known; return what is left of `wait_ms`.

@@ -7,7 +7,7 @@ import pytest
 
 from odradek.client.aio.consumer import Consumer
 from odradek.client.aio.producer import Producer
-from odradek.client.errors import ClientTimeout, ConfigError, RecordTooLarge
+from odradek.client.errors import ClientError, ClientTimeout, ConfigError, RecordTooLarge
 from odradek.client.producer.client import KafkaProducer
 from odradek.testing import run
 
@@ -132,3 +132,20 @@ def test_interceptors_of_a_blocking_producer_hear_of_sends_that_raise(broker_on_
             with pytest.raises(error):
                 producer.send(*arguments)
     assert fates.heard == [error for _, error in WRONG[:3]]
+
+
+def test_a_send_that_is_cancelled_has_a_fate_too() -> None:
+    """Interceptors that count what is under way counted it for ever."""
+    fates = Fates()
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap, interceptor_classes=[fates]) as producer:
+            hidden = await cluster.respond("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", topic="t", times=None)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.send("t", b"x"), 1)
+            assert fates.heard == [ClientError]
+            await cluster.clear(hidden)
+            await (await producer.send("t", b"x"))
+            assert fates.heard == [ClientError, None]
+
+    run(main, brokers=1, topics={"t": 1})
