@@ -33,8 +33,9 @@ def doctor(
     """Check a cluster and list what is wrong, worst first. Exit code 0: nothing is degraded; 3: degraded; 4: stopped or
     lost; 1: the check failed."""
     import asyncio
+    from dataclasses import replace
 
-    from odradek.cli.options import command_config
+    from odradek.cli.options import command_config, command_config_files
     from odradek.diagnosis.examination import examine_all
     from odradek.diagnosis.gathering import Scope
     from odradek.diagnosis.situation import Weight, plain
@@ -42,6 +43,7 @@ def doctor(
     from odradek.diagnosis.telling import findings_lines
 
     known = asyncio.run(facts(command_config, bootstrap_server, zookeeper, Scope(), zookeeper_link(zookeeper_file)))
+    known = replace(known, command_config="".join(command_config_files[-1:]))
     every = examine_all(known, Weight.NOTE)
     found = [one for one in every if one.weight >= Weight[least.value.upper()]]
     if json:

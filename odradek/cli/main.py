@@ -172,6 +172,7 @@ def _take_command_config(arguments: list[str], wrong_usage: "Any") -> list[str]:
     from odradek.cli import options
 
     options.command_config.clear()
+    options.command_config_files.clear()
     options.origins.clear()
     left: list[str] = []
     rest = iter(arguments)

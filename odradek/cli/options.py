@@ -55,6 +55,8 @@ NO_NEW_TOPIC = {"allow.auto.create.topics": "false"}
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 command_config: dict[str, str] = {}
 """Settings from the file of `--command-config`."""
+command_config_files: list[str] = []
+"""That file; none without the option."""
 origins: dict[str, str] = {}
 """Place where each setting of a client was given, by its name: told where one is wrong."""
 
@@ -99,6 +101,7 @@ def read_command_config(path: str) -> None:
             found = parse_properties(file.read())
     except BadProperties as error:
         raise OSError(f"{path}:{error.line}: {error.reason}") from None
+    command_config_files.append(path)
     command_config.update((one.key, one.value) for one in found)
     origins.update((one.key, f"{path}:{one.line}") for one in found)
 

@@ -45,7 +45,9 @@ def why(
 
 async def _look(name: str, bootstrap: str, zookeeper: str | None, link: "Link") -> "tuple[Facts, list[Subject]]":
     """Find out what the name means, and what there is to know of that."""
-    from odradek.cli.options import command_config
+    from dataclasses import replace
+
+    from odradek.cli.options import command_config, command_config_files
     from odradek.diagnosis.examination import UnknownSubject, subjects
     from odradek.diagnosis.gathering import Names, Scope
     from odradek.diagnosis.surroundings import check_may_see, facts
@@ -59,10 +61,11 @@ async def _look(name: str, bootstrap: str, zookeeper: str | None, link: "Link") 
         return Scope(None if any(one.broker is not None for one in wanted) else topics, groups)
 
     try:
-        return await facts(command_config, bootstrap, zookeeper, scope, link), wanted
+        found = await facts(command_config, bootstrap, zookeeper, scope, link)
     except UnknownSubject:
         await check_may_see(command_config, bootstrap, name)
         raise
+    return replace(found, command_config="".join(command_config_files[-1:])), wanted
 
 
 def _print(facts: "Facts", subject: "Subject", findings: "list[Finding]", events: int) -> None:

@@ -1,5 +1,6 @@
 """Facts about a cluster at one moment, as they were gathered: plain values. None is what nobody could say."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,6 +146,8 @@ class Facts:
 
     now_ms: int
     bootstrap: str = DEFAULT_BOOTSTRAP_SERVER
+    command_config: str = ""
+    """File with the settings by which the cluster was asked; empty where there is none."""
     controller: int | None = None
     """-1: there is none."""
     controller_epoch: int | None = None
@@ -172,5 +175,6 @@ class Facts:
 
     def command(self, words: str) -> str:
         """Return the command line with these words for this cluster."""
-        at = "" if self.bootstrap == DEFAULT_BOOTSTRAP_SERVER else f" --bootstrap-server {self.bootstrap}"
-        return f"odradek {words}{at}"
+        at = "" if self.bootstrap == DEFAULT_BOOTSTRAP_SERVER else f" --bootstrap-server {shlex.quote(self.bootstrap)}"
+        config = f" --command-config {shlex.quote(self.command_config)}" if self.command_config else ""
+        return f"odradek {words}{at}{config}"

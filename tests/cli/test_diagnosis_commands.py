@@ -356,6 +356,20 @@ def test_files_of_up_are_named_where_they_are_of_this_cluster(tmp_path: Path) ->
     assert broker_files(tmp_path, {0: "127.0.0.1:9092", 1: "127.0.0.1:9093"}) == {}
 
 
+def test_the_commands_of_a_way_out_are_for_a_cluster_that_asks_for_a_login(
+    cluster: Cluster, capsys: Capture, tmp_path: Path
+) -> None:
+    """As they were printed no broker answered them."""
+    cluster.create_topic("single", partitions=1, replicas=1)
+    config = tmp_path / "its client.properties"
+    config.write_text("client.id=somebody\n")
+    for command in (["doctor"], ["why", "single-0", "--history", "0"]):
+        _, lines = run(cluster, capsys, *command, *NO_ZOOKEEPER, "--command-config", str(config))
+        ways = [one for one in lines if "has one replica" in one]
+        assert ways and all(f"server {cluster.bootstrap} --command-config '{config}'`" in one for one in ways)
+        assert "--command-config" not in str(run(cluster, capsys, *command, *NO_ZOOKEEPER)[1])
+
+
 def test_doctor_asked_in_a_folder_that_is_gone(
     cluster: Cluster, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
