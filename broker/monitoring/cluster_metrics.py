@@ -224,7 +224,7 @@ def _loop_lag(broker: Observed) -> Samples:
 PROCESS: Final = (
     gauge(
         "kafka.server:type=KafkaServer,name=BrokerState",
-        "Kafka's number for the broker's state: 3 running, 6 in controlled shutdown, 7 shutting down.",
+        "Kafka's number for the broker's state: 3 running, 6 from the beginning of its shutdown on.",
         lambda b: one(b.broker_state()),
     ),
     attribute(
