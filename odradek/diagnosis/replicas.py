@@ -275,11 +275,7 @@ def being_deleted(case: PartitionCase) -> Told | None:
 @row(Weight.NOTE, "replica.lag.time.max.ms; KIP-497", "nothing")
 def isr_shrank_and_grew(case: PartitionCase) -> Told | None:
     """The ISR shrank and grew again: when, and why."""
-    shrinks = [
-        one
-        for one in case.changes
-        if len(one.entry["after"]["isr"]) < len((one.entry.get("before") or {}).get("isr", ()))
-    ]
+    shrinks = [one for one in case.changes if len(set(one.isr_after)) < len(set(one.isr_before))]
     if not shrinks or case.outside:
         return None
     last = shrinks[-1]

@@ -29,6 +29,8 @@ from odradek.testing.virtual_run import VirtualCluster, run
 NOW_MS = 1_700_000_100_000
 BEFORE = {"leader": 1, "leader_epoch": 3, "isr": [0, 1], "partition_epoch": 4}
 AFTER = {"leader": 0, "leader_epoch": 4, "isr": [0], "partition_epoch": 5}
+TWICE = BEFORE | {"isr": [0, 1, 1]}
+"""A state that somebody has written by hand."""
 CHANGE = {"before": BEFORE, "after": AFTER, "rule": "OfflinePartition"}
 EVENT = {"event": "BrokersChanged", "event_number": 1}
 PATH = "/brokers/topics/flights/partitions/0/state"
@@ -53,6 +55,8 @@ ENTRIES: list[dict[str, Any]] = [
     {"kind": "group", "subject": "g", "change": "member left", "reason": None, "member": "m", "client": "c"},
     {"kind": "group", "subject": "g", "change": "member did not rejoin", "rebalance_timeout_ms": 1, "client": "c"},
     {"kind": "group", "subject": "g", "change": "member expired", "session_timeout_ms": 1, "client": "c"},
+    {"kind": "group", "subject": "g", "change": "member expired", "session_timeout_ms": 1, "reason": "it slept"},
+    {"kind": "partition", "subject": "flights-1", "before": TWICE, "after": BEFORE, "rule": "AlterPartition"},
     {"kind": "of another version", "subject": "x", "change": "y"},
 ]  # fmt: skip
 ODD: tuple[Any, ...] = (None, -1, "x", [], {"x": None})
