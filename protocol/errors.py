@@ -19,6 +19,8 @@ class TextTooLong(ValueError):  # noqa: N818 - as above
 
 
 class ErrorCode(IntEnum):
+    """Kafka's error codes, by their names in `org.apache.kafka.common.protocol.Errors`."""
+
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
@@ -148,6 +150,10 @@ class ErrorCode(IntEnum):
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
+
+    def __str__(self) -> str:
+        """Return the name: a number in a message or a log line would tell nobody anything."""
+        return self.name
 
 
 RETRIABLE: frozenset[ErrorCode] = frozenset(
