@@ -17,7 +17,7 @@ from odradek.client.errors import BrokerUnreachable, ClientClosed, ConfigError, 
 from odradek.client.metadata import ClusterView, MetadataNeeds, Node, updated
 from odradek.client.metrics import Figures, Metrics, merged
 from odradek.client.waiting import NEVER, backoff_ms, sleep_ms
-from odradek.protocol.errors import RETRIABLE, ErrorCode, KafkaError, error_code
+from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -348,7 +348,7 @@ class Cluster:
         self._unreachable = False
         self.view = updated(self.view, answer, all_topics=everything)
         if everything:  # one that is wanted and not there was deleted
-            complete = all(info.error not in RETRIABLE for info in self.view.topics.values())
+            complete = not any(info.troubled for info in self.view.topics.values())
         else:
             complete = all(self._has_leaders(topic) for topic in wanted)
         self.needs.answered(self.clock.monotonic_ms(), complete=complete and not self.lacking())
@@ -360,7 +360,7 @@ class Cluster:
         none either, but asking again at once does not mend that.
         """
         info = self.view.topics.get(topic)
-        if info is None or info.error in RETRIABLE:
+        if info is None or info.troubled:
             return False
         return all(one.leader in self.view.nodes for one in info.partitions)
 

@@ -21,6 +21,8 @@ from odradek.protocol.messages.metadata import (
 from odradek.protocol.primitives import ZERO_UUID
 
 WANTED_TOPICS_LIMIT = 100_000
+REFUSED = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""Errors of a topic that only its administrator mends; any other may pass."""
 
 
 class Node(NamedTuple):
@@ -61,6 +63,11 @@ class TopicInfo:
     error: ErrorCode = ErrorCode.NONE
     places: tuple[TopicPartition, ...] = field(init=False, compare=False, repr=False)
     """Partitions as keys, made once and not for each record."""
+
+    @property
+    def troubled(self) -> bool:
+        """Tell whether it has an error that may pass, so that it is to be asked about again soon."""
+        return bool(self.error) and self.error not in REFUSED
 
     def __post_init__(self) -> None:
         places = tuple(TopicPartition(self.name, number) for number in range(len(self.partitions)))

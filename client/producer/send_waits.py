@@ -12,16 +12,16 @@ from odradek.client.arguments import topic_name
 from odradek.client.calls import within
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable, BufferExhausted, ClientError, ClientTimeout
+from odradek.client.metadata import REFUSED
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.config import ProducerConfig
 from odradek.client.records import TopicPartition
 from odradek.client.waiting import sleep_ms
-from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.errors import KafkaError
 
 Queued = TypeVar("Queued")
 Queue = Callable[[Callable[[], object]], Queued | None]
 """Queues a record for one who waits for memory, and is known by what wakes it; None when it has to wait on."""
-FATAL_TOPIC_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
 
 class Engine(Protocol):
@@ -144,7 +144,7 @@ class SendWaits:
             if isinstance(failure, BrokerUnreachable) and failure.login_refused:
                 raise failure.with_traceback(None)
             info = cluster.view.topics.get(topic)
-            if info is not None and info.error in FATAL_TOPIC_ERRORS:
+            if info is not None and info.error in REFUSED:
                 raise KafkaError(info.error, f"topic {topic}")
             count = cluster.view.partition_count(topic)
             if count and (partition is None or partition < count):

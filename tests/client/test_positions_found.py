@@ -354,3 +354,21 @@ def test_who_reads_a_pattern_is_told_which_topics_match_it(group_id: str | None)
             assert consumer.subscription() == set()
 
     run(main, brokers=1, topics={"red": 1, "rose": 1, "blue": 1}, seed=7)
+
+
+@pytest.mark.parametrize("pattern", [None, "t"])
+def test_an_error_of_a_topics_metadata_that_passes_is_over_soon(pattern: str | None) -> None:
+    """The consumer said it once, and read nothing for the five minutes of metadata.max.age.ms."""
+
+    async def main(cluster: Any) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            await (await producer.send("t", b"x"))
+        async with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+            await cluster.respond("Metadata", "UNKNOWN_SERVER_ERROR", topic=None if pattern else "t")
+            consumer.subscribe(() if pattern else ["t"], pattern=pattern)
+            if pattern is None:
+                with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR: topic t"):
+                    await consumer.getmany(10_000)
+            assert await consumer.getmany(10_000)
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
