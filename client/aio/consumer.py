@@ -289,7 +289,9 @@ class Consumer(ConsumerBase):
                 raise failure.with_traceback(None)
             left_ms = end_ms - self._now_ms
             if left_ms <= 0:
-                raise ClientTimeout(f"{where}: its position was not found within {wait_ms:g} ms", topic_partition=where)
+                reason = self.engine.why_not_located(where)
+                said = f"{where}: its position was not found within {wait_ms:g} ms"
+                raise ClientTimeout(said if reason is None else f"{said}; last: {reason}", topic_partition=where)
             await self._until_arrived(min(left_ms, LONGEST_WAIT_MS))
 
     def highwater(self, partition: TopicPartition) -> int | None:

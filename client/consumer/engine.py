@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Set
 from functools import partial
 from typing import Any
 
-from odradek.client.calls import Deadline
+from odradek.client.calls import Deadline, no_leader
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.buffer import Shared
 from odradek.client.consumer.config import ConsumerSettings
@@ -165,6 +165,11 @@ class ConsumerEngine:
             raise LogTruncated(partition, position, offset)
         self.shared.positions.truncate(partition, offset, leader_epoch)
 
+    def why_not_located(self, partition: TopicPartition) -> Exception | None:
+        """Return what keeps a partition from having a position, as far as that is known."""
+        view = self.cluster.view
+        return no_leader(view, partition) if view.leader_of(partition) is None else self._locator.trouble
+
     def deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
         """Return the end of `timeout_ms` from now; of default.api.timeout.ms if None."""
         if timeout_ms is not None:
@@ -274,6 +279,8 @@ class Locator:
         self._cluster, self._settings, self._shared, self._group = cluster, settings, shared, group
         self._asked: set[tuple[TopicPartition, int | None]] = set()
         """Partitions that are being looked up, each with the leader that is asked; None for the group's coordinator."""
+        self.trouble: Exception | None = None
+        """What the last look-up has failed with; None when it went well."""
         self._held_back: Set[TopicPartition] = frozenset()
         """Partitions whose committed offset is in an open transaction."""
 
@@ -292,17 +299,21 @@ class Locator:
 
     async def _locate(self, leader: int | None, wanted: Mapping[TopicPartition, Sought]) -> None:
         """Find their offsets; those not found are due again after a pause."""
+        trouble: Exception | None = None
         try:
             if leader is None:
                 await self._locate_by_commit(wanted)
             else:
                 await self._locate_by_time(leader, wanted)
         except (BrokerUnreachable, TimeoutError) as error:
+            trouble = error
             logger.info("consumer %s: positions not found yet: %s", self._settings.client_id, error)
         except KafkaError as error:
+            trouble = error
             if not error.retriable:
                 raise
         finally:
+            self.trouble = trouble
             self._asked.difference_update((topic_partition, leader) for topic_partition in wanted)
             with self._shared.lock:
                 again_ms = self._cluster.clock.monotonic_ms() + self._settings.retry_backoff_ms

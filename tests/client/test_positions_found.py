@@ -7,7 +7,7 @@ import pytest
 
 from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.values import NewTopic
-from odradek.client.errors import NoOffsetForPartition
+from odradek.client.errors import ClientTimeout, NoOffsetForPartition
 from odradek.client.records import ConsumerGroupMetadata, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchRequest
@@ -370,5 +370,23 @@ def test_an_error_of_a_topics_metadata_that_passes_is_over_soon(pattern: str | N
                 with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR: topic t"):
                     await consumer.getmany(10_000)
             assert await consumer.getmany(10_000)
+
+    run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+def test_who_waits_for_a_position_in_vain_is_told_why() -> None:
+    """That it was not found was all."""
+
+    async def main(cluster: Any) -> None:
+        settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "auto_offset_reset": "earliest"}
+        async with Consumer(**settings, allow_auto_create_topics=False) as consumer:
+            nowhere = TopicPartition("nowhere", 0)
+            consumer.assign([nowhere, T0])
+            with pytest.raises(ClientTimeout, match="; last: LEADER_NOT_AVAILABLE: nowhere-0: the topic is not known"):
+                await consumer.position(nowhere, 2_000)
+            await cluster.respond("ListOffsets", "OFFSET_NOT_AVAILABLE", times=None)
+            consumer.seek_to_end(T0)
+            with pytest.raises(ClientTimeout, match="; last: OFFSET_NOT_AVAILABLE: t-0"):
+                await consumer.position(T0, 2_000)
 
     run(main, brokers=1, topics={"t": 1}, seed=7)
