@@ -1,6 +1,6 @@
-"""Checks of what applications hand in, before it gets anywhere: what is wrong is refused to whoever gave it.
+"""Checks of arguments that applications pass, so that a wrong one is refused in the call that gets it.
 
-A wrong type is a TypeError, a value out of its range a ConfigError (which is a ValueError). No I/O.
+A wrong type is a TypeError, a value out of range a ConfigError (which is a ValueError). No I/O.
 """
 
 import operator
@@ -29,7 +29,7 @@ def topic_name(given: Any) -> str:
 
 
 def listed(given: Any, what: str) -> list[Any]:
-    """Return what a list holds. Raises TypeError, also for a single text: its letters would be taken, one by one."""
+    """Return an iterable as a list. Raises TypeError, also for a single text, which would be taken letter by letter."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise TypeError(f"{what} must be a list, not {type(given).__name__}: {given!r}")
     return list(given)
@@ -46,7 +46,7 @@ def texts(given: Any, what: str) -> list[str]:
 
 
 def instances(given: Any, kind: type[Kind]) -> list[Kind]:
-    """Return what a list of values of a class holds. Raises TypeError."""
+    """Return an iterable of instances of a class as a list. Raises TypeError."""
     kept = listed(given, f"{kind.__name__}s")
     for one in kept:
         if not isinstance(one, kind):
@@ -55,7 +55,7 @@ def instances(given: Any, kind: type[Kind]) -> list[Kind]:
 
 
 def regular_expression(given: str | re.Pattern[str]) -> re.Pattern[str]:
-    """Return it compiled. Raises re.error, also for one that is too large, where re.compile raises something else."""
+    """Return a compiled pattern. Raises re.error, also for one that is too large, where re.compile raises others."""
     try:
         return re.compile(given)
     except (OverflowError, RecursionError) as error:
@@ -70,12 +70,12 @@ def mapping(given: Any, what: str) -> Mapping[Any, Any]:
 
 
 def by_partition(given: Any, what: str) -> dict[TopicPartition, Any]:
-    """Return a mapping of partitions. Raises TypeError, ConfigError."""
+    """Return a mapping whose keys are partitions as a dict. Raises TypeError, ConfigError."""
     return {topic_partition(where): one for where, one in mapping(given, what).items()}
 
 
 def legal_name(given: str, what: str) -> str:
-    """Return a name that Kafka's Topic.validate takes. Raises ConfigError."""
+    """Return a name that Kafka's Topic.validate accepts. Raises ConfigError."""
     if not LEGAL_TOPIC.fullmatch(given) or given in (".", "..") or len(given) > TOPIC_CHARACTERS_LIMIT:
         raise ConfigError(
             f"{what} has 1 to {TOPIC_CHARACTERS_LIMIT} letters, digits, dots, dashes and underscores, "
@@ -85,7 +85,7 @@ def legal_name(given: str, what: str) -> str:
 
 
 def text(given: Any, what: str) -> str:
-    """Return a text that can be sent: one with an encoding, and not too long. Raises TypeError, ConfigError."""
+    """Return a text that can be sent: UTF-8 can encode it, and it is not too long. Raises TypeError, ConfigError."""
     if not isinstance(given, str):
         raise TypeError(f"{what} must be a string, not {type(given).__name__}")
     try:
@@ -103,7 +103,7 @@ def group_id(given: Any) -> str:
 
 
 def setting(name: Any, value: Any) -> None:
-    """Check a setting that a cluster is to keep; None resets it. Raises TypeError, ConfigError."""
+    """Check name and value of a setting to send to a cluster; the value may be None. Raises TypeError, ConfigError."""
     text(name, "the name of a setting")
     if value is not None:
         text(value, f"the value of {name}")
@@ -129,7 +129,8 @@ def octets(given: Any, what: str) -> bytes:
 
 
 def whole_number(given: Any, what: str, highest: int = HIGHEST_INT64, lowest: int = 0) -> int:
-    """Return an int from `lowest` to `highest`; numpy's are taken, floats and booleans not."""
+    """Return an int from `lowest` to `highest`. Numpy's integers are accepted, floats and booleans are not. Raises
+    TypeError, ConfigError."""
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise TypeError(f"{what} must be an integer, not {type(given).__name__}: {given!r}")
     number = operator.index(given)
@@ -139,7 +140,8 @@ def whole_number(given: Any, what: str, highest: int = HIGHEST_INT64, lowest: in
 
 
 def duration(given: Any) -> float:
-    """Return a time to wait, in whatever unit; infinity is one, NaN is none: no timer of a loop comes after it."""
+    """Return a time to wait, in the caller's unit. Infinity is accepted. Raises TypeError; ConfigError for NaN, which
+    would stop all later timers of a loop."""
     if isinstance(given, (bool, str)) or not hasattr(given, "__float__"):
         raise TypeError(f"a timeout must be a number, not {type(given).__name__}: {given!r}")
     if given != given:
@@ -151,7 +153,8 @@ def duration(given: Any) -> float:
 
 
 def topic_partition(given: Any) -> TopicPartition:
-    """Return a TopicPartition; any pair of topic and number is taken, also another client's."""
+    """Return a TopicPartition; any pair of topic and number is accepted, also another client's. Raises TypeError,
+    ConfigError."""
     if not isinstance(given, tuple) or len(given) != 2:
         raise TypeError(f"a partition must be a TopicPartition(topic, number), not {type(given).__name__}: {given!r}")
     topic, partition = given
@@ -159,7 +162,7 @@ def topic_partition(given: Any) -> TopicPartition:
 
 
 def topic_partitions(given: Iterable[Any]) -> list[TopicPartition]:
-    """Return TopicPartitions, each once, in the order given."""
+    """Return TopicPartitions, each once, in the order given. Raises TypeError, ConfigError."""
     if isinstance(given, TopicPartition):
         raise TypeError(f"partitions must be a list of TopicPartition, not {given!r}")
     return list(dict.fromkeys(topic_partition(one) for one in listed(given, "partitions")))
@@ -176,7 +179,8 @@ def timestamp_ms(given: Any) -> int:
 
 
 def offsets_to_commit(given: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets by partition; each is that of the next record, as a number or with metadata."""
+    """Return offsets by partition. Each is the offset of the next record, as a number or an OffsetAndMetadata. Raises
+    TypeError, ConfigError."""
     wanted = {}
     for given_for, position in by_partition(given, "offsets").items():
         if not isinstance(position, tuple):
@@ -196,7 +200,7 @@ def offsets_to_commit(given: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAn
 
 
 def group_metadata(given: Any) -> ConsumerGroupMetadata:
-    """Return who commits in a transaction. Raises TypeError, ConfigError."""
+    """Return the ConsumerGroupMetadata of a commit in a transaction. Raises TypeError, ConfigError."""
     if not isinstance(given, ConsumerGroupMetadata):
         raise TypeError(f"group_metadata must be consumer.group_metadata(), not {given!r}")
     named, generation_id, member_id, group_instance_id = given
@@ -209,7 +213,8 @@ def group_metadata(given: Any) -> ConsumerGroupMetadata:
 
 
 def headers(given: Any) -> Headers:
-    """Return headers as they are now: the caller may use its list again. None, pairs and a mapping are taken."""
+    """Return a copy of headers, since the caller may change its list. None, pairs and a mapping are accepted. Raises
+    TypeError."""
     if given is None:
         return ()
     pairs = given.items() if isinstance(given, Mapping) else given
@@ -222,7 +227,7 @@ def headers(given: Any) -> Headers:
         if type(pair[1]) is not bytes and pair[1] is not None:
             break
     else:
-        return kept  # nobody can change these
+        return kept  # all immutable
     return tuple(_header(pair) for pair in kept)
 
 

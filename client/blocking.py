@@ -1,4 +1,4 @@
-"""Blocking clients: an asyncio client on a thread of its own, and a thread that waits for its coroutines."""
+"""Base of the blocking clients: an asyncio client on a thread of its own, and calls that wait for its coroutines."""
 
 import asyncio
 import atexit
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Core(Protocol):
-    """An asyncio client, as far as all have it."""
+    """What all asyncio clients have in common."""
 
     def open(self, loop: asyncio.AbstractEventLoop, *, from_other_threads: bool = False) -> None:
         """Start on the running loop."""
@@ -29,7 +29,7 @@ class Core(Protocol):
 
     @property
     def undelivered(self) -> int:
-        """Records that were sent and are not delivered."""
+        """Number of records that were sent and are not acknowledged yet."""
 
 
 Client = TypeVar("Client", bound=Core)
@@ -38,7 +38,7 @@ _open: "weakref.WeakSet[Blocking[Any]]" = weakref.WeakSet()
 
 
 class Blocking(Generic[Client]):
-    """A bridge from any thread to an asyncio client. When it is dropped unclosed it warns, and clears up behind it."""
+    """A bridge from any thread to an asyncio client. Dropped without `close`, it warns, and closes the client."""
 
     _core: Client
     _thread: LoopThread
@@ -58,13 +58,13 @@ class Blocking(Generic[Client]):
         return self._thread.run(work)
 
     def close(self) -> None:
-        """Close connections. Harmless twice."""
+        """Close all connections. Calling it again does nothing."""
         self._finish(self._core.close)
 
     def _finish(self, close: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """End with the core's `close`, unless this is closed or its thread is gone."""
+        """Close the core by `close`, unless that was done before or the thread is gone, and end the thread."""
         if self._closed:
-            if self._core_is_closed:  # and Ctrl-C has struck the end of that
+            if self._core_is_closed:  # perhaps Ctrl-C has struck before the thread was ended
                 self._end()
             return
         self._closed = True
@@ -104,7 +104,7 @@ class Blocking(Generic[Client]):
 
 @atexit.register
 def _close_all() -> None:
-    """The program ends: what is still open is given up in order, so that a group need not wait for a timeout."""
+    """Close what is still open when the program ends, so that a group need not wait for a member's session timeout."""
     for one in list(_open):
         if one._thread.running:
             one._warn_dropped()

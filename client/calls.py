@@ -1,7 +1,7 @@
-"""Requests that must reach one particular broker, asked again until they do or the time is over.
+"""Requests that only one particular broker can answer, repeated until it has, or the time is over.
 
-The retries that admin and consumer share: the controller, a group's coordinator, the leaders of partitions. A broker
-that says "not I" or cannot be reached is no failure yet; any other error is the caller's to judge.
+The retries that admin client and consumer share, for the controller, a coordinator, the leaders of partitions. A broker
+that answers that it is not the right one, or cannot be reached, is no failure yet; the caller judges any other error.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ ASK_AGAIN = frozenset(
 COORDINATOR_CONNECTION = "coordinator"
 """Purpose of a group's own connection, as in Kafka's clients: a fetch that waits does not hold up a heartbeat."""
 FETCH_CONNECTION = "fetch"
-"""Purpose of the connection for fetches: a broker answers one request after the other, and questions would wait."""
+"""Purpose of the connection for fetches: a broker answers one request after the other, so others would wait behind."""
 GRACE_MS = 100.0
-"""Time that an operation has beyond its own, to say itself what it was waiting for."""
+"""Time that an operation gets beyond its timeout, so that its own error, which says what it waited for, comes first."""
 
 
 async def within(
@@ -50,9 +50,10 @@ async def within(
     timeout_ms: float | None,
     too_late: Callable[[], ClientError],
 ) -> Result:
-    """Wait for `work` as long as a method has (None: however long) by the client's clock; then raise `too_late()`.
+    """Wait for `work`, at most `timeout_ms` of the client's clock (None: no limit); then raise `too_late()`.
 
-    Whoever stops waiting ends `work`; who is cancelled while the time runs out is cancelled nevertheless.
+    When the wait ends early, `work` is cancelled. A caller that is cancelled just as the time runs out gets
+    CancelledError all the same. `name` is that of the task.
     """
     caller = asyncio.current_task()
     assert caller is not None
@@ -79,7 +80,7 @@ async def within(
 
 
 class Deadline:
-    """The end of an operation's patience."""
+    """Time limit of one operation. `what` and `setting_name` name the operation and its limit in errors."""
 
     def __init__(self, cluster: Cluster, timeout_ms: float, what: str, setting_name: str) -> None:
         self._cluster = cluster
@@ -93,14 +94,14 @@ class Deadline:
         return max(0.0, self._end_ms - self._cluster.clock.monotonic_ms())
 
     async def pause_after(self, reason: Exception) -> None:
-        """Wait for retry.backoff.ms, or raise ClientTimeout with the reason of the last failure."""
+        """Wait for retry.backoff.ms. Raises ClientTimeout, with `reason`, the last failure, if no more time is left."""
         pause_ms = self._cluster.config.retry_backoff_ms
         if self.left_ms() <= pause_ms:
             raise ClientTimeout(f"{self._said}; last: {reason}") from reason
         await sleep_ms(self._cluster.clock, pause_ms)
 
     async def bound(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Wait for all of an operation, with connections that are opened for it and what others began before.
+        """Return the result of `work`, the whole operation, connecting and waiting for requests of others included.
 
         Raises ClientTimeout when the time is over, and what `work` raises.
         """
@@ -111,9 +112,9 @@ class Deadline:
 
 
 async def side_by_side(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
-    """Return what they return, when all have ended: whoever is slow does not hold up the others.
+    """Run coroutines at the same time, so that a slow one does not hold up the others; return their results in order.
 
-    Raises what the first of them has raised.
+    When all have ended, raises the first exception, in that order, if there was any.
     """
     ended = await asyncio.gather(*calls, return_exceptions=True)
     for one in ended:
@@ -129,7 +130,7 @@ async def ask_controller(
     errors: Callable[[Response], Iterable[ErrorCode]],
     deadline: Deadline,
 ) -> Response:
-    """Ask the controller; `errors` are those in an answer. Raises ClientTimeout."""
+    """Ask the controller; `errors(answer)` returns the errors in an answer. Raises ClientTimeout, KafkaError."""
 
     async def controller() -> int:
         if cluster.view.controller_id not in cluster.view.nodes:
@@ -147,14 +148,14 @@ async def ask_controller(
 
 
 class Member(Protocol):
-    """Member of a group, which knows the coordinator, for it has joined there."""
+    """Member of a group, which knows the coordinator with which it has joined."""
 
     async def coordinator(self) -> int:
         """Return the node id of the coordinator, looked up if need be. Raises KafkaError, BrokerUnreachable."""
         ...
 
     def coordinator_failed(self, reason: Exception) -> None:
-        """Have the coordinator looked up before it is asked again, if it may be another one."""
+        """Have the coordinator looked up before the next request, if `reason` means that it may be another broker."""
         ...
 
 
@@ -172,8 +173,8 @@ async def ask_coordinator(
 ) -> Response:
     """Ask the coordinator of a group, or of a transactional id (`key_type`).
 
-    `coordinator_id` is who that is, if known. A `member` asks the one with which it has joined: a broker that was cut
-    off may take itself for the coordinator still, some may still name it, and what it knows is old.
+    `coordinator_id` is the coordinator's node id, if known. A `member` asks the one with which it has joined: a broker
+    that was cut off may still take itself for the coordinator, others may still name it, and its offsets are old.
 
     Raises ClientTimeout, KafkaError (GROUP_AUTHORIZATION_FAILED …).
     """
@@ -191,7 +192,7 @@ async def ask_coordinator(
         outcome = await _try(cluster, coordinator, COORDINATOR_CONNECTION, message, response, errors, deadline)
         if not isinstance(outcome, Exception):
             return outcome
-        if member is not None and deadline.left_ms():  # else nobody waits any longer, which says nothing of it
+        if member is not None and deadline.left_ms():  # otherwise the time was up, which says nothing about it
             member.coordinator_failed(outcome)
         await deadline.pause_after(outcome)
 
@@ -199,7 +200,7 @@ async def ask_coordinator(
 async def ask_broker(
     cluster: Cluster, node_id: int, message: Message, response: type[Response], deadline: Deadline
 ) -> Response:
-    """Ask one broker about what it coordinates, again while it loads that. Raises BrokerUnreachable, ClientTimeout."""
+    """Ask one broker about what it coordinates, again while it is loading. Raises BrokerUnreachable, ClientTimeout."""
     while True:
         answer = await cluster.request(node_id, message, response)
         error = error_code(answer.error_code)  # type: ignore[attr-defined]
@@ -218,9 +219,10 @@ async def ask_leaders(
     *,
     broker_id: int | None = None,
 ) -> dict[TopicPartition, Value]:
-    """Ask the leader of each partition (or one broker for all); `read` gives error code and value by partition.
+    """Ask the leader of each partition, or `broker_id` for all of them; return the values by partition.
 
-    Raises KafkaError for what asking again does not mend, ClientTimeout for the rest.
+    `request` makes the request for some partitions, `read` returns error code and value by partition. Raises KafkaError
+    for an error that is not retriable; other errors end with ClientTimeout.
     """
     found: dict[TopicPartition, Value] = {}
     wanted = list(partitions)
@@ -238,7 +240,7 @@ async def ask_leaders(
 
 
 def no_leader(view: ClusterView, topic_partition: TopicPartition) -> KafkaError:
-    """Return why nobody can be asked about a partition: its topic is refused, or else what may pass."""
+    """Return why no leader can be asked about a partition; the error is retriable unless the topic is refused."""
     topic = view.topics.get(topic_partition.topic)
     if topic is not None and topic.error and topic.error not in RETRIABLE:
         return KafkaError(topic.error, f"topic {topic_partition.topic}")
@@ -261,9 +263,9 @@ async def _ask_each(
     found: dict[TopicPartition, Value],
     broker_id: int | None,
 ) -> Exception | None:
-    """Ask all nodes once, side by side, since one may be frozen; return why something of it may be asked again.
+    """Ask all nodes once, at the same time, since one may be frozen; return an error after which to ask again, if any.
 
-    Raises KafkaError for the rest, when all have answered.
+    Raises KafkaError for an error that is not retriable, once all have answered.
     """
     again: Exception | None = None
     refused: KafkaError | None = None
@@ -298,7 +300,7 @@ async def _ask_each(
 async def _ask_node(
     cluster: Cluster, node_id: int, message: Message, response: type[Response]
 ) -> tuple[Response | None, BrokerUnreachable | None]:
-    """Return its answer, or why there is none."""
+    """Return a node's answer, or why there is none."""
     try:
         return await cluster.request(node_id, message, response), None
     except BrokerUnreachable as error:
@@ -314,7 +316,7 @@ async def _try(
     errors: Callable[[Response], Iterable[ErrorCode]],
     deadline: Deadline,
 ) -> Response | Exception:
-    """Try once; return the answer, or why it may be asked again. Raises KafkaError for the rest."""
+    """Try once; return the answer, or an error after which to ask again. Raises KafkaError for all others."""
     try:
         answer = await _ask(cluster, await find(), message, response, deadline, purpose)
     except BrokerUnreachable as error:
@@ -330,8 +332,8 @@ async def _try(
 async def _ask(
     cluster: Cluster, node_id: int, message: Message, response: type[Response], deadline: Deadline, purpose: str
 ) -> Response:
-    """Ask one broker until the deadline. With what no membership waits on, the connection is given up, too, as Java's
-    admin client does: the next question would stand behind this one there, whose answer a controller may hold back."""
+    """Ask one broker until the deadline. Unless it is a coordinator's, the connection is closed then, as Java's admin
+    client does: on it the next request would wait behind this one, whose answer a controller may hold back."""
     if purpose == COORDINATOR_CONNECTION:
         return await ask_until(cluster, node_id, message, response, deadline, purpose)
     patience_ms = max(1.0, min(cluster.config.request_timeout_ms, deadline.left_ms()))
@@ -343,8 +345,8 @@ async def ask_until(
 ) -> Response:
     """Ask one broker, and wait for its answer until the deadline.
 
-    Raises BrokerUnreachable; RequestTimedOut at the deadline, too, but then the connection stays as it is: a heartbeat,
-    or a JoinGroup, may wait on it.
+    Raises BrokerUnreachable, and RequestTimedOut at the deadline; unlike elsewhere the connection then stays open, as
+    a heartbeat, or a JoinGroup, may be waiting on it.
     """
     left_ms = max(1.0, deadline.left_ms())
     said = f"no answer to {type(message).__name__} within {left_ms:.0f} ms"
@@ -355,7 +357,7 @@ async def ask_until(
 
 
 async def refresh_quietly(cluster: Cluster) -> None:
-    """Refresh, for a loop that asks again anyway and reports then what is wrong."""
+    """Refresh the metadata, and ignore a failure: the caller's loop asks again, and reports then what is wrong."""
     try:
         await cluster.refresh()
     except BrokerUnreachable:

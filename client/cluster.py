@@ -1,6 +1,6 @@
-"""A client's connections to the brokers of a cluster, by node, with its metadata and the coordinators of groups.
+"""A client's way to a cluster: connections by node, metadata, and coordinators.
 
-The shell that all clients share, on one loop. It keeps no thread and reads no time by itself.
+All clients share this, on one event loop. It makes no thread, and takes the time from the clock that it was given.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ Shared = TypeVar("Shared")
 
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 QUESTIONS_CONNECTION = "questions"
-"""Name of the connections for requests that any broker may answer. On a connection a broker answers one request after
-the other, so these would wait behind a Produce with acks=all, and that for followers."""
+"""Purpose of connections for requests that any broker may answer. A broker answers the requests of a connection one
+after the other, so these would wait behind a Produce with acks=all, which waits for followers."""
 ANOTHER_BROKER_AFTER_MS = 1_000.0
-"""Time after which a broker that has not answered may be frozen: the next one is asked beside it."""
+"""Time after which a broker that has not answered may be frozen, so that the next one is asked as well."""
 FIRST_BOOTSTRAP_ID = -2
 """Node id of the first bootstrap address, as in Kafka's clients: -3, -4, … follow, until metadata gives real ones."""
 
 
 class Cluster:
-    """Brokers and metadata, for the loop's thread only."""
+    """One client's connections and metadata. For the loop's thread only, unless a method says otherwise."""
 
     def __init__(self, network: Network, clock: Clock, random_source: random.Random, config: CommonConfig) -> None:
         self.clock = clock
@@ -50,14 +50,14 @@ class Cluster:
         self.metrics = Metrics(clock, config.metrics_num_samples, config.metrics_sample_window_ms)
         self._opened = self.metrics.sensor("", "connection-creation", "rate", "total")
         self.tasks = Tasks(clock, lambda said: None)
-        """Starts what several callers wait for."""
+        """Runs what several callers may wait for."""
         self.view = ClusterView()
         self.needs = MetadataNeeds(config.metadata_max_age_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.allow_auto_create = False
         self.refreshed: Callable[[BaseException | None], object] = lambda error: None
-        """Callback for the end of every refresh, whoever began it, with what it failed with."""
+        """Called at the end of every refresh, whoever began it, with its error or None."""
         self.lacking: Callable[[], bool] = lambda: False
-        """Tells whether the view lacks something beside whole topics and known partitions' leaders."""
+        """Tells whether the view lacks anything else than wanted topics and leaders of known partitions."""
         self._network = secured(network, clock, config)
         self._bootstrap: list[Node] = []
         self.bootstrap_from(config.bootstrap_servers)
@@ -65,14 +65,14 @@ class Cluster:
         self._refresh: asyncio.Task[None] | None = None
         self._closed = False
         self._unreachable = False
-        """True if the last refresh reached nobody, which is logged once and not at every attempt."""
+        """True if the last refresh reached no broker; that is logged once, and not at every attempt."""
         self.down: frozenset[int] = frozenset()
-        """Nodes that could not be connected the last time: leaders that unkeyed records should keep away from."""
+        """Nodes that could not be reached the last time. Records without a key avoid partitions that these lead."""
         self._available = (self.view, self.down, dict[str, tuple[int, ...]]())
         self._idle_timer = self._plan_idle_check()
 
     def bootstrap_from(self, servers: Sequence[str]) -> None:
-        """Set the addresses to begin with when no broker known from metadata can be reached. Raises ConfigError."""
+        """Set the addresses to use while no broker known from metadata can be reached. Raises ConfigError."""
         found = addresses(servers)
         self._bootstrap = [Node(FIRST_BOOTSTRAP_ID - n, host, port) for n, (host, port) in enumerate(found)]
 
@@ -88,7 +88,7 @@ class Cluster:
         purpose: str = "",
         highest_version: int | None = None,
     ) -> Response:
-        """Ask one node. `timeout_ms` defaults to request.timeout.ms; each `purpose` has a connection of its own.
+        """Ask one node. `timeout_ms` None is request.timeout.ms; each `purpose` has a connection of its own.
 
         Raises BrokerUnreachable, UnsupportedByBroker.
         """
@@ -97,7 +97,8 @@ class Cluster:
         return await connection.request(message, response, wait_ms, highest_version=highest_version)
 
     async def connection(self, node_id: int, purpose: str = "") -> Connection:
-        """Return the connection to a node, opened if needed. Raises BrokerUnreachable, at once while backing off."""
+        """Return the connection to a node, opened if needed. Raises BrokerUnreachable, during the backoff after a
+        failure at once; ClientClosed."""
         if self._closed:
             raise ClientClosed("the client is closed")
         link = self._links.setdefault((node_id, purpose), Link())
@@ -109,14 +110,14 @@ class Cluster:
             if self.clock.monotonic_ms() < link.retry_at_ms:
                 raise BrokerUnreachable(node.address, link.reason, login_refused=link.login_refused)
             link.attempt = self.tasks.result_of(f"connect to {node.address}", partial(self._open, link, node))
-            # Whoever asked may have given up by then; the link keeps why it failed.
+            # Nobody may wait for it any more by then; the link keeps the reason of a failure.
             link.attempt.add_done_callback(lambda attempt: attempt.cancelled() or attempt.exception())
         return await self._shared(link.attempt)
 
     async def _shared(self, work: "asyncio.Task[Shared]") -> Shared:
-        """Wait for what others may wait for too. Raises ClientClosed when `close` ended it: no caller was cancelled.
+        """Wait for a task that others may wait for too. Raises ClientClosed if `close` has cancelled it.
 
-        Not by asyncio.shield: from Python 3.14 on it logs, as an error, what fails after a caller has given it up.
+        asyncio.shield would not do: from Python 3.14 on it logs, as an error, what fails after a caller has given up.
         """
         await asyncio.wait([work])
         if self._closed and work.cancelled():
@@ -124,7 +125,7 @@ class Cluster:
         return work.result()
 
     def ready_in_ms(self, node_id: int, purpose: str = "") -> float:
-        """Return how long until a node that could not be reached may be tried again; 0 when it may."""
+        """Return in how many milliseconds a node that could not be reached may be tried again; 0 if it may now."""
         link = self._links.get((node_id, purpose))
         return max(0.0, link.retry_at_ms - self.clock.monotonic_ms()) if link is not None else 0.0
 
@@ -148,7 +149,7 @@ class Cluster:
             link.reason, link.login_refused = error.reason, error.login_refused
             if node.node_id not in self.down and not self._has_connection(node.node_id):
                 self.down |= {node.node_id}
-                if node.node_id in self.view.nodes:  # of the first addresses it is told when none can be reached
+                if node.node_id in self.view.nodes:  # bootstrap addresses are reported when none can be reached
                     said = "%s: broker %d, %s, cannot be reached: %s"
                     logger.warning(said, config.client_id, node.node_id, error.address, error.reason)
             pause_ms = backoff_ms(
@@ -182,7 +183,7 @@ class Cluster:
         self._idle_timer = self._plan_idle_check()
 
     def close(self) -> None:
-        """Close every connection; harmless twice."""
+        """Close every connection. Calling it again does nothing."""
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -197,7 +198,7 @@ class Cluster:
     # -- any broker ----------------------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[int]:
-        """Return all known brokers, the least busy first, equals in random order, and then the bootstrap addresses."""
+        """Return all known brokers, the least busy first, in random order where equal; then the bootstrap addresses."""
         known, bootstrap = list(self.view.nodes), [node.node_id for node in self._bootstrap]
         self.random.shuffle(known)
         known.sort(key=self._burden)
@@ -208,7 +209,8 @@ class Cluster:
         return known + bootstrap
 
     def _burden(self, node_id: int) -> tuple[int, bool, bool]:
-        """Rate a node by its open questions, then by whether it could not be reached, then by whether to connect."""
+        """Rate a node: first by its unanswered requests, then by whether it was unreachable, then by whether a
+        connection would have to be opened."""
         link = self._links.get((node_id, QUESTIONS_CONNECTION))
         connection = None if link is None else link.open_connection
         if connection is None:
@@ -216,7 +218,7 @@ class Cluster:
         return connection.unanswered, False, False
 
     def _has_connection(self, node_id: int) -> bool:
-        """Tell whether any connection to a node is open: a node with one is not down, though it takes no other."""
+        """Tell whether any connection to a node is open: such a node is not down, even if it accepts no other."""
         return any(link.open_connection for (known, _), link in self._links.items() if known == node_id)
 
     def connected(self, node_id: int) -> bool:
@@ -225,7 +227,7 @@ class Cluster:
         return link is not None and link.open_connection is not None
 
     def free_connection(self, node_id: int) -> Connection | None:
-        """Return a connection to a node that is open and idle, whatever it is for; None without one."""
+        """Return a connection to a node that is open and idle, whatever its purpose; None if there is none."""
         found = [link.open_connection for (known, _), link in self._links.items() if known == node_id]
         return next((one for one in found if one is not None and one.idle), None)
 
@@ -243,9 +245,9 @@ class Cluster:
         return merged([{group: own}, figures])
 
     def available_partitions(self, topic: str) -> tuple[int, ...]:
-        """Return the partitions whose leader is known and could be reached the last time; else those with a leader.
+        """Return the partitions whose leader could be reached the last time; if there are none, all with a leader.
 
-        From any thread. The same object until something changes.
+        From any thread. Returns the same object until something changes.
         """
         view, down = self.view, self.down
         known = self._available
@@ -260,9 +262,9 @@ class Cluster:
         return found
 
     async def request_any(self, message: Message, response: type[Response]) -> Response:
-        """Ask one broker, and after a failure or a second without an answer the next one too; the first answer counts.
+        """Ask one broker, and after a failure or a second without an answer the next one, too; return the first answer.
 
-        For questions that may be asked twice. Raises NoBrokerReachable naming them all.
+        For requests that may be sent twice. Raises NoBrokerReachable, which names all brokers and reasons.
         """
         failures: dict[str, str] = {}
         all_refuse_login = True
@@ -294,7 +296,7 @@ class Cluster:
         return answer
 
     async def _first_answer(self, asked: "list[asyncio.Task[Response]]", *, may_give_up: bool) -> None:
-        """Wait until one has ended, or, when there is another to ask, for ANOTHER_BROKER_AFTER_MS."""
+        """Wait until one has ended, or, if there is another broker to ask, at most ANOTHER_BROKER_AFTER_MS."""
         wait = partial(sleep_ms, self.clock, ANOTHER_BROKER_AFTER_MS)
         patience = [self.tasks.result_of("wait for an answer", wait)] if may_give_up else []
         try:
@@ -310,7 +312,7 @@ class Cluster:
         await self._shared(self._begin_refresh())
 
     def refresh_when_due(self) -> float:
-        """Begin to ask if it is time to; return the monotonic time at which to look again, unless `refreshed` comes."""
+        """Begin a refresh if it is due; return when to look again, in ms of the monotonic clock (NEVER: at its end)."""
         if self._refresh is not None or not (self.needs.topics or self.needs.all_topics):
             return NEVER
         due_ms = self.needs.next_at_ms()
@@ -347,17 +349,17 @@ class Cluster:
             raise
         self._unreachable = False
         self.view = updated(self.view, answer, all_topics=everything)
-        if everything:  # one that is wanted and not there was deleted
+        if everything:  # a wanted topic that is missing was deleted
             complete = not any(info.troubled for info in self.view.topics.values())
         else:
             complete = all(self._has_leaders(topic) for topic in wanted)
         self.needs.answered(self.clock.monotonic_ms(), complete=complete and not self.lacking())
 
     def _has_leaders(self, topic: str) -> bool:
-        """Tell whether a topic is there and each of its partitions has a leader.
+        """Tell whether a topic exists and each of its partitions has a leader, or no refresh would help at once.
 
         A topic that is being created has no partitions yet, and the error LEADER_NOT_AVAILABLE. One that is refused has
-        none either, but asking again at once does not mend that.
+        no partitions either, but asking again at once does not change that.
         """
         info = self.view.topics.get(topic)
         if info is None or info.troubled:

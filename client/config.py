@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 NOT_BUILT_PREFIXES = ("ssl.", "sasl.", "zookeeper.ssl.")
-"""Settings of Kafka that these clients know but cannot obey; refused rather than ignored."""
+"""Prefixes of Kafka's settings: one that these clients do not have is reported as missing, not as misspelled."""
 ALIASES = {
     "ssl.cafile": "ssl.truststore.location",
     "ssl.certfile": "ssl.keystore.location",
@@ -39,22 +39,22 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "api_version": "brokers say what they speak",
     "bootstrap_timeout_ms": "every call has a timeout of its own",
     "client_dns_lookup": "all addresses of a name are tried",
-    "enable_incremental_fetch_sessions": "each broker that has them is fetched from in one",
+    "enable_incremental_fetch_sessions": "they are used with every broker that has them",
     "kafka_client": "there is nothing to replace",
     "max_in_flight_requests_per_connection": "one fetch at a time is under way to each broker",
     "metric_group_prefix": "groups have Kafka's names",
-    "metric_reporters": "`metrics()` is asked",
-    "metrics_enabled": "they cost nothing for a record",
+    "metric_reporters": "call `metrics()` instead",
+    "metrics_enabled": "metrics are always on, and cost nothing for each record",
     "proxy_url": "not built",
     "receive_message_max_bytes": "bounded by fetch.max.bytes",
-    "selector": "asyncio has it",
-    "socket_options": "send_buffer_bytes and receive_buffer_bytes; TCP_NODELAY is on",
+    "selector": "asyncio has its own",
+    "socket_options": "use send_buffer_bytes and receive_buffer_bytes; TCP_NODELAY is on",
     "socks5_proxy": "not built",
 }
-"""kafka-python's settings that would have no effect here, and why. They are refused: whoever sets one expects one."""
+"""kafka-python's settings that would have no effect here, and why. They are refused: who sets one expects an effect."""
 
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
-"""isolation.level, and what stands for it on the wire."""
+"""isolation.level → its number on the wire."""
 
 
 class Missing:
@@ -72,11 +72,11 @@ def setting(
     choices: Sequence[str] | None = None,
     secret: bool = False,
 ) -> Any:
-    """Make a field of a configuration. `choices` are compared without regard to case and kept as written here.
+    """Make a field of a configuration. A value is compared with `choices` without regard to case, and kept as in there.
 
-    A whole number is at most 2^31-1 unless `at_most` says otherwise: Kafka's settings are INT where they are not LONG.
+    A whole number is at most 2^31-1 unless `at_most` says otherwise: Kafka's settings are INT unless they are LONG.
 
-    The value of a `secret` one stands in no message and no repr().
+    The value of a `secret` setting is in no message and no repr().
     """
     metadata = {"default": default, "at_least": at_least, "at_most": at_most, "choices": choices, "secret": secret}
     if isinstance(default, list):
@@ -86,7 +86,7 @@ def setting(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """Settings by which a client and a broker prove to each other who they are. What may be a secret is never shown."""
+    """Settings of TLS and logins, by which a client and a broker authenticate each other. Secrets are never shown."""
 
     security_protocol: str = setting("PLAINTEXT", choices=["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
     ssl_keystore_type: str = setting("JKS")
@@ -94,7 +94,7 @@ class SecurityConfig:
     ssl_keystore_password: str | None = setting(None, secret=True)
     ssl_key_password: str | None = setting(None, secret=True)
     ssl_key_location: str | None = setting(None)
-    """A PEM file with the key alone, where ssl.keystore.location holds the certificates: kafka-python's ssl_keyfile."""
+    """A PEM file with only the key, while ssl.keystore.location has the certificates (kafka-python's ssl_keyfile)."""
     ssl_keystore_key: str | None = setting(None, secret=True)
     ssl_keystore_certificate_chain: str | None = setting(None, secret=True)
     ssl_truststore_type: str = setting("JKS")
@@ -112,18 +112,19 @@ class SecurityConfig:
     sasl_jaas_config: str | None = setting(None, secret=True)
     sasl_username: str | None = setting(None)
     sasl_password: str | None = setting(None, secret=True)
-    """Instead of sasl.jaas.config, for PLAIN and SCRAM: as librdkafka and kafka-python have them."""
+    """User and password in place of sasl.jaas.config, for PLAIN and SCRAM, as in librdkafka and kafka-python."""
     sasl_oauth_token_provider: Any = setting(None)
-    """An object with a method `token()`, as kafka-python has it; called in a thread for each connection."""
+    """An object with a method `token()`, as in kafka-python; it is called in a thread for each connection."""
     sasl_oauthbearer_token_endpoint_url: str | None = setting(None)
     sasl_login_read_timeout_ms: int | None = setting(None)
     sasl_kerberos_service_name: str | None = setting(None)
-    """First part of the brokers' principals; without it, and in no sasl.jaas.config either, it is `kafka`."""
+    """First part of the brokers' principals; `kafka` if neither this nor sasl.jaas.config names it."""
     sasl_kerberos_principal: str | None = setting(None)
     sasl_kerberos_keytab: str | None = setting(None)
-    """Instead of sasl.jaas.config, for GSSAPI, as librdkafka has them; without them, the tickets of kinit."""
+    """Principal and keytab in place of sasl.jaas.config, for GSSAPI, as in librdkafka; without them kinit's tickets are
+    used."""
     sasl_kerberos_domain_name: str | None = setting(None)
-    """Host in the brokers' principals where it is not the one that is connected to: kafka-python's."""
+    """Host in the brokers' principals, if it is not the one that is connected to (kafka-python's setting)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,18 +141,19 @@ class CommonConfig(SecurityConfig):
     retry_backoff_ms: int = setting(100, at_least=0, at_most=HIGHEST_INT64)
     retry_backoff_max_ms: int = setting(1_000, at_least=0, at_most=HIGHEST_INT64)
     metadata_recovery_strategy: str = setting("rebootstrap", choices=["none", "rebootstrap"])
-    """Begin again from bootstrap.servers, or not, when no broker that is known can be reached (KIP-899)."""
+    """Whether to start again from bootstrap.servers when no known broker can be reached (KIP-899)."""
     metrics_num_samples: int = setting(2, at_least=1)
     metrics_sample_window_ms: int = setting(30_000, at_least=1, at_most=HIGHEST_INT64)
     send_buffer_bytes: int = setting(-1, at_least=-1)
     receive_buffer_bytes: int = setting(-1, at_least=-1)
-    """The system's own grow as requests and answers need it. With Kafka's 128 and 64 kB megabytes go in pieces of
-    100 kB, each with its turn of the loop: a fifth of what it costs to send a record of 1 kB."""
+    """-1, the default, leaves both buffers to the operating system, which lets them grow as needed. With Kafka's 128
+    and 64 kB, megabytes go in pieces of 100 kB, each with its turn of the loop: a fifth of the cost of sending a record
+    of 1 kB."""
     socket_connection_setup_timeout_ms: int = setting(10_000, at_least=1, at_most=HIGHEST_INT64)
 
     @property
     def records_bytes_max(self) -> int:
-        """Most bytes of records that an answer is asked to have: none, unless the client fetches."""
+        """Return the most bytes of records that an answer is asked to have; 0 unless the client fetches."""
         return 0
 
 
@@ -159,7 +161,7 @@ Config = TypeVar("Config", bound="DataclassInstance")
 
 
 def load(config: type[Config], given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Config:
-    """Check everything given and fill in defaults. Raises ConfigError with one line that says which, what and why."""
+    """Check all settings given, and fill in defaults. Raises ConfigError: one line with setting, value and reason."""
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(
             f"settings are keywords, or one mapping with Kafka's names, not {type(given).__name__}: {given!r}"
@@ -195,7 +197,7 @@ def _unknown(name: str, known: Mapping[str, Any]) -> str:
     if name.startswith(NOT_BUILT_PREFIXES):
         return f"{name}: these clients cannot do that yet, so the setting is refused rather than ignored"
     if reason := WITHOUT_EFFECT.get(name.replace(".", "_")):
-        return f"{name} is not taken here, leave it out: {reason}"
+        return f"{name} has no effect here, leave it out: {reason}"
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"unknown setting {name}" + (f": did you mean {near[0]}?" if near else "")
 
@@ -240,7 +242,7 @@ def _parsed(name: str, value: Any, expected: Any) -> Any:
 
 
 def _text(name: str, value: str) -> str:
-    """Refuse what cannot be sent, which files' names and secrets are not; a file's may have bytes that are no UTF-8."""
+    """Return a text. Raises ConfigError if it cannot be sent; but names of files may have bytes that are not UTF-8."""
     if name.endswith(".location"):
         return value
     try:
@@ -269,7 +271,7 @@ def _number(name: str, value: Any, expected: type[int] | type[float]) -> float:
         parsed = expected(value)
     except (ValueError, OverflowError):
         raise refused from None
-    if parsed != parsed or (isinstance(value, float) and parsed != value):  # NaN, or a part of a whole number
+    if parsed != parsed or (isinstance(value, float) and parsed != value):  # NaN, or a fraction for a whole number
         raise refused
     return parsed
 
@@ -282,12 +284,12 @@ def _texts(name: str, value: Any) -> list[str]:
 
 
 def _objects(name: str, value: Any) -> Sequence[Any]:
-    """Refuse what would be called in vain for each record."""
+    """Return a list of objects. Raises ConfigError for texts and classes, whose calls would fail for each record."""
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
         raise ConfigError(f"{name} must be a list of objects, not {value!r}")
     for one in value:
         if isinstance(one, (str, bytes, type)):
-            raise ConfigError(f"{name} must be objects that are made already, not {one!r}")
+            raise ConfigError(f"{name} must be objects, not names or classes: {one!r}")
     return value
 
 
@@ -308,7 +310,7 @@ its PLAINTEXT:// before the host."""
 
 
 def addresses(bootstrap_servers: Sequence[str]) -> list[tuple[str, int]]:
-    """Parse `host:port` texts into pairs. An IPv6 host stands in brackets. Raises ConfigError naming the wrong one."""
+    """Parse `host:port` texts into pairs. An IPv6 host is in brackets. Raises ConfigError that names the wrong one."""
     found = []
     for text in bootstrap_servers:
         match = ADDRESS.fullmatch(text)

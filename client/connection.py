@@ -1,6 +1,6 @@
-"""A connection to one broker, on a loop: negotiates versions when it opens, then carries requests, pipelined.
+"""Connection to one broker, on an event loop: negotiates versions when it opens, then carries pipelined requests.
 
-The shell around `protocol.connection.ClientConnection`. All methods are for the loop's thread only.
+It does the I/O for `protocol.connection.ClientConnection`. All methods are for the loop's thread only.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from odradek.world.tasks import Tasks
 SOFTWARE_NAME = "odradek"
 SOFTWARE_VERSION = "0.1.0"
 UNSENT_BYTES_LIMIT = 512 * 1024 * 1024
-"""Most that the operating system may not have taken yet: with more, the broker has stopped reading."""
+"""Most bytes that may wait for the operating system to take them. If there are more, the broker has stopped reading."""
 UNANSWERED_LIMIT = 100_000
-"""Most questions on one connection: a program may ask about all its topics or groups in one gather."""
+"""Most unanswered requests on one connection: a program may ask about all its topics or groups in one gather."""
 WAKE_AT_BYTES = 1 << 20
-"""Piece in which a large answer is received, while it lacks that much. Each piece costs a wake-up; and a thread that
-has received waits for Python's lock, up to 5 ms, while the application's thread works."""
+"""Bytes of a large answer for which the loop is woken, as long as so many are missing. Each wake-up costs; and after it
+the loop's thread waits up to 5 ms for Python's lock while the application's thread works."""
 
 Response = TypeVar("Response", bound=Message)
 
@@ -41,7 +41,7 @@ class Connection:
     def __init__(
         self, endpoint: Endpoint, clock: Clock, address: str, client_id: str, records_bytes_max: int = 0
     ) -> None:
-        """`records_bytes_max`: most that an answer is asked to have of records."""
+        """`records_bytes_max`: the most bytes of records that an answer is asked to have."""
         self.address = address
         self.closed = False
         self.last_used_ms = clock.monotonic_ms()
@@ -52,13 +52,13 @@ class Connection:
         self._protocol = ClientConnection(client_id, max_response_bytes=most, max_in_flight=UNANSWERED_LIMIT)
         self._waiting: deque[tuple[asyncio.Future[Message], Timer]] = deque()
         self._unsent: deque[tuple[memoryview, asyncio.Future[None] | None]] = deque()
-        """What the operating system has not taken yet, and who waits until it has."""
+        """Bytes that the operating system has not taken yet, and futures of callers that wait until it has."""
         self._unsent_bytes = 0
         self._writing = False
         self._muted_until_ms = 0.0
-        """A broker reads nothing from here before, as a quota was exceeded (KIP-219)."""
+        """Time until which the broker reads nothing from this client, since a quota was exceeded (KIP-219)."""
         self._told = False
-        """True if something was sent that nobody answers: it counts as delivered, and must not be taken back."""
+        """True if a request was sent that is not answered: it counts as delivered, and must not be taken back."""
         endpoint.on_readable(self._readable)
 
     @property
@@ -74,7 +74,7 @@ class Connection:
     async def request(
         self, message: Message, response: type[Response], timeout_ms: float, *, highest_version: int | None = None
     ) -> Response:
-        """Ask in the highest common version.
+        """Send a request in the highest common version, and return the answer; `timeout_ms` is for the answer.
 
         Raises BrokerUnreachable, RequestTimedOut, UnsupportedByBroker; ConfigError for a text that is too long.
         """
@@ -84,7 +84,8 @@ class Connection:
         return answer
 
     async def ask(self, message: Message, version: int, timeout_ms: float) -> Message:
-        """Ask in the given version."""
+        """Send a request in the given version, and return the answer. Raises BrokerUnreachable, RequestTimedOut,
+        ConfigError."""
         if self.closed:
             raise BrokerUnreachable(self.address, "the connection is closed")
         if not self._protocol.may_send():
@@ -99,9 +100,9 @@ class Connection:
         return await answer
 
     async def send_unanswered(self, message: Message, timeout_ms: float) -> None:
-        """Send a request that the broker does not answer (Produce with acks=0), until the operating system has it.
+        """Send a request that brokers do not answer (Produce with acks=0); return when the operating system has it.
 
-        From then on it is not taken back, whatever becomes of the connection here. Raises like `request`.
+        From then on it is sent, even if this client closes the connection. Raises as `request`.
         """
         version = common_version(type(message), self.served, self.address)
         if self.closed:
@@ -118,7 +119,7 @@ class Connection:
             timer.cancel()
 
     def close(self, reason: str = "closed by the client") -> None:
-        """Close; every open request fails with BrokerUnreachable for this reason. Harmless twice."""
+        """Close; every open request fails with BrokerUnreachable for this reason. Calling it again does nothing."""
         self._break(BrokerUnreachable(self.address, reason))
 
     def _encoded(self, message: Message, version: int, *, answered: bool = True) -> list[Part]:
@@ -210,7 +211,7 @@ class Connection:
 
 
 class Link:
-    """The connection to one node for one purpose, or the attempt to get it."""
+    """The connection to one node for one purpose, or the attempt to open it."""
 
     __slots__ = ("attempt", "connection", "failures", "login_refused", "reason", "retry_at_ms")
 
@@ -239,7 +240,7 @@ async def connect(
     timeout_ms: float,
     records_bytes_max: int = 0,
 ) -> Connection:
-    """Open a connection and learn what the broker serves. Raises BrokerUnreachable."""
+    """Open a connection and ask which API versions the broker serves. Raises BrokerUnreachable."""
     address = f"{host}:{port}"
     newest, oldest = API_VERSIONS_TRIED
 
@@ -253,7 +254,7 @@ async def connect(
             answer = await _ask_versions(connection, newest, timeout_ms)
         except RequestTimedOut:
             raise
-        except BrokerUnreachable:  # it closed the connection: as it may for a version that it does not know
+        except BrokerUnreachable:  # it closed the connection, as a broker may that does not know the version
             connection = await opened()
             answer = await _ask_versions(connection, oldest, timeout_ms)
         if answer.error_code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST):
@@ -261,7 +262,7 @@ async def connect(
         if answer.error_code != ErrorCode.NONE:
             said = KafkaError(error_code(answer.error_code))
             raise BrokerUnreachable(address, f"refused ApiVersions: {said}")
-    except BaseException:  # also when nobody waits for it any more
+    except BaseException:  # also when the caller is cancelled
         connection.close()
         raise
     connection.served = ranges_of(answer)
@@ -285,7 +286,7 @@ async def _opened(network: Network, clock: Clock, tasks: Tasks, host: str, port:
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             if attempt.done() and not attempt.cancelled() and attempt.exception() is None:
-                attempt.result().close()  # it has come about just now, and nobody gets it
+                attempt.result().close()  # it has just opened, and nobody gets it
             raise
         raise BrokerUnreachable(address, f"no connection within {timeout_ms:.0f} ms") from None
     except OSError as error:
@@ -304,7 +305,7 @@ API_VERSIONS_TRIED = (3, 0)
 
 
 def ranges_of(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
-    """Return what an ApiVersions answer says."""
+    """Return the versions in an ApiVersions answer, by API key."""
     return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
 
 
@@ -326,7 +327,8 @@ def common_version(message: type[Message], served: Ranges, address: str, highest
 
 
 def secured(network: Network, clock: Clock, config: SecurityConfig) -> Network:
-    """Return the network on which to make connections. Reads files of keys and certificates. Raises ConfigError."""
+    """Return the network on which to open connections, with TLS and login as configured. Reads files of keys and
+    certificates. Raises ConfigError."""
     if config.security_protocol == "PLAINTEXT":
         return network
     from odradek.security.secure_network import ClientSecurity, SecureNetwork

@@ -1,8 +1,9 @@
 # ruff: noqa: N818 - named after what has happened
 """Errors that a client's methods raise. Every message says what failed, where, and what to do about it.
 
-The root of all is `KafkaError` (`odradek.protocol.errors`): what a broker answered is one with its code; the classes
-here, all of them `ClientError`, are for what goes wrong on the client's own side. `except KafkaError` catches either.
+The root of all is `KafkaError` (`odradek.protocol.errors`). An error in a broker's answer is a KafkaError with its
+code; the classes here, all of them `ClientError`, are for failures on the client's own side. `except KafkaError`
+catches both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +21,8 @@ def in_words(code: ErrorCode) -> str:
 class ClientError(KafkaError):
     """Error on the client's own side.
 
-    `topic`, `partition`, `offset` and `setting` say where, as far as that is known. `retriable`: the same call may
-    succeed later; `fatal`: the client cannot go on; `requires_abort`: the open transaction must be aborted first.
+    `topic`, `partition`, `offset` and `setting` say where, if that is known. `retriable`: the same call may succeed
+    later; `fatal`: the client cannot go on; `requires_abort`: the open transaction must be aborted first.
     """
 
     code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -95,7 +96,7 @@ class UnsupportedByBroker(ClientError):
 
 
 class ClientTimeout(ClientError, TimeoutError):
-    """Waited as long as a setting allows. The message names the setting."""
+    """A call has waited as long as a timeout or setting allows. The message names it."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
@@ -128,17 +129,17 @@ class UnreadableRecords(ClientError):
     ) -> None:
         super().__init__(message, topic_partition=topic_partition, offset=offset)
         self.next_offset = next_offset
-        """Offset behind them; None where it is not known, as of a batch whose offsets are damaged too."""
+        """Offset behind these records; None if it is not known, as when the offsets of a batch are damaged, too."""
 
 
 class DeserializationError(UnreadableRecords):
-    """A deserializer failed. The next poll asks it again: what it needs may be back by then."""
+    """A deserializer failed. The next poll calls it again: what it needs may be back by then."""
 
 
 class CorruptRecords(UnreadableRecords):
     """A broker sent records that are damaged. Each poll raises it, as with Java's consumer, until a `seek`.
 
-    To seek to where the consumer is asks the broker again, whose log may be mended by then.
+    A `seek` to the present position fetches from the broker again, whose log may have been repaired by then.
     """
 
     code = ErrorCode.CORRUPT_MESSAGE
@@ -154,27 +155,27 @@ class GroupError(ClientError):
 
 
 class CommitFailed(GroupError):
-    """The group has moved on: its partitions belong to others now, so the offsets were not committed."""
+    """The group has moved on: the member's partitions belong to others now, so the offsets were not committed."""
 
 
 class RebalanceInProgress(GroupError):
-    """The group is being rebalanced, so the offsets were not committed yet: poll until it has settled, commit again.
+    """The group is being rebalanced, so the offsets were not committed: poll until that is over, then commit again.
 
-    The partitions may well stay this member's: under the cooperative protocol most do.
+    This member may keep its partitions: under the cooperative protocol most stay where they are.
     """
 
     code = ErrorCode.REBALANCE_IN_PROGRESS
 
     @property
     def retriable(self) -> bool:
-        """Return True: after some polls."""
+        """Return True: the commit may succeed after some polls."""
         return True
 
 
 class AbortRequired(ClientError):
     """A record or a request of a transaction failed, and with it the transaction: call `abort_transaction()`.
 
-    `reason` is what failed first. After the abort the producer goes on with `begin_transaction()`.
+    `reason` is the first failure. After the abort the producer goes on with `begin_transaction()`.
     """
 
     def __init__(self, transactional_id: str, reason: Exception) -> None:
@@ -190,20 +191,20 @@ class AbortRequired(ClientError):
 
 
 class TransactionAborted(ClientError):
-    """A record was not sent: its transaction was aborted before."""
+    """A record was not sent, because its transaction was aborted, or had failed, before."""
 
 
 class LogTruncated(ClientError):
-    """Records that were read are not in the log any more: a replica without them has become the leader (KIP-320).
+    """Records that were read are no longer in the log: a replica without them has become the leader (KIP-320).
 
-    With auto.offset.reset=none; else the consumer goes on at `diverging_offset` by itself, and logs it. `offset` is the
-    position; what was read from `diverging_offset` on is lost, or has changed. `seek` to go on.
+    Raised with auto.offset.reset=none; otherwise the consumer goes on at `diverging_offset` by itself, and logs that.
+    `offset` is the position; records read from `diverging_offset` on are lost, or have changed. `seek` to go on.
     """
 
     def __init__(self, topic_partition: TopicPartition, offset: int, diverging_offset: int) -> None:
-        """Take the position of a partition, and where the leader's log parts from what was read."""
+        """Take the position in a partition, and the offset from which on the leader's log differs."""
         super().__init__(
-            f"{topic_partition}: read up to {offset}, but the leader's log is another one from {diverging_offset} on: "
+            f"{topic_partition}: read up to {offset}, but the leader's log differs from {diverging_offset} on: "
             "records were lost in an unclean election; seek to go on",
             topic_partition=topic_partition,
             offset=offset,
@@ -212,8 +213,10 @@ class LogTruncated(ClientError):
 
 
 class NoOffsetForPartition(ClientError):
-    """Lack of a committed offset, or a position out of range, with auto.offset.reset=none. `topic` and `partition` say
-    where: `seek` there to go on."""
+    """No offset is committed, or the position is out of range, and auto.offset.reset is none.
+
+    `topic` and `partition` say where: `seek` there to go on.
+    """
 
 
 class QueueFull(ClientError):
@@ -224,7 +227,7 @@ class FailedToSendMessage(ClientError):
     """Messages of an original Producer were not acknowledged. `failures` has them, each with its error."""
 
     def __init__(self, failures: Sequence[tuple[Any, Exception]]) -> None:
-        """Take messages and why each has failed."""
+        """Take the messages, each with its error."""
         (first, error), count = failures[0], len(failures)
         super().__init__(f"{count} message(s) not sent; the first, to topic {first.topic}: {error}")
         self.failures = list(failures)

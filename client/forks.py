@@ -1,7 +1,7 @@
 """Clients in a process that forks.
 
-A child of `os.fork` has none of its parent's threads: a client that came with it would wait for ever, hold locks that
-nobody opens, or speak into the parent's connections. So it is told, and says so at every call.
+A child of `os.fork` has none of its parent's threads: a client that it has inherited would wait for ever, find locks
+that nobody releases, or send on the parent's connections. So each client is told of the fork, and refuses every call.
 """
 
 import os
@@ -12,17 +12,17 @@ SAID = "it was made in another process, before a fork: make a client in this pro
 
 
 class Forkable(Protocol):
-    """Interface of what has threads or locks, which do not survive a fork."""
+    """An object with threads or locks, which do not survive a fork."""
 
     def forked(self) -> None:
-        """Fail whatever waits and refuse whatever comes: this is the child of a fork."""
+        """Fail all that waits, and refuse every later call: this is the child of a fork."""
 
 
 _alive: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
 
 
 def watch(one: Forkable) -> None:
-    """Tell it of forks, as long as it lives."""
+    """Call `one.forked()` in the child of each fork, as long as the object lives."""
     _alive.add(one)
 
 

@@ -1,4 +1,4 @@
-"""A thread with an event loop, for clients whose methods block. The only place where a client makes a thread."""
+"""Thread with an event loop, for clients whose methods block. Clients make threads nowhere else."""
 
 import asyncio
 import concurrent.futures
@@ -22,7 +22,7 @@ STOP_TIMEOUT_SECONDS = 5.0
 
 
 class LoopThread:
-    """Runs a loop until `stop`. A daemon: a program that forgets to close its client can still end."""
+    """Thread that runs a loop until `stop`. A daemon: a program that forgets to close its client can still end."""
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
@@ -32,7 +32,7 @@ class LoopThread:
         try:
             self._thread.start()
             watch(self)
-        except BaseException:  # Ctrl-C: nobody will ever stop it
+        except BaseException:  # Ctrl-C: nobody else would ever stop the thread
             self.soon(self.loop.stop)
             raise
 
@@ -43,7 +43,7 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop and wait for its result. An interrupt (Ctrl-C) cancels it.
 
-        What it gives to `on_callers_thread` is run on this thread, which waits.
+        Functions that the coroutine passes to `on_callers_thread` are run on the calling thread, which waits.
         """
         if self._forked or self.loop.is_closed() or not self._thread.is_alive():
             work.close()
@@ -60,14 +60,14 @@ class LoopThread:
                 raise concurrent.futures.CancelledError from None
             waiting.add_done_callback(caller.done)
             self._waiting.add(caller)
-            if self.loop.is_closed():  # by a thread that may not have seen this one wait
+            if self.loop.is_closed():  # its thread may have released the waiting callers just before this one came
                 caller.done(None)
             caller.work_until_done()
-            if not waiting.done():  # nor will it be: the loop is closed
+            if not waiting.done():  # and never will be: the loop is closed
                 raise concurrent.futures.CancelledError
             return waiting.result()
         except concurrent.futures.CancelledError:
-            served.close()  # it has ended, or will never begin
+            served.close()  # the coroutine has ended, or will never begin
             work.close()
             raise ClientClosed("the client was closed meanwhile") from None
         except BaseException:  # also Ctrl-C, which may come between any two lines
@@ -85,7 +85,7 @@ class LoopThread:
         return self.run(work())
 
     def soon(self, function: Callable[[], object]) -> None:
-        """Run a plain function on the loop, without waiting; not at all when it is closed."""
+        """Run a plain function on the loop, without waiting. Does nothing when the loop is closed."""
         if not self._forked:
             call_soon(self.loop, function)
 
@@ -96,11 +96,11 @@ class LoopThread:
 
     @property
     def running(self) -> bool:
-        """Tell whether it runs, in this process."""
+        """Tell whether the thread runs, in this process."""
         return not self._forked and not self.loop.is_closed()
 
     def stop(self) -> None:
-        """End the thread; harmless twice, and from the thread itself."""
+        """End the thread, and wait for that, unless called on the thread itself. Calling it again does nothing."""
         if not self.running:
             return
         self.soon(self.loop.stop)
@@ -119,13 +119,13 @@ class LoopThread:
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop, waiting: "set[_Caller]") -> None:
-    """Run it until it is stopped, once or more often; who waits for something that came too late is released.
+    """Run a loop until it is stopped, end its tasks, close it, and release callers that came too late.
 
-    Knows the loop and not the client, so that one that nobody refers to any more can be collected.
+    This has no reference to the client, which can therefore be collected when nobody refers to it any more.
     """
     asyncio.set_event_loop(loop)
     _run_until_stopped(loop)
-    _run_one_turn(loop)  # whoever goes on in it may come to an end
+    _run_one_turn(loop)  # tasks that can go on at once may end by themselves
     busy = True
     while busy:
         pending = asyncio.all_tasks(loop)
@@ -136,7 +136,7 @@ def _run_forever(loop: asyncio.AbstractEventLoop, waiting: "set[_Caller]") -> No
             ended.add_done_callback(lambda _: loop.stop())
             while not ended.done():
                 _run_until_stopped(loop)
-        _run_one_turn(loop)  # who waits for what has just ended is told its result
+        _run_one_turn(loop)  # callers that wait for a task that has just ended get its result
         busy = bool(pending or asyncio.all_tasks(loop))
     loop.close()
     for caller in list(waiting):
@@ -149,23 +149,23 @@ def _run_one_turn(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop. What ends a program elsewhere, such as sys.exit in a callback, ends nothing but that here: all who
-    wait for the loop would wait for ever."""
+    """Run the loop until it is stopped. An exception that would end the program, such as SystemExit in a callback, is
+    only logged: all callers of the loop would wait for ever."""
     while True:
         try:
             loop.run_forever()
             return
         except (SystemExit, KeyboardInterrupt):
-            logger.exception("a callback wants to end the program, which it cannot on this thread")
+            logger.exception("a callback raised this to end the program, which cannot be done from the client's thread")
 
 
 class _Caller:
-    """A thread that waits for a coroutine, and meanwhile runs what that gives it."""
+    """A thread that waits for a coroutine, and meanwhile runs the functions that the coroutine gives it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._task: asyncio.Task[Any] | None = None
-        """What runs the coroutine, once that has begun."""
+        """Task that runs the coroutine, once it has begun."""
         self._calls: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._interrupt: BaseException | None = None
         self._left = False
@@ -180,38 +180,39 @@ class _Caller:
         return await work
 
     def done(self, _: object) -> None:
-        """The coroutine has ended."""
+        """Tell the waiting thread that the coroutine has ended."""
         self._calls.put(None)
 
     def leave(self) -> None:
-        """Wait no longer, and cancel the coroutine: an interrupt has struck, nothing will be run on this thread."""
+        """Wait no longer, and cancel the coroutine: after an interrupt no more functions are run on this thread."""
         self._left = True
-        if self._task is not None:  # else it looks at `_left` when it begins
+        if self._task is not None:  # otherwise `serve` looks at `_left` when it begins
             call_soon(self._loop, self._task.cancel)
 
     def work_until_done(self) -> None:
-        """Run what comes, until `done`. Raises an interrupt that struck what it ran."""
+        """Run the functions that come, until `done`. Raises an interrupt that one of them has raised."""
         while (call := self._calls.get()) is not None:
             call()
             if self._interrupt is not None:
                 raise self._interrupt
 
     async def give(self, function: Callable[[], Result]) -> Result:
-        """Have the waiting thread run a function, and wait for its result. Raises CancelledError when it has left."""
-        if self._left:  # the coroutine cleans up behind an interrupt
+        """Have the waiting thread run a function, and wait for its result. Raises CancelledError when the thread no
+        longer waits."""
+        if self._left:  # after an interrupt the coroutine is cleaning up
             raise asyncio.CancelledError
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[Result] = loop.create_future()
 
         def tell(result: Result | None, error: Exception | None) -> None:
-            call_soon(loop, partial(_end, ended, result, error))  # if it has closed the client, who waits hears that
+            call_soon(loop, partial(_end, ended, result, error))  # does nothing if the function has closed the client
 
         def call() -> None:
             try:
                 result = function()
             except Exception as error:  # noqa: BLE001 - raised where the result is waited for
                 tell(None, error)
-            except BaseException as interrupt:  # noqa: BLE001 - raised by who waits: the loop would end of it
+            except BaseException as interrupt:  # noqa: BLE001 - raised on the waiting thread: it would end the loop
                 self._interrupt = interrupt
             else:
                 tell(result, None)

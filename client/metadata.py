@@ -1,7 +1,7 @@
-"""Metadata: what a client knows of the cluster, and when it should ask again. No I/O.
+"""Metadata: what a client knows about the cluster, and when it should ask again. No I/O.
 
-A view is replaced whole, never changed. Partition leaders of an older leader epoch than one already seen are ignored
-(KIP-320): a broker that lags behind must not send a client back.
+A view is immutable; an answer leads to a new one. A partition's leader with an older leader epoch than one already seen
+is ignored (KIP-320): a broker that lags behind must not send a client back to the old leader.
 """
 
 from collections import Counter
@@ -62,7 +62,7 @@ class TopicInfo:
     partitions: tuple[PartitionInfo, ...]
     error: ErrorCode = ErrorCode.NONE
     places: tuple[TopicPartition, ...] = field(init=False, compare=False, repr=False)
-    """Partitions as keys, made once and not for each record."""
+    """The topic's partitions, made once and not for each record."""
 
     @property
     def troubled(self) -> bool:
@@ -89,14 +89,14 @@ class ClusterView:
         return info.leader if info is not None and info.leader in self.nodes else None
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
-        """Return what is known of a partition."""
+        """Return what is known about a partition; None if it is not known."""
         topic = self.topics.get(topic_partition.topic)
         if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
             return None
         return topic.partitions[topic_partition.partition]
 
     def places(self, topic: str) -> tuple[TopicPartition, ...]:
-        """Return a topic's partitions as keys: none when it is not known."""
+        """Return a topic's partitions; none if it is not known."""
         info = self.topics.get(topic)
         return info.places if info is not None else ()
 
@@ -106,13 +106,13 @@ class ClusterView:
         return len(info.partitions) if info is not None else 0
 
     def without_topics(self, topics: Iterable[str]) -> "ClusterView":
-        """Return the same cluster with some of its topics forgotten."""
+        """Return the same view without these topics."""
         gone = set(topics)
         return replace(self, topics={name: info for name, info in self.topics.items() if name not in gone})
 
 
 def updated(view: ClusterView, response: MetadataResponse, *, all_topics: bool = False) -> ClusterView:
-    """Return the view after an answer, which holds some topics, or, with `all_topics`, all that there are."""
+    """Return the view after an answer, which has some topics, or, with `all_topics`, all that exist."""
     nodes = {one.node_id: Node(one.node_id, one.host, one.port, one.rack) for one in response.brokers}
     topics = {} if all_topics else dict(view.topics)
     for topic in response.topics:
@@ -131,7 +131,7 @@ def _topic(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
     if known is not None and ZERO_UUID != known.topic_id != topic.topic_id:
         known = None
     numbered = {one.partition_index: one for one in topic.partitions}
-    numbers = takewhile(numbered.__contains__, count())  # behind a gap, which no topic has, nothing is believed
+    numbers = takewhile(numbered.__contains__, count())  # no topic has a gap: what comes after one is ignored
     return TopicInfo(
         name,
         bytes(topic.topic_id),
@@ -159,11 +159,11 @@ def _partition(topic: str, answer: MetadataResponsePartition, known: TopicInfo |
 
 
 class MetadataNeeds:
-    """Topics that a client wants to know of, and the time to ask for them next.
+    """Topics that a client wants to know about, and when to ask for them next.
 
-    Asked at once when somebody has said `stale()`, but not sooner than a pause after the last attempt; else when the
-    last answer is `max_age_ms` old. The pause is `retry_backoff_ms`, and grows to `retry_backoff_max_ms` while answers
-    fail or lack something: a topic that is deleted for good is not asked for ten times a second for ever.
+    That is at once after `stale()`, but not before a pause after the last attempt; otherwise when the last answer is
+    `max_age_ms` old. The pause is `retry_backoff_ms`, and grows to `retry_backoff_max_ms` while answers fail or lack
+    something: a topic that is deleted for good is not asked for ten times a second for ever.
     """
 
     def __init__(self, max_age_ms: float, retry_backoff_ms: float, retry_backoff_max_ms: float) -> None:
@@ -174,12 +174,12 @@ class MetadataNeeds:
         """Number of attempts in a row that have failed, or whose answer lacked something."""
         self._last_used_ms: dict[str, float] = {}
         self._in_question: Counter[str] = Counter()
-        """Topics that are asked about at present, and by how many."""
+        """Topics that callers ask about at present (`wanting`), and by how many."""
         self._sorted: list[str] | None = None
         self.all_topics = False
         self.expire_after_ms: float | None = None
-        """A topic that has not been used for that long is not asked for any more (a producer's metadata.max.idle.ms);
-        None: it always is."""
+        """A topic that was not used for this long is no longer asked for (a producer's metadata.max.idle.ms); None: no
+        limit."""
         self._answered_ms = float("-inf")
         self._attempted_ms = float("-inf")
         self._stale = True
@@ -192,7 +192,7 @@ class MetadataNeeds:
         return self._sorted
 
     def want(self, topic: str, now_ms: float) -> None:
-        """Note that a topic is used. A new one makes what is known stale."""
+        """Note that a topic is used. For a new one, metadata are asked for soon."""
         if topic not in self._last_used_ms:
             assert len(self._last_used_ms) < WANTED_TOPICS_LIMIT, "more topics than a client may use"
             self._stale = True
@@ -211,7 +211,7 @@ class MetadataNeeds:
 
     @contextmanager
     def wanting(self, topics: Iterable[str]) -> Iterator[None]:
-        """Want these topics too, for as long as somebody asks about them, and no longer, even if they do not exist."""
+        """Want these topics, too, within a `with` block, and no longer: they may not exist."""
         asked = frozenset(topics)
         self._in_question.update(asked)
         self._sorted = None
@@ -227,7 +227,7 @@ class MetadataNeeds:
         self._stale = True
 
     def next_at_ms(self) -> float:
-        """Return when to ask."""
+        """Return when to ask next, in ms of the monotonic clock."""
         pause_ms = min(self._retry_backoff_max_ms, self._retry_backoff_ms * 2.0 ** min(max(0, self._in_vain - 1), 30))
         backed_off_ms = self._attempted_ms + pause_ms
         return backed_off_ms if self._stale else max(backed_off_ms, self._answered_ms + self._max_age_ms)
@@ -242,7 +242,7 @@ class MetadataNeeds:
         self._stale = False
 
     def answered(self, now_ms: float, *, complete: bool) -> None:
-        """Note an answer. `complete`: with all that was asked for; else that is asked for again after the backoff."""
+        """Note an answer. If it is not `complete`, lacking something wanted, ask again after a backoff."""
         self._answered_ms = now_ms
         self._in_vain = 0 if complete else self._in_vain + 1
         if not complete:
@@ -254,6 +254,6 @@ class MetadataNeeds:
                 self._sorted = None
 
     def failed(self) -> None:
-        """Ask again after the backoff: there was no answer, or none that could be read."""
+        """Note that there was no answer, or none that could be read: ask again after a backoff."""
         self._stale = True
         self._in_vain += 1

@@ -1,6 +1,6 @@
 """A client's metrics: sensors by Kafka's names, sampled over metrics.num.samples windows of metrics.sample.window.ms.
 
-A sensor is told of something once for a request, a batch or a poll, never for a record. Any thread may read.
+A sensor records once for a request, a batch or a poll, never for each record. Any thread may read.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,18 +17,18 @@ class MetricName(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """Figure by its name, as `metrics(raw=True)` gives it."""
+    """One figure, as `metrics(raw=True)` returns it."""
 
     metric_name: MetricName
     measured: float
 
     def value(self) -> float:
-        """Return the figure, as it was when it was asked for."""
+        """Return the figure, as it was when `metrics` was called."""
         return self.measured
 
 
 class Window:
-    """Sum, count and maximum of what a sensor was told in a stretch of time."""
+    """Sum, count and maximum of the values that a sensor recorded in one window of time."""
 
     __slots__ = ("began_ms", "count", "highest", "total")
 
@@ -40,16 +40,17 @@ class Window:
 
 
 class Sensor:
-    """Totals of what was told in all, and in the last windows. Statistics of nothing are NaN, as in Kafka."""
+    """Statistics of recorded values: a total of all, the others of the last windows. Without values they are NaN, as in
+    Kafka, the rate is 0."""
 
     def __init__(self, clock: Clock, samples: int, window_ms: float) -> None:
         self._clock, self._samples, self._window_ms = clock, samples, window_ms
         self._windows = [Window(clock.monotonic_ms())]
         self.total = 0.0
-        """All that was ever told."""
+        """Sum of all values that were ever recorded."""
 
     def record(self, value: float = 1.0) -> None:
-        """Note something."""
+        """Record a value; 1 to count an event."""
         now_ms = self._clock.monotonic_ms()
         current = self._windows[-1]
         if now_ms - current.began_ms >= self._window_ms:
@@ -61,13 +62,13 @@ class Sensor:
         current.highest = max(current.highest, value)
 
     def _live(self, now_ms: float) -> list[Window]:
-        """Return the windows that are not out of date."""
+        """Return the windows that are not too old to count."""
         oldest_ms = now_ms - self._samples * self._window_ms
         return [window for window in self._windows[-self._samples :] if window.began_ms > oldest_ms]
 
     @property
     def rate(self) -> float:
-        """Return what was told in a second (Kafka's Rate: of a time never shorter than all windows but one)."""
+        """Return the sum of values per second (Kafka's Rate: over a time never shorter than all windows but one)."""
         now_ms = self._clock.monotonic_ms()
         windows = self._live(now_ms)
         if not windows:
@@ -77,14 +78,14 @@ class Sensor:
 
     @property
     def average(self) -> float:
-        """The mean of what was told."""
+        """Return the mean value."""
         windows = self._live(self._clock.monotonic_ms())
         count = sum(window.count for window in windows)
         return sum(window.total for window in windows) / count if count else float("nan")
 
     @property
     def highest(self) -> float:
-        """The most that was told at once."""
+        """Return the highest value."""
         windows = self._live(self._clock.monotonic_ms())
         return max((window.highest for window in windows if window.count), default=float("nan"))
 
@@ -107,7 +108,8 @@ class Metrics:
         self._sensors: dict[MetricName, tuple[Sensor, tuple[str, ...]]] = {}
 
     def sensor(self, group: str, name: str, *statistics: str) -> Sensor:
-        """Return the sensor of that name; its figures are `name-rate`, `name-total`, `name-avg`, `name-max`."""
+        """Return the sensor of that name, made at the first call with these statistics: the figures `name-rate`,
+        `name-total`, `name-avg`, `name-max`."""
         known = self._sensors.get(MetricName(name, group))
         if known is None:
             sensor = Sensor(self._clock, self._samples, self._window_ms)
@@ -124,7 +126,7 @@ class Metrics:
 
 
 def merged(parts: Iterable[Figures]) -> Figures:
-    """Return figures of several sources; of one group and name the last."""
+    """Return the figures of several sources in one; where group and name are the same, the last counts."""
     found: Figures = {}
     for part in parts:
         for group, figures in part.items():

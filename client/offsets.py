@@ -1,4 +1,4 @@
-"""Offsets of partitions by time, and a group's committed offsets: what consumer and admin both ask for."""
+"""Offsets of partitions by time, and a group's committed offsets, which consumer and admin client both ask for."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from odradek.protocol.messages.offset_fetch import (
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers of each topic, in the order given."""
+    """Return the partition numbers of each topic, in the order given."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
@@ -45,9 +45,9 @@ Found = dict[TopicPartition, OffsetAndTimestamp | None]
 async def offsets_at(
     cluster: Cluster, times: Mapping[TopicPartition, int], isolation_level: int, deadline: Deadline
 ) -> Found:
-    """Find the first offset at or after a time (or EARLIEST, LATEST) of each partition; None where there is none.
+    """Return, for each partition, the first offset at or after a time (or EARLIEST, LATEST); None where there is none.
 
-    Raises KafkaError for what asking again does not mend, ClientTimeout for the rest.
+    Raises KafkaError for an error that is not retriable; other errors end with ClientTimeout.
     """
     return await ask_leaders(
         cluster,
@@ -62,8 +62,8 @@ async def offsets_at(
 async def ask_leader(
     cluster: Cluster, leader: int, times: Mapping[TopicPartition, int], isolation_level: int
 ) -> tuple[Found, KafkaError | None]:
-    """Ask one leader once, as `offsets_at` does; return what it says, and why it does not say all: what asking again
-    does not mend first of all."""
+    """Ask one leader once for the offsets that `offsets_at` returns; return those in its answer, and an error if some
+    are missing: one that is not retriable, if there is one."""
     try:
         answer = await cluster.request(leader, _list_request(times, isolation_level), ListOffsetsResponse)
     except BrokerUnreachable as error:
@@ -129,8 +129,8 @@ async def committed_offsets(
 
     A `member` of the group asks the coordinator with which it has joined.
 
-    Who goes on from them waits for open transactions that commit to the group (KIP-447). Who only shows them passes
-    `require_stable=False`, as Kafka's admin client does: such a group may never be without one.
+    With `require_stable` this waits for open transactions that commit to the group (KIP-447), as whoever reads on from
+    there must. To show offsets pass False, as Kafka's admin client does: a busy group may always have one open.
     """
     while True:
         found, open_ = await settled_offsets(
@@ -150,7 +150,7 @@ async def settled_offsets(
     require_stable: bool = True,
     member: Member | None,
 ) -> Committed:
-    """Return committed offsets as `committed_offsets` does, without waiting for those that open transactions commit."""
+    """Return committed offsets as `committed_offsets` does, without waiting for offsets in open transactions."""
     request = fetch_request(group_id, None if partitions is None else by_topic(partitions))
     request.require_stable = require_stable
     answer = await ask_coordinator(
@@ -163,8 +163,8 @@ async def settled_offsets(
 
 
 def fetch_request(group_id: str, topics: Mapping[str, list[int]] | None) -> OffsetFetchRequest:
-    """Return an OffsetFetch that can be encoded in all versions: a list of topics until 7, of groups since 8. None asks
-    for all offsets there are."""
+    """Return an OffsetFetch that can be encoded in all versions, with a list of topics up to 7 and of groups since 8.
+    `topics` None asks for all offsets."""
     request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=True)
     group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
     if topics is not None:
@@ -179,7 +179,7 @@ def _fetch_errors(answer: OffsetFetchResponse) -> list[ErrorCode]:
 
 
 def take_committed(topics: Iterable[object]) -> Committed:
-    """Return what an answer says. Raises KafkaError for a partition that has another error than an open transaction."""
+    """Return the offsets in an answer. Raises KafkaError for a partition with any error but an open transaction's."""
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     open_: set[TopicPartition] = set()
     for topic in topics:
@@ -198,7 +198,7 @@ def take_committed(topics: Iterable[object]) -> Committed:
 
 
 def unstable(partitions: Iterable[TopicPartition]) -> KafkaError:
-    """Return why these partitions have no offset to go on from now."""
+    """Return the error that these partitions have no settled offset now."""
     said = ", ".join(map(str, sorted(partitions)))
     return KafkaError(ErrorCode.UNSTABLE_OFFSET_COMMIT, f"{said}: a transaction that commits its offset is open")
 
@@ -210,7 +210,7 @@ def commit_request(
     member_id: str = "",
     group_instance_id: str | None = None,
 ) -> OffsetCommitRequest:
-    """Make an OffsetCommit of a member, or, with the defaults, of somebody who is none."""
+    """Return an OffsetCommit of a member, or, with the defaults, of a client that is not a member."""
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation_id,

@@ -17,7 +17,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first offset at or after a time."""
+    """The first offset at or after a time, with the timestamp of its record."""
 
     offset: int
     timestamp_ms: int
@@ -30,7 +30,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Member of a group that commits offsets in a transaction (KIP-447); with the defaults it is none."""
+    """A group, and the member of it that commits offsets in a transaction (KIP-447); with the defaults no member."""
 
     group_id: str
     generation_id: int = -1
@@ -44,7 +44,7 @@ class RecordMetadata(NamedTuple):
     topic: str
     partition: int
     offset: int
-    """-1 when the broker does not say: acks=0, or a duplicate too old for it to remember where it is."""
+    """-1 when the broker does not say it: with acks=0, or for a duplicate so old that the broker has forgotten it."""
     timestamp_ms: int
 
     @property
@@ -61,7 +61,7 @@ class RecordMetadata(NamedTuple):
 class RecordHeaders(list[tuple[str, bytes | None]]):
     """Headers of a record that was read, in their order: a list that cannot be changed, so that records may share it.
 
-    `list(headers)`, `headers + [...]`, a slice and a copy are lists like any other; so is what pickle makes of it.
+    `list(headers)`, `headers + [...]`, a slice, a copy and an unpickled one are ordinary lists.
     """
 
     __slots__ = ()
@@ -77,7 +77,7 @@ class RecordHeaders(list[tuple[str, bytes | None]]):
 
 
 NO_HEADERS = RecordHeaders()
-"""Headers of every record that has none: a list for each would be a sixth of what it takes to read a small record."""
+"""Headers of every record that has none: a list for each would be a sixth of the time to read a small record."""
 
 
 class ConsumerRecord(NamedTuple):

@@ -1,6 +1,6 @@
 """Sensors of producers and consumers, by Kafka's names (SenderMetricsRegistry, FetchMetricsRegistry, ...).
 
-They are told once for a request, a batch or a poll, and of nothing for each record.
+They record once for a request, a batch or a poll, and never for each record.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class ProducerSensors:
         self._again = metrics.sensor(GROUP, "record-retry", "rate")
 
     def sent(self, batches: Iterable[ProducerBatch], now_ms: float) -> None:
-        """Note a request."""
+        """Note a Produce request with these batches."""
         topics: dict[str, tuple[int, int]] = {}
         for batch in batches:
             count, topic = len(batch.values), batch.topic_partition.topic
@@ -63,7 +63,7 @@ FETCHES, COORDINATOR = "consumer-fetch-manager-metrics", "consumer-coordinator-m
 
 
 class FetchSensors:
-    """Sensors of fetches, on the loop."""
+    """Sensors of fetches. On the loop."""
 
     def __init__(self, metrics: Metrics) -> None:
         """Register them."""
@@ -83,7 +83,7 @@ class FetchSensors:
 
 
 class GroupSensors:
-    """Sensors of a member's requests to its coordinator, on the loop."""
+    """Sensors of a member's requests to its coordinator. On the loop."""
 
     def __init__(self, metrics: Metrics) -> None:
         """Register them."""
@@ -98,7 +98,7 @@ class GroupSensors:
 
 
 class PollSensors:
-    """Sensors of polls, on the application's thread."""
+    """Sensors of polls. On the application's thread."""
 
     def __init__(self, metrics: Metrics) -> None:
         """Register them."""
@@ -106,6 +106,6 @@ class PollSensors:
         self._per_poll = metrics.sensor(FETCHES, "records-per-request", "avg")
 
     def taken(self, count: int) -> None:
-        """Note a poll that has brought `count` records."""
+        """Note a poll that returns `count` records."""
         self._records.record(count)
         self._per_poll.record(count)

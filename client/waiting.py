@@ -1,4 +1,4 @@
-"""Waiting in a client: growing pauses between attempts, and a loop that sleeps until there is something to do."""
+"""Waiting in a client: growing pauses between attempts, and tasks that sleep until there is something to do."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ NEVER = float("inf")
 
 
 class WakeUp:
-    """Wake-up of one loop: `clear` before looking, then `wait_until`, so that a `set` in between is not lost."""
+    """Wake-up of one task: it calls `clear` before it looks for work, then `wait_until`, so that no `set` is lost."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -51,7 +51,7 @@ class WakeUp:
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
-    """Run a function on a loop, from any thread; not at all when it is closed, by another thread just now, say."""
+    """Run a function on a loop, from any thread. Does nothing when the loop is closed, perhaps just now."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(function)
 

@@ -1,11 +1,11 @@
 """Odradek: Apache Kafka's ZooKeeper-era cluster in Python.
 
-The clients are imported when they are first used: a broker imports this package too, and needs none of them. Nothing is
-imported here: a command that Ctrl-C strikes meanwhile could not end quietly.
+The clients are imported when they are first used: a broker imports this package too, and needs none of them. At the top
+nothing is imported at all: Ctrl-C during such an import would end a command with a traceback.
 """
 
 TYPE_CHECKING = False
-"""As in `typing`, which type checkers take it for."""
+"""Type checkers take this for `typing.TYPE_CHECKING`, which would have to be imported."""
 
 if TYPE_CHECKING:
     from odradek.client.admin.access_values import (

@@ -45,7 +45,7 @@ def entries(given: Any) -> list[ACL]:
 
 
 async def create_acls(cluster: Cluster, acls: Sequence[ACL], deadline: Deadline) -> None:
-    """Create entries; all are tried. Raises KafkaError when one has failed (SECURITY_DISABLED, …)."""
+    """Create access control entries; all are tried. Raises KafkaError when one has failed (SECURITY_DISABLED, …)."""
     creations = [
         AclCreation(
             resource_type=one.resource_pattern.resource_type,
@@ -147,7 +147,8 @@ Alteration = scram.ScramCredentialDeletion | scram.ScramCredentialUpsertion
 
 
 def scram_alterations(given: Any) -> list[Alteration]:
-    """Return what credentials to set and to delete ask for, of kafka-python's too; passwords are salted here.
+    """Return the alterations of the request that set and delete these credentials, which may be kafka-python's, too.
+    Passwords are salted and hashed here.
 
     Raises TypeError, ConfigError.
     """

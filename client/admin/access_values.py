@@ -1,4 +1,4 @@
-"""Values of access that the administrative client takes and gives: ACLs, credentials, delegation tokens, quotas."""
+"""Values that the administrative client takes and returns: ACLs, credentials, delegation tokens, quotas."""
 
 import base64
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 
 class OnTheWire(IntEnum):
-    """Numbers of the protocol, of which a newer broker may have more: those are UNKNOWN, as in Java's admin client."""
+    """Numbers in the protocol. One that only a newer broker knows becomes UNKNOWN, as in Java's admin client."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -15,32 +15,32 @@ class OnTheWire(IntEnum):
 
 
 class ACLResourceType(OnTheWire):
-    """Kinds of things that access control entries are about; ANY in filters alone."""
+    """Kinds of resources that access control entries are about; ANY only in filters."""
 
     UNKNOWN, ANY, TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = range(8)
 
 
 class ACLOperation(OnTheWire):
-    """Operations that an entry is about; ANY in filters alone."""
+    """Operations that an entry is about; ANY only in filters."""
 
     UNKNOWN, ANY, ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(10)
     DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, CREATE_TOKENS, DESCRIBE_TOKENS = range(10, 15)
 
 
 class ACLPermissionType(OnTheWire):
-    """Permission or prohibition; ANY in filters alone."""
+    """Whether an entry allows or denies; ANY only in filters."""
 
     UNKNOWN, ANY, DENY, ALLOW = range(4)
 
 
 class ACLResourcePatternType(OnTheWire):
-    """Meanings of a name: literal, or a prefix (KIP-290); ANY and MATCH in filters alone."""
+    """Whether a resource's name is meant literally, or as a prefix (KIP-290); ANY and MATCH only in filters."""
 
     UNKNOWN, ANY, MATCH, LITERAL, PREFIXED = range(5)
 
 
 class ResourcePattern(NamedTuple):
-    """Resources by type and name; a name of None in filters is any."""
+    """Resources by type and name; in filters None stands for any name."""
 
     resource_type: ACLResourceType
     resource_name: str | None
@@ -48,7 +48,7 @@ class ResourcePattern(NamedTuple):
 
 
 class ACL(NamedTuple):
-    """Access control entry: `principal` (`User:name`) from `host` (* for all) may or may not do something."""
+    """Access control entry: `principal` (`User:name`) from `host` (* for all) may, or may not, perform an operation."""
 
     principal: str | None
     host: str | None
@@ -58,7 +58,7 @@ class ACL(NamedTuple):
 
 
 class ACLFilter(ACL):
-    """An entry in which None and ANY match all; a plain ACL is a filter too."""
+    """Filter of entries, in which None and ANY match everything. A plain ACL can be a filter, too."""
 
     __slots__ = ()
 
@@ -79,7 +79,7 @@ class UserScramCredentialDeletion(NamedTuple):
 
 
 class UserScramCredentialUpsertion(NamedTuple):
-    """A credential to set. The password does not leave the client; without `salt` it gets one by chance."""
+    """A credential to set. The password does not leave the client; without `salt` a random one is used."""
 
     user: str
     mechanism: ScramMechanism
@@ -101,12 +101,12 @@ class DelegationToken(NamedTuple):
     """The secret: whoever has it can log in as the owner."""
     owner: str
     requester: str
-    """Principal that asked for it; brokers before 3.3 do not tell, and it is the owner then."""
+    """Principal that asked for the token. Brokers before 3.3 do not say it; the owner is assumed then."""
     renewers: tuple[str, ...]
     issue_timestamp_ms: int
     expiry_timestamp_ms: int
     max_timestamp_ms: int
-    """Time, in ms since 1970, beyond which it cannot be renewed."""
+    """Time beyond which the token cannot be renewed."""
 
     @property
     def password(self) -> str:
@@ -118,20 +118,20 @@ class DelegationToken(NamedTuple):
 
 
 class QuotaMatch(Enum):
-    """Match of every default, or of every name, in a filter of client quotas; it stands where a name would."""
+    """Wildcard in a filter of client quotas, in place of a name."""
 
     ANY = "any name, the default too"
 
 
 class ClientQuota(NamedTuple):
-    """Quotas of an entity: its names by kind (`user`, `client-id`, `ip`; None is the default), its limits by name."""
+    """Quotas of an entity: names by type (`user`, `client-id`, `ip`; None is the default), limits by their names."""
 
     entity: dict[str, str | None]
     quotas: dict[str, float]
 
 
 class ClientQuotaAlteration(NamedTuple):
-    """Quotas to set for an entity (see ClientQuota); None takes a limit away."""
+    """Quotas to set for an entity (see ClientQuota); None removes a limit."""
 
     entity: Mapping[str, str | None]
     quotas: Mapping[str, float | None]

@@ -73,7 +73,7 @@ async def update_features(
 
 
 async def describe_log_dirs(cluster: Cluster, broker: int) -> list[LogDirectory]:
-    """Return each of a broker's log directories with what is in it, by path. Raises KafkaError."""
+    """Return a broker's log directories with the replicas in them, sorted by path. Raises KafkaError."""
     await _know(cluster, broker)
     answer = await cluster.request(broker, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
     raise_first([(f"broker {broker}", answer.error_code, None)])
@@ -93,7 +93,7 @@ def _directory(result: DescribeLogDirsResult) -> LogDirectory:
 
 
 async def alter_replica_log_dirs(cluster: Cluster, broker: int, targets: Mapping[TopicPartition, str]) -> None:
-    """Begin to move replicas of a broker to these directories of it. Raises KafkaError."""
+    """Start to move a broker's replicas to these of its log directories. Raises KafkaError."""
     await _know(cluster, broker)
     partitions_by_path: dict[str, list[TopicPartition]] = {}
     for partition, path in targets.items():
@@ -111,7 +111,7 @@ async def alter_replica_log_dirs(cluster: Cluster, broker: int, targets: Mapping
         ]
     )
     answer = await cluster.request(broker, request, AlterReplicaLogDirsResponse)
-    later = f"not on broker {broker} now; it will be made there when it comes"
+    later = f"broker {broker} has no such replica now; if it gets one, that will be in this directory"
     raise_first(
         (
             f"{topic.topic_name}-{one.partition_index}",

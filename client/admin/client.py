@@ -112,7 +112,7 @@ class KafkaAdminClient(Blocking[Admin]):
     ) -> list[CreatedTopic]:
         """Create topics and return those that were created; `wait_for_metadata` waits for their leaders, too.
 
-        Names, and mappings of options by name, are taken as by `aio.Admin.create_topics`.
+        Plain names, and mappings of options by name, are accepted as by `aio.Admin.create_topics`.
         """
         return self._run(
             self._core.create_topics(new_topics, timeout_ms, validate_only, raise_errors, wait_for_metadata)
@@ -234,7 +234,7 @@ class KafkaAdminClient(Blocking[Admin]):
     def alter_user_scram_credentials(
         self, alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion]
     ) -> None:
-        """Set and delete SCRAM credentials; passwords are salted here and never sent."""
+        """Set and delete SCRAM credentials. Passwords are salted and hashed in the client, and never sent."""
         self._run(self._core.alter_user_scram_credentials(alterations))
 
     # -- groups --------------------------------------------------------------------------------------------------------
@@ -352,7 +352,8 @@ class KafkaAdminClient(Blocking[Admin]):
     def find_hanging_transactions(
         self, broker_ids: Collection[int] | None = None, max_transaction_timeout_ms: int = LONGEST_TRANSACTION_MS
     ) -> list[HangingTransaction]:
-        """Return the transactions that are open for too long, and those that no coordinator knows."""
+        """Return the transactions that are open for too long, and those that no coordinator knows. See
+        `aio.Admin.find_hanging_transactions`."""
         return self._run(self._core.find_hanging_transactions(broker_ids, max_transaction_timeout_ms))
 
     def abort_transaction(self, spec: AbortTransactionSpec) -> None:

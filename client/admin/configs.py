@@ -34,7 +34,7 @@ UNLISTED = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-"""Settings of a broker that DescribeConfigs shows only while they are set."""
+"""Settings of a broker that DescribeConfigs returns only while they are set."""
 
 
 class Operation(IntEnum):
@@ -47,14 +47,14 @@ class Operation(IntEnum):
 
 
 Change = tuple[str, Operation, str | None]
-"""A setting's name, what to do, and the value (None to delete it)."""
+"""Name of a setting, operation, and value (None with DELETE)."""
 
 
 ALL, MODIFIED = "all", "modified"
 
 
 def resources(given: Any) -> list[ConfigResource]:
-    """Return what a list of ConfigResources holds, of kafka-python's too. Raises ConfigError, TypeError."""
+    """Return a list of ConfigResources, converting those of kafka-python. Raises ConfigError, TypeError."""
     listed = arguments.listed(given, "ConfigResources")
     found = arguments.instances([_own(one) for one in listed], ConfigResource)
     for one in found:
@@ -72,7 +72,8 @@ def _own(given: Any) -> Any:
 def changes_of(
     given: Mapping[ConfigResource, Sequence[Change]] | Iterable[ConfigResource], operation: Operation
 ) -> dict[ConfigResource, Sequence[Change]]:
-    """Return changes by resource, also of resources with settings in `configs`. Raises ConfigError, TypeError."""
+    """Return changes by resource. Resources given without changes have their settings in `configs`, to which
+    `operation` applies. Raises ConfigError, TypeError."""
     found: dict[ConfigResource, Sequence[Change]] = {}
     if isinstance(given, Mapping):
         return dict(zip(resources(given), map(_changes, given.values()), strict=True))
@@ -105,7 +106,7 @@ async def describe_configs(
     *,
     include_synonyms: bool = False,
 ) -> dict[ConfigResource, list[ConfigEntry]]:
-    """Return all, or the MODIFIED settings of each resource. Raises KafkaError when one of them cannot be described."""
+    """Return ALL or the MODIFIED settings of each resource. Raises KafkaError when a resource cannot be described."""
     if config_filter not in (ALL, MODIFIED):
         raise ConfigError(f"config_filter is {ALL} or {MODIFIED}, not {config_filter!r}")
     found: dict[ConfigResource, list[ConfigEntry]] = {}
@@ -159,7 +160,8 @@ async def _ask_owner(
 async def replace_configs(
     cluster: Cluster, changes: Mapping[ConfigResource, Sequence[Change]], *, validate_only: bool
 ) -> None:
-    """Set all settings of resources anew (AlterConfigs): what is not named gets its default. As `alter_configs`."""
+    """Replace all settings of resources (AlterConfigs): those that are not named get their defaults. Raises as
+    `alter_configs`."""
     results: list[Failure] = []
     raised: list[KafkaError] = []
     for resource, wanted in changes.items():
@@ -192,10 +194,10 @@ async def check_known(cluster: Cluster, changes: Mapping[ConfigResource, Sequenc
 
 
 def _is_unlisted(resource: ConfigResource, name: str) -> bool:
-    """Tell whether brokers would not list the setting even if they have it.
+    """Tell whether DescribeConfigs may leave out a setting that a broker has.
 
-    Of the defaults of all brokers they list what is set, of themselves neither what reassignments set nor what is of
-    one listener.
+    Of the defaults of all brokers it returns only those that are set; of a single broker neither the throttles in
+    UNLISTED nor settings of one listener.
     """
     if resource.type is not ResourceType.BROKER:
         return False

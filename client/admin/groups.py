@@ -42,7 +42,7 @@ from odradek.protocol.messages.offset_delete import (
 
 logger = logging.getLogger(__name__)
 NOT_ASKED = -0x8000_0000
-"""Operations of a group that were not asked for, on the wire."""
+"""Number in an answer in place of a group's authorized operations, if these were not asked for."""
 NewDeadline = Callable[[], Deadline]
 
 
@@ -53,10 +53,10 @@ async def list_groups(
     types: Sequence[str] = (),
     broker_ids: Iterable[int] | None = None,
 ) -> list[GroupListing]:
-    """Return all groups, of all (None) or some brokers: each knows those that it coordinates. Sorted by name.
+    """Return the groups that brokers (None: all) coordinate, sorted by name.
 
-    A broker that cannot be reached does not count, for others take its groups over; unless that is all of them. One
-    that is still loading its groups is asked again. Raises KafkaError, ClientTimeout.
+    Brokers that cannot be reached are left out, since others take over their groups, unless none can be reached. One
+    that is still loading its groups is asked again. Raises KafkaError, BrokerUnreachable, ClientTimeout.
     """
     await cluster.refresh()
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
@@ -124,9 +124,9 @@ def _member(one: DescribedGroupMember, protocol_type: str) -> GroupMember:
 
 
 async def group_lag(cluster: Cluster, group_id: str, new_deadline: NewDeadline) -> list[PartitionLag]:
-    """Compare committed offsets with log ends, for everything the group has an offset or an owner for.
+    """Compare committed offsets with log ends, for all partitions in which the group has an offset or an owner.
 
-    Partitions without a leader have no end now, and nobody waits for them (ConsumerGroupCommand's
+    Partitions without a leader have no log end now; they are not waited for (ConsumerGroupCommand's
     filterNoneLeaderPartitions).
     """
     description = await describe_group(cluster, group_id, new_deadline())
@@ -150,7 +150,7 @@ def _lag(
 
 HAS_MEMBERS = "the group has members: stop its consumers first"
 BUSY: dict[int, str] = {ErrorCode.UNKNOWN_MEMBER_ID: HAS_MEMBERS, ErrorCode.NON_EMPTY_GROUP: HAS_MEMBERS}
-"""What the errors mean for someone who is no member of the group."""
+"""Meaning of errors for a client that is not a member of the group."""
 
 
 async def alter_offsets(
@@ -160,7 +160,7 @@ async def alter_offsets(
     deadline: Deadline,
     coordinator_id: int | None,
 ) -> None:
-    """Set committed offsets of a group without members. Raises KafkaError (UNKNOWN_MEMBER_ID when it has some)."""
+    """Set committed offsets of a group without members. Raises KafkaError (UNKNOWN_MEMBER_ID if it has members)."""
     request = commit_request(group_id, offsets)
     answer = await ask_coordinator(
         cluster, group_id, request, OffsetCommitResponse, commit_errors, deadline, coordinator_id=coordinator_id
@@ -175,7 +175,7 @@ async def alter_offsets(
 async def delete_groups(
     cluster: Cluster, group_ids: Iterable[str], new_deadline: NewDeadline, coordinator_id: int | None
 ) -> None:
-    """Delete groups without members, with their offsets. All are tried; KafkaError when one has failed."""
+    """Delete groups without members, and their offsets; all are tried. Raises KafkaError when one has failed."""
 
     def errors(answer: DeleteGroupsResponse) -> list[ErrorCode]:
         return [error_code(one.error_code) for one in answer.results]
@@ -202,7 +202,7 @@ async def delete_offsets(
     deadline: Deadline,
     coordinator_id: int | None,
 ) -> None:
-    """Forget committed offsets of topics that nobody in the group reads. Raises KafkaError, with all that failed."""
+    """Delete committed offsets of topics to which no member subscribes. Raises KafkaError, which names all failures."""
     topics = [
         OffsetDeleteRequestTopic(
             name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
@@ -232,7 +232,7 @@ async def remove_members(
     deadline: Deadline,
     coordinator_id: int | None,
 ) -> None:
-    """Take members out of their group. Raises KafkaError, with all that failed."""
+    """Remove members from their group. Raises KafkaError, which names all failures."""
     asked = [
         MemberIdentity(member_id=one.member_id or "", group_instance_id=one.group_instance_id, reason=one.reason)
         for one in members
@@ -256,9 +256,10 @@ async def reset_offsets(
     new_deadline: NewDeadline,
     coordinator_id: int | None,
 ) -> dict[TopicPartition, int]:
-    """Set offsets of a group without members: to an OffsetSpec, an OffsetTimestamp or a number, within the log.
+    """Set the offsets of a group without members: to an OffsetSpec, an OffsetTimestamp or a number.
 
-    Returns what was committed. A time after the last record means the end. Raises KafkaError.
+    Returns the offsets that were committed, which are clipped to the logs. A time after the last record means the log
+    end. Raises KafkaError.
     """
     begins = await offsets_at(cluster, dict.fromkeys(targets, EARLIEST_TIMESTAMP), READ_UNCOMMITTED, new_deadline())
     ends = await offsets_at(cluster, dict.fromkeys(targets, LATEST_TIMESTAMP), READ_UNCOMMITTED, new_deadline())

@@ -1,7 +1,7 @@
 """Transactions that hang (KIP-664): open for too long, or open in a partition and known to no coordinator.
 
-Nobody will end those of the second kind, and readers of committed data wait. That none knows a transaction counts only
-when every coordinator was heard, and whoever asks may see all transactions.
+Nobody will end those of the second kind, and readers of committed data wait for them. A transaction counts as known to
+no coordinator only if every coordinator has answered, and whoever asks may see all transactions.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ SLACK_MS = 300_000
 """Time beyond its longest after which a transaction counts as hanging (Java: TransactionsCommand)."""
 ENDED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 NOBODYS_ID: Final = "~ no transactional id"
-"""Name that no access list is about, and no producer has."""
+"""Transactional id that no access list names, and no producer has."""
 NOT_ALL_SEEN: Final = "you may not describe all transactional ids (Describe on them, or on the cluster, is missing)"
 ALL_LISTS: Final = ACLFilter(
     None,
@@ -58,7 +58,7 @@ class Open(NamedTuple):
 
     @property
     def identity(self) -> tuple[TopicPartition, int, int]:
-        """What tells it from the next one of its producer."""
+        """What distinguishes it from its producer's next transaction in the same partition."""
         return self.topic_partition, self.producer.producer_id, self.producer.current_transaction_start_offset
 
 
@@ -71,8 +71,8 @@ async def find_hanging(
 ) -> list[HangingTransaction]:
     """Return the transactions that have been open for longer than `longest_ms`, and those that no coordinator knows.
 
-    The first of these coordinators, the second of partitions that these brokers lead (None: of all). `again` makes the
-    deadline of each question. Raises KafkaError, BrokerUnreachable, ClientTimeout.
+    `broker_ids` limits the first to those of these coordinators, and the second to partitions that these brokers lead
+    (None: all). `again` makes the deadline of each request. Raises KafkaError, BrokerUnreachable, ClientTimeout.
     """
     held: list[Open] = []
     try:
@@ -87,7 +87,7 @@ async def find_hanging(
 
 
 def too_long(described: Mapping[str, TransactionDescription], now_ms: int, longest_ms: int) -> list[HangingTransaction]:
-    """Return those that have been open for longer than any transaction may be (Java: TransactionsCommand)."""
+    """Return the transactions that have been open for SLACK_MS longer than `longest_ms` (Java: TransactionsCommand)."""
     return [
         HangingTransaction(
             name,
@@ -106,8 +106,8 @@ def too_long(described: Mapping[str, TransactionDescription], now_ms: int, longe
 
 
 async def _open_in_partitions(cluster: Cluster, broker_ids: Collection[int] | None, deadline: Deadline) -> list[Open]:
-    """Return what is open in partitions that have a leader. Only those are asked for their producers whose records are
-    not all there for readers of committed data."""
+    """Return what is open in partitions that have a leader. Producers are looked up only in those partitions whose last
+    stable offset is below the high watermark."""
     view, _ = await cluster.describe(None)
     led = [
         TopicPartition(topic.name, one.partition)
@@ -140,9 +140,9 @@ async def _open_in(cluster: Cluster, partitions: Iterable[TopicPartition], deadl
 async def _unknown(
     cluster: Cluster, held: list[Open], described: Mapping[str, TransactionDescription], again: Callable[[], Deadline]
 ) -> list[Open]:
-    """Return those of which no coordinator knows that they are open there.
+    """Return the transactions of which no coordinator knows that they are open in that partition.
 
-    They are looked for once more at the end: most of them have ended since their partitions told of them.
+    The partitions are asked about them once more at the end: most have ended meanwhile.
     """
     if not held:
         return []
@@ -172,7 +172,7 @@ async def _unknown(
 
 
 async def _why_not_all(cluster: Cluster, heard: Collection[int], again: Callable[[], Deadline]) -> str:
-    """Return why a transaction that is not listed may have a coordinator all the same; empty when it has none."""
+    """Return why a transaction that is not listed may have a coordinator all the same; empty when it cannot."""
     view, _ = await cluster.describe(None)
     if not coordinators_heard(view, heard):
         return "not all coordinators have been heard"
@@ -195,8 +195,8 @@ async def may_describe_all(
 ) -> bool:
     """Tell whether whoever asks may describe every transactional id, so that one which is not listed does not exist.
 
-    Those that may not be described are left out of lists in silence. `lists` reads the access lists of transactional
-    ids, `describe` describes one, real or not. Raises KafkaError for what is no matter of rights.
+    Brokers leave out of their lists, in silence, those that may not be described. `lists` reads the access lists of
+    transactional ids, `describe` describes one, real or not. Raises KafkaError for errors other than missing rights.
     """
     try:
         names = {one.resource_pattern.resource_name for one in await lists()}

@@ -42,9 +42,9 @@ async def elect_leaders(
     *,
     raise_errors: bool = True,
 ) -> list[TopicPartition]:
-    """Elect PREFERRED or UNCLEAN leaders of some or all (None) partitions; those that have a new one, sorted.
+    """Elect PREFERRED or UNCLEAN leaders of some or all (None) partitions; return those that have a new one, sorted.
 
-    Partitions that need no election are left out. Raises KafkaError when another could not be had.
+    Partitions that need no election are left out. Raises KafkaError when an election has failed, if `raise_errors`.
     """
     asked = None if partitions is None else by_topic(partitions)
     request = ElectLeadersRequest(
@@ -74,7 +74,7 @@ async def elect_leaders(
 async def alter_reassignments(
     cluster: Cluster, targets: Mapping[TopicPartition, Sequence[int] | None], deadline: Deadline
 ) -> None:
-    """Move partitions to these replicas; None cancels the move under way. Raises KafkaError."""
+    """Start to move partitions to these replicas; None cancels the move under way. Raises KafkaError."""
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=cluster.config.request_timeout_ms,
         topics=[

@@ -22,7 +22,7 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 async def describe(
     cluster: Cluster, wanted: Mapping[str, str | QuotaMatch | None], *, strict: bool
 ) -> list[ClientQuota]:
-    """Return the quotas of entities that a filter takes in. Raises KafkaError."""
+    """Return the quotas of entities that a filter matches. Raises KafkaError."""
     components = [_component(kind, name) for kind, name in wanted.items()]
     request = DescribeClientQuotasRequest(components=components, strict=strict)
     answer = await cluster.request_any(request, DescribeClientQuotasResponse)
@@ -60,7 +60,7 @@ def alterations(given: Any) -> list[ClientQuotaAlteration]:
 async def alter(
     cluster: Cluster, alterations: Iterable[ClientQuotaAlteration], deadline: Deadline, *, validate_only: bool
 ) -> None:
-    """Set and take away quotas; all are tried. Raises KafkaError when one has failed."""
+    """Set and remove quotas; all are tried. Raises KafkaError when one has failed."""
     entries = [
         alteration.EntryData(
             entity=[alteration.EntityData(entity_type=kind, entity_name=name) for kind, name in one.entity.items()],

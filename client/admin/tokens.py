@@ -16,7 +16,7 @@ from odradek.protocol.messages.renew_delegation_token import RenewDelegationToke
 
 
 async def create(cluster: Cluster, renewers: Iterable[str], owner: str | None, max_lifetime_ms: int) -> DelegationToken:
-    """Have a token made. Raises KafkaError, and ConfigError for what is not a principal."""
+    """Have a broker create a token. Raises KafkaError; ConfigError for a text that is not a principal."""
     named = [_principal(one) for one in renewers]
     owner_type, owner_name = (None, None) if owner is None else _principal(owner)
     request = creation.CreateDelegationTokenRequest(
@@ -26,7 +26,7 @@ async def create(cluster: Cluster, renewers: Iterable[str], owner: str | None, m
         max_lifetime_ms=max_lifetime_ms,
     )
     made = await cluster.request_any(request, creation.CreateDelegationTokenResponse)
-    _raise(made.error_code, "no token is made")
+    _raise(made.error_code, "no token was created")
     owner = f"{made.principal_type}:{made.principal_name}"
     requester = f"{made.token_requester_principal_type}:{made.token_requester_principal_name}"
     return DelegationToken(
@@ -42,23 +42,23 @@ async def create(cluster: Cluster, renewers: Iterable[str], owner: str | None, m
 
 
 async def renew(cluster: Cluster, hmac: bytes, period_ms: int) -> int:
-    """Move the expiry of a token; when it expires now. Raises KafkaError."""
+    """Renew a token; return when it expires then, in ms since 1970. Raises KafkaError."""
     request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)
     answer = await cluster.request_any(request, RenewDelegationTokenResponse)
-    _raise(answer.error_code, "the token is not renewed")
+    _raise(answer.error_code, "the token was not renewed")
     return answer.expiry_timestamp_ms
 
 
 async def expire(cluster: Cluster, hmac: bytes, period_ms: int) -> int:
-    """Let a token expire after so long, or now; when it does. Raises KafkaError."""
+    """Let a token expire after `period_ms` (-1: now); return when, in ms since 1970. Raises KafkaError."""
     request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
     answer = await cluster.request_any(request, ExpireDelegationTokenResponse)
-    _raise(answer.error_code, "the token does not expire")
+    _raise(answer.error_code, "the token's expiry was not changed")
     return answer.expiry_timestamp_ms
 
 
 async def describe(cluster: Cluster, owners: Iterable[str] | None) -> list[DelegationToken]:
-    """Return tokens of some owners, or all, that one may see. Raises KafkaError."""
+    """Return the tokens of these owners (None: all) that the caller may see. Raises KafkaError."""
     asked = None
     if owners is not None:
         asked = [

@@ -39,8 +39,8 @@ Part = TypeVar("Part")
 
 
 def raise_first(results: Iterable[Failure], done: str = "") -> None:
-    """Raise KafkaError with the first failed part's code and all failed parts' names and reasons; nothing when none has
-    failed. `done` is the word for what was done to the other parts, to name them too."""
+    """Raise KafkaError, with the code of the first failed part and names and reasons of all failed ones, if any has
+    failed. `done`, such as "created", introduces the names of the others in the message."""
     parts = list(results)
     real = [(name, error_code(code), message) for name, code, message in parts if code]
     if not real:
@@ -63,16 +63,17 @@ def raise_what_failed(results: Sequence[Failure], raised: Sequence[KafkaError], 
 
 
 def the_one(parts: Sequence[Part], name: str) -> Part:
-    """Return the one part that an answer about one thing has. Raises KafkaError when a broker answers otherwise."""
+    """Return the only part of an answer about one thing. Raises KafkaError if it has none, or several."""
     if len(parts) != 1:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: the answer has {len(parts)} parts in place of one")
     return parts[0]
 
 
 def topics_of(given: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]]) -> list[NewTopic]:
-    """Return topics to create, also of what kafka-python takes: names, options by name, its own NewTopics.
+    """Return topics to create from any form that kafka-python accepts: NewTopics, its own or ours, names, options by
+    name.
 
-    Raises TypeError.
+    Raises TypeError, ConfigError.
     """
     if isinstance(given, Mapping):
         listed: list[Any] = [_with_options(arguments.topic_name(name), options) for name, options in given.items()]
@@ -115,7 +116,7 @@ def _with_options(name: str, options: Mapping[str, Any]) -> NewTopic:
 async def create_topics(
     cluster: Cluster, topics: Sequence[NewTopic], deadline: Deadline, *, validate_only: bool, raise_errors: bool = True
 ) -> list[CreatedTopic]:
-    """Create topics; all are tried. Raises KafkaError when one has failed, unless it is not to."""
+    """Create topics; all are tried. Raises KafkaError when one has failed, if `raise_errors`."""
     request = CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics],
         timeout_ms=cluster.config.request_timeout_ms,
@@ -166,14 +167,15 @@ def _create_errors(answer: CreateTopicsResponse) -> list[ErrorCode]:
 
 
 def _only_if_all(errors: list[ErrorCode]) -> list[ErrorCode]:
-    """Ask again only when nothing was done: asking again for what was done would fail."""
+    """Return the errors if every part has failed, else none: the request is then not repeated, as for parts that have
+    succeeded the repetition would fail."""
     return errors if all(errors) else []
 
 
 async def delete_topics(
     cluster: Cluster, names: Sequence[str], deadline: Deadline, *, raise_errors: bool = True
 ) -> None:
-    """Delete topics; all are tried. Raises KafkaError when one has failed, unless it is not to."""
+    """Delete topics; all are tried. Raises KafkaError when one has failed, if `raise_errors`."""
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name) for name in names],
         topic_names=list(names),
@@ -204,7 +206,7 @@ async def create_partitions(
     validate_only: bool,
     raise_errors: bool = True,
 ) -> None:
-    """Raise topics to these partition counts. Raises KafkaError when one has failed, unless it is not to."""
+    """Raise topics to these partition counts; all are tried. With `raise_errors` raises KafkaError when one failed."""
     wanted = {name: _count(one) for name, one in counts.items()}
     request = CreatePartitionsRequest(
         topics=[_more_partitions(name, one.total_count, one.new_assignments) for name, one in wanted.items()],
@@ -228,7 +230,10 @@ def _more_partitions(name: str, count: int, replicas: Sequence[Sequence[int]] | 
 async def delete_records(
     cluster: Cluster, offsets: Mapping[TopicPartition, int], broker_id: int | None, deadline: Deadline
 ) -> dict[TopicPartition, int]:
-    """Delete what is before these offsets (-1: everything); return where each log begins now. Raises KafkaError."""
+    """Delete the records before these offsets (-1: the high watermark); return the log start offsets.
+
+    Raises KafkaError, ClientTimeout.
+    """
 
     def request(asked: Sequence[TopicPartition]) -> DeleteRecordsRequest:
         topics = [

@@ -41,10 +41,10 @@ async def list_transactions(
     longer_than_ms: int | None,
     pattern: str | None,
 ) -> dict[int, list[TransactionListing]]:
-    """Return the transactions that each broker (None: of all) coordinates; one that is loading them is asked again.
+    """Return the transactions that brokers (None: all) coordinate, by broker; one that is loading them is asked again.
 
-    Of all brokers one that cannot be reached is left out, since others take its transactions over; unless that is all
-    of them. Raises KafkaError, BrokerUnreachable, ClientTimeout.
+    If all are asked, brokers that cannot be reached are left out, since others take over their transactions, unless
+    none can be reached. Raises KafkaError, BrokerUnreachable, ClientTimeout.
     """
     await cluster.refresh()
     asked = sorted(cluster.view.nodes) if broker_ids is None else list(broker_ids)

@@ -1,4 +1,4 @@
-"""Values that the administrative client takes and gives."""
+"""Values that the administrative client takes and returns."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,10 +19,10 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource:
-    """Topic, broker or broker's loggers to which a configuration belongs. A broker's name is its id; empty is the
-    default of all brokers.
+    """Topic, broker or broker's loggers to which a configuration belongs. The name of a broker is its id; an empty one
+    stands for the defaults of all brokers.
 
-    `configs` are settings for `alter_configs` and `reset_configs`; two are equal when type and name are.
+    `configs` are settings for `alter_configs` and `reset_configs`. Two resources are equal when type and name are.
     """
 
     __slots__ = ("configs", "name", "type")
@@ -72,7 +72,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A setting; `value` is None when it is sensitive."""
+    """A setting; `value` is None when the setting is sensitive."""
 
     name: str
     value: str | None
@@ -87,8 +87,8 @@ class ConfigEntry:
 class NewTopic:
     """A topic to create. -1 stands for the brokers' default.
 
-    `replica_assignments`: partition → broker ids, the preferred leader first, in place of both numbers. `configs`:
-    topic settings by Kafka's names.
+    `replica_assignments` replaces both numbers: partition → broker ids, the preferred leader first. `configs`: topic
+    settings by Kafka's names.
     """
 
     name: str
@@ -100,7 +100,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """Topic as the broker that has created it describes it; the numbers are -1 when it does not say."""
+    """A topic, as the broker that has created it describes it; numbers that the broker does not say are -1."""
 
     name: str
     topic_id: bytes
@@ -147,7 +147,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group and its members. State "Dead" means that there is none of that name."""
+    """A group and its members. State "Dead" means that there is no group of that name."""
 
     group_id: str
     state: str
@@ -156,12 +156,12 @@ class GroupDescription:
     members: list[GroupMember]
     coordinator: int
     authorized_operations: frozenset[int] | None = None
-    """Operations on it that the asker may do, as numbers of ACLOperation; None when not asked for."""
+    """Operations that the caller may perform on the group, as numbers of ACLOperation; None when not asked for."""
 
 
 class PartitionLag(NamedTuple):
-    """Progress of a group in a partition. `committed` is None when it has no offset there, `log_end_offset` when the
-    partition has no leader now; `lag` when one of them is."""
+    """Progress of a group in a partition. `committed` is None when the group has no offset there, `log_end_offset` when
+    the partition has no leader now, and `lag` when either is None."""
 
     topic_partition: TopicPartition
     committed: int | None
@@ -179,7 +179,7 @@ class Reassignment(NamedTuple):
 
 
 class LogDirectoryReplica(NamedTuple):
-    """A replica in a log directory. `is_future`: it is on its way into it, and `offset_lag` is what is missing."""
+    """A replica in a log directory. `is_future`: it is being moved there, and still lacks `offset_lag` offsets."""
 
     topic_partition: TopicPartition
     size_bytes: int
@@ -189,7 +189,7 @@ class LogDirectoryReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """An entry of a broker's `log.dirs`. Sizes of the volume are -1 when the broker does not say them."""
+    """An entry of a broker's `log.dirs`. The sizes of its volume are -1 when the broker does not say them."""
 
     path: str
     online: bool
@@ -231,7 +231,7 @@ class OffsetSpec(IntEnum):
 
 
 class OffsetTimestamp(int):
-    """A time in milliseconds since 1970, that means the first offset at or after it."""
+    """A time in milliseconds since 1970, which stands for the first offset at or after it."""
 
 
 class MemberToRemove(NamedTuple):
@@ -266,7 +266,7 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """An active producer of a partition; -1 stands for what it does not have, such as an open transaction."""
+    """An active producer of a partition. A field is -1 where it has no value, as without an open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -277,7 +277,7 @@ class ProducerState(NamedTuple):
 
 
 class AbortTransactionSpec(NamedTuple):
-    """A transaction to end in one partition; coordinator epoch -1 is an administrator's."""
+    """A transaction to abort in one partition. Coordinator epoch -1 says that an administrator asks, no coordinator."""
 
     topic_partition: TopicPartition
     producer_id: int
@@ -286,8 +286,11 @@ class AbortTransactionSpec(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """A transaction that has been open for longer than any may be, or that no coordinator knows: its id and state are
-    empty then, its coordinator -1, and its age is that of its last record."""
+    """A transaction that is open for longer than is allowed, or known to no coordinator.
+
+    In the second case `age_ms` is that of the last record, and `transactional_id` and `state` are empty and
+    `coordinator_id` is -1, or they are those of the producer's next transaction.
+    """
 
     transactional_id: str
     producer_id: int

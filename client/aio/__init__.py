@@ -3,5 +3,6 @@
 producer            Producer
 consumer            Consumer, upon consumer_base
 admin               Admin, upon admin_groups
-opening             how all of them open and close; world: network, clock and randomness that they were given
+opening             how all of them open and close
+world               the network, clock and randomness that they use
 """

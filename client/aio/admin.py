@@ -114,8 +114,8 @@ class Admin(GroupsAdmin):
     ) -> list[CreatedTopic]:
         """Create topics and return those that were created; `wait_for_metadata` waits for their leaders, too.
 
-        A plain name gets the brokers' defaults. A mapping has, by name, any of `num_partitions`, `replication_factor`,
-        `assignments` and `configs`.
+        A plain name gets the brokers' defaults. A mapping gives for each name any of `num_partitions`,
+        `replication_factor`, `assignments` and `configs`.
         """
         wanted = topic_requests.topics_of(new_topics)
         what = f"creating {', '.join(topic.name for topic in wanted)}"

@@ -227,11 +227,12 @@ class GroupsAdmin(AdminBase):
     async def find_hanging_transactions(
         self, broker_ids: Collection[int] | None = None, max_transaction_timeout_ms: int = LONGEST_TRANSACTION_MS
     ) -> list[HangingTransaction]:
-        """Return the transactions that are open for five minutes longer than `max_transaction_timeout_ms`, and those
-        that partitions have open and no coordinator knows: their state is empty, or that of the next one.
+        """Return the transactions that have been open for five minutes longer than `max_transaction_timeout_ms`, and
+        those that are open in a partition and known to no coordinator. The state of the latter is empty, or that of
+        their producer's next transaction.
 
-        `broker_ids`: coordinators, and leaders of partitions. A warning is logged where it cannot be told whether a
-        coordinator knows one.
+        `broker_ids` limits the first to those of these coordinators, and the second to partitions that these brokers
+        lead (None: all). A warning is logged where it cannot be told whether a coordinator knows one.
         """
         what = "looking for hanging transactions"
         return await self._run(

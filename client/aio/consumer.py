@@ -33,7 +33,8 @@ class Consumer(ConsumerBase):
 
     `subscribe` to topics (or name them in the constructor) to share their partitions with the other members of
     group.id, or without group.id to read all of them; or `assign` partitions. Use it as `async with Consumer(...) as
-    consumer`, or call `await start()` and `await close()`. One task at a time, on the loop on which it was started.
+    consumer`, or call `await start()` and `await close()`. It is for one task at a time, on the event loop on which it
+    was started.
     """
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -98,8 +99,8 @@ class Consumer(ConsumerBase):
         return self.engine.subscription is not NOTHING
 
     def limit(self, max_records: int | None) -> int:
-        """Return the most records that a poll returns: `max_records`, or max.poll.records. Raises TypeError,
-        ConfigError."""
+        """Return how many records a poll returns at most: `max_records`, or max.poll.records when that is None. Raises
+        TypeError, ConfigError."""
         if max_records is None:
             return self.config.max_poll_records
         return arguments.whole_number(max_records, "max_records", lowest=1)
@@ -129,7 +130,7 @@ class Consumer(ConsumerBase):
             raise
 
     def _give_back(self, records: Records) -> None:
-        """Read these records again: an interrupt has struck, and nobody gets them."""
+        """Seek back to these records, which an interrupt keeps from the application."""
         with suppress(KafkaError):
             self.seek_back_to(records)
 
@@ -157,8 +158,8 @@ class Consumer(ConsumerBase):
         return None
 
     def may_take(self) -> bool:
-        """Note that the application has polled; tell whether it can take records at once, as no rebalance, error or
-        wake-up has to be handled first."""
+        """Note that the application has polled, and tell whether it may take records at once. It may not when a
+        rebalance, an error or a wake-up has to be handled first."""
         return not self._shared.disturbed and (self._group is None or self._group.may_take())
 
     async def until_ready(self, timeout_ms: float) -> bool:
@@ -181,7 +182,7 @@ class Consumer(ConsumerBase):
             await self._until_arrived(min(left_ms, LONGEST_WAIT_MS, self.config.max_poll_interval_ms / 2))
 
     async def _take_part(self, end_ms: float) -> None:
-        """Show that the application is alive, do its part of a rebalance, raise what went wrong meanwhile."""
+        """Note that the application is alive, do its part of a rebalance, and raise what went wrong meanwhile."""
         if self._group is not None:
             self._group.polled()
         self.engine.check_runs()
@@ -370,7 +371,7 @@ class Consumer(ConsumerBase):
         return await deadline.bound(asked)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return its group, generation and member id, as of the records returned last, for
+        """Return the consumer's group, generation and member id, as of the records returned last, for
         `Producer.send_offsets_to_transaction`.
 
         Raises CommitFailed when other members own its partitions by now, ConfigError without group.id.

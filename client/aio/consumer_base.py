@@ -1,4 +1,4 @@
-"""Base of the consumer on asyncio: its opening, what it has subscribed to, and its questions."""
+"""Base of the consumer on asyncio: opening and closing, subscriptions, and questions about topics and offsets."""
 
 import asyncio
 import inspect
@@ -53,14 +53,14 @@ NOT_STARTED = "the consumer is not started: use `async with`, or `await consumer
 
 
 class NotStarted:
-    """Stands where a consumer has what is shared with its engine, before it has one: any use of it says so."""
+    """Placeholder for what a consumer shares with its engine, which `start` makes: any use raises ClientError."""
 
     def __getattr__(self, name: str) -> Any:
         raise ClientError(NOT_STARTED)
 
 
 class ConsumerBase(AsyncClient):
-    """A consumer, but for records, positions and commits."""
+    """The consumer without records, positions and commits, which `Consumer` adds."""
 
     config: ConsumerSettings
 
@@ -134,9 +134,9 @@ class ConsumerBase(AsyncClient):
     async def close(self, *, autocommit: bool = True, timeout_ms: float = CLOSE_TIMEOUT_MS) -> None:
         """Commit the positions (with enable.auto.commit), leave the group and close all connections.
 
-        Takes `timeout_ms` at most: leaving the group up to two seconds of it, and a quarter of a second even if the
-        commits took all of it; ending the fetch sessions up to half a second. Calling it again waits for the end of the
-        first call, at most `timeout_ms`; not in a callback, for which that may wait.
+        Takes `timeout_ms` at most. Leaving the group gets up to two seconds of that, and a quarter of a second even if
+        the commits took all of it; ending the fetch sessions gets up to half a second. Calling it again waits for the
+        end of the first call, at most `timeout_ms`; in a callback it returns at once, as the first may wait for that.
         """
         engine, timeout_ms = self._engine, arguments.duration(timeout_ms)
         if engine is None or self._ended.is_set():
@@ -209,8 +209,8 @@ class ConsumerBase(AsyncClient):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Subscribe to topics, or to all whose whole name matches `pattern`, new ones included; with group.id the
-        group shares their partitions.
+        """Subscribe to topics, or to all topics whose whole name matches `pattern`, also those that are created later;
+        with group.id the group shares their partitions.
 
         Replaces the previous subscription. Methods of `listener` may be coroutine functions. Raises ConfigError, also
         after `assign`; TypeError.

@@ -1,4 +1,4 @@
-"""Opening and closing, as all clients on asyncio have them, and the time that methods of the admin client have."""
+"""Opening and closing, which all clients on asyncio have in common, and the time limits of the admin client."""
 
 import asyncio
 import struct
@@ -24,7 +24,7 @@ class AsyncClient:
     config: CommonConfig
 
     def __init__(self, world: World) -> None:
-        """Take the world that it is for."""
+        """Take the network, clock and randomness that the client uses."""
         self._world = world
         self._loop: asyncio.AbstractEventLoop | None = None
         self._from_other_threads = False
@@ -48,7 +48,7 @@ class AsyncClient:
 
     @property
     def _of_a_blocking_one(self) -> bool:
-        """Tell whether a blocking client, which has a thread to end, clears up when both are dropped."""
+        """True when this is the core of a blocking client, which clears up for both: it has a thread to end."""
         return self._from_other_threads
 
     def _begin(self, cluster: Cluster) -> None:
@@ -70,7 +70,7 @@ class AsyncClient:
         raise NotImplementedError
 
     async def abandon(self) -> None:
-        """Close within the time of a few requests and without callbacks: the application dropped it unclosed."""
+        """Close within the time of a few requests and without callbacks: the application has dropped the client."""
         await self.close()
 
     @property
@@ -88,12 +88,12 @@ class AsyncClient:
 
 
 class QuestionsClient(AsyncClient):
-    """A client that only asks: it has nothing but connections."""
+    """A client that only sends requests: it has nothing to close but connections."""
 
     _kind = "client"
 
     def __init__(self, world: World) -> None:
-        """Take the world that it is for."""
+        """Take the network, clock and randomness that the client uses."""
         super().__init__(world)
         self._cluster: Cluster | None = None
         self._closed = False
@@ -111,7 +111,7 @@ class QuestionsClient(AsyncClient):
         return self._cluster
 
     async def close(self) -> None:
-        """Close connections. Harmless twice."""
+        """Close all connections. Calling it again does nothing."""
         self._closed = True
         if self._cluster is not None:
             self._cluster.close()
@@ -127,7 +127,7 @@ Result = TypeVar("Result")
 
 
 class AdminBase(QuestionsClient):
-    """Opening, and the time that a method has."""
+    """Base of the admin client: its opening, and the time limits of its methods."""
 
     config: AdminConfig
     _kind = "admin client"

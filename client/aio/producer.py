@@ -30,14 +30,14 @@ from odradek.world.network import Network
 logger = logging.getLogger(__name__)
 NOT_STARTED = "the producer is not started: use `async with`, or `await producer.start()`"
 ABANDON_SECONDS = 2.0
-"""Longest time that a producer which nobody has closed takes to deliver its records."""
+"""Longest time that a producer takes to deliver its records when it was dropped without `close`."""
 
 
 class Producer(AsyncClient):
     """Sends records to the brokers of a cluster; those of one partition in the order of their sends.
 
-    Use it as `async with Producer(...) as producer`, or `await start()` and `await close()`. All coroutines are for the
-    loop on which it was started.
+    Use it as `async with Producer(...) as producer`, or `await start()` and `await close()`. Its coroutines may be
+    awaited only on the event loop on which it was started.
     """
 
     config: ProducerConfig
@@ -177,7 +177,7 @@ class Producer(AsyncClient):
         timestamp_ms: int | None = None,
         callback: Callback | None = None,
     ) -> RecordFuture:
-        """Queue a record and return a future; awaiting it gives the RecordMetadata, or raises why delivery failed.
+        """Queue a record and return a future; awaiting that returns the RecordMetadata, or raises the delivery's error.
 
         Keys and values are bytes, or whatever key.serializer and value.serializer take; `headers` are (name, bytes or
         None) pairs; `timestamp_ms` counts from 1970 (None: now). Without `partition` the partitioner chooses one.
@@ -237,7 +237,7 @@ class Producer(AsyncClient):
     async def flush(self, timeout: float | None = None) -> None:
         """Send all queued records now, without linger.ms, and wait until each is delivered or has failed.
 
-        Raises ClientTimeout after `timeout` seconds (None: no limit); the records are still sent then.
+        Raises ClientTimeout after `timeout` seconds (None: no limit); what is queued is sent all the same.
         """
         limit = None if timeout is None else arguments.duration(timeout)
         await self._within(self.engine.flush(), limit)
@@ -268,7 +268,7 @@ class Producer(AsyncClient):
     # -- transactions --------------------------------------------------------------------------------------------------
 
     async def init_transactions(self, timeout: float | None = None) -> None:
-        """Fence every other producer with this transactional.id and abort its open transaction. Call it once, first.
+        """Fence every other producer with this transactional.id and abort its open transaction. Call this first, once.
 
         Like all transaction methods it raises ClientTimeout after `timeout` seconds (None: max.block.ms); the request
         continues, and calling the same method again waits for it. All of them need transactional.id, and raise
@@ -279,7 +279,7 @@ class Producer(AsyncClient):
         await self._transactions("init_transactions").initialise(self._timeout_ms(timeout))
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction; each `send` until its end is part of it. Brokers learn of it with the first record."""
+        """Begin a transaction: each `send` before its end belongs to it. Brokers learn of it with the first record."""
         self._transactions("begin_transaction").begin()
 
     async def send_offsets_to_transaction(
@@ -321,7 +321,7 @@ class Producer(AsyncClient):
         except Exception:
             await self.abort_transaction()
             raise
-        except BaseException:  # of the task, not of the transaction: it stays what it is, whatever the abort brings
+        except BaseException:  # a cancelled task, say: that is raised even if the abort fails
             with suppress(KafkaError):
                 await self.abort_transaction()
             raise

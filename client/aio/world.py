@@ -36,7 +36,7 @@ class World(NamedTuple):
     random: Random | None = None
 
     def cluster(self, config: CommonConfig) -> Cluster:
-        """Return a way to the cluster from here. On the client's loop."""
+        """Return a Cluster that uses this world. To be called on the client's loop."""
         network, clock = self.network, self.clock
         if network is None:
             network = TcpNetwork(
@@ -50,18 +50,18 @@ class World(NamedTuple):
 
 
 surrounding: ContextVar[Callable[[], World] | None] = ContextVar("odradek_world", default=None)
-"""Makes the world of clients that are given none, in a context that is simulated as a whole."""
+"""Function that makes the world of clients that are given none. A simulation sets it for the code that it runs."""
 
 
 def world_of(network: Network | None, clock: Clock | None, random: Random | None) -> World:
-    """Return the world of a client: what it was given, and for the rest what surrounds it."""
+    """Return the world of a client: the parts that it was given, the others from `surrounding`."""
     make = surrounding.get()
     around = World() if make is None else make()
     return World(network or around.network, clock or around.clock, random or around.random)
 
 
 def running_loop(what: str) -> asyncio.AbstractEventLoop:
-    """Return the loop that runs. Raises ClientError, saying how a client is used."""
+    """Return the loop that runs. Raises ClientError, which says that `what` needs one, when none does."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

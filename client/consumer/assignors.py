@@ -1,8 +1,8 @@
-"""Assignors: which member of a group reads which partition. Pure: the same input always gives the same answer.
+"""Assignors: which member of a group reads which partition. Pure: the same input always gives the same assignment.
 
-The leader of a group runs one of these; all members must offer its name. Members are compared by instance id, those
-that have one first, then by member id, as in Kafka, so that every client's leader decides alike. What a member tells of
-its partitions is Kafka's to the byte, so that members of other clients and ours keep theirs whoever leads.
+The leader of a group runs one of these; all members must offer its name. Members are sorted by instance id, those that
+have one first, then by member id, as in Kafka, so that every client's leader decides alike. User data have Kafka's
+format to the byte, so that members of other clients and ours keep their partitions whoever leads.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,9 +29,9 @@ class Subscriber:
     instance_id: str | None = None
     owned: tuple[TopicPartition, ...] = ()
     generation_id: int = -1
-    """The generation in which it came to own them."""
+    """Generation in which the member came to own them."""
     user_data: bytes = b""
-    """Bytes that the member's assignor has told, in a form of its own (`user_data`)."""
+    """Bytes from the member's assignor, in that assignor's own format (`user_data`)."""
 
     @property
     def order(self) -> tuple[bool, str]:
@@ -40,7 +40,7 @@ class Subscriber:
 
 
 class Adopted(NamedTuple):
-    """Assignment that a member was given last, and its generation; -1 when there was none yet."""
+    """The last assignment of a member, and its generation; -1 when there was none yet."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation_id: int = -1
@@ -53,24 +53,24 @@ NOTHING_ADOPTED = Adopted()
 class Assignor(Protocol):
     """A strategy: one of Kafka's (`ASSIGNORS`), or an object of the application with these members.
 
-    It may also have `user_data(topics, adopted) -> bytes`: what a member tells the leader's assignor when it joins,
-    which finds it in `Subscriber.user_data`.
+    It may also have `user_data(topics, adopted) -> bytes`, which each member sends when it joins; the leader's assignor
+    finds these bytes in `Subscriber.user_data`.
     """
 
     @property
     def name(self) -> str:
-        """Return the name under which all members offer it in JoinGroup."""
+        """Return the name under which all members offer this strategy in JoinGroup."""
 
     @property
     def cooperative(self) -> bool:
-        """Tell whether members keep their partitions through a rebalance, except those that move (KIP-429)."""
+        """Tell whether members keep their partitions during a rebalance, except those that move (KIP-429)."""
 
     def assign(self, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-        """Give each partition of a topic to one member that wants it, or, cooperatively, not yet to any."""
+        """Assign each partition to one member that wants its topic, or, cooperatively, to none yet."""
 
 
 def user_data(assignor: Assignor, topics: Iterable[str], adopted: Adopted) -> bytes | None:
-    """Return what a member tells the leader's assignor; None of one that has nothing to tell.
+    """Return what a member sends to the leader's assignor; None when there is nothing to send.
 
     Raises TypeError, and what an assignor of the application raises.
     """
@@ -80,7 +80,8 @@ def user_data(assignor: Assignor, topics: Iterable[str], adopted: Adopted) -> by
 
 
 class RangeAssignor:
-    """Topic by topic: members in order get consecutive partitions, the first ones one more when they do not divide."""
+    """Assignor that goes topic by topic: members in order get consecutive partitions, and if these do not divide
+    evenly, the first members get one more."""
 
     name = "range"
     cooperative = False
@@ -101,7 +102,7 @@ class RangeAssignor:
 
 
 class RoundRobinAssignor:
-    """Assignor that deals all partitions in order to the members in turn; who does not want a topic is passed over."""
+    """Assignor that deals all partitions in order to the members in turn, skipping those that do not want the topic."""
 
     name = "roundrobin"
     cooperative = False
@@ -129,7 +130,7 @@ class PreviousTopic(Struct):
 
 
 class StickyUserData(Message):
-    """StickyAssignor's STICKY_ASSIGNOR_USER_DATA: what a member had, since version 1 in which generation."""
+    """StickyAssignor's STICKY_ASSIGNOR_USER_DATA: a member's last partitions; since version 1 also the generation."""
 
     VERSIONS = (0, 1)
 
@@ -138,7 +139,7 @@ class StickyUserData(Message):
 
 
 class CooperativeStickyUserData(Message):
-    """CooperativeStickyAssignor's user data: the generation of the owned partitions, which stand beside it."""
+    """CooperativeStickyAssignor's user data: the generation of the owned partitions, which the subscription lists."""
 
     VERSIONS = (0, 0)
 
@@ -146,18 +147,18 @@ class CooperativeStickyUserData(Message):
 
 
 VERSION_OF_KAFKA_PYTHON_BYTES = 2
-"""kafka-python 3.0 writes the version in front, as in no other client."""
+"""Bytes of the version that kafka-python 3.0, unlike all other clients, writes in front."""
 
 
 class StickyAssignor:
-    """Assigns as evenly as the subscriptions allow, with as few moves as that takes; all give up all before they
-    join."""
+    """Assignor that distributes as evenly as the subscriptions allow, with as few moves as that takes. Members give up
+    all their partitions before they join."""
 
     name = "sticky"
     cooperative = False
 
     def user_data(self, topics: Iterable[str], adopted: Adopted) -> bytes | None:
-        """Return what the member had; None before it has had anything."""
+        """Return the partitions that the member had last; None before its first assignment."""
         if adopted.generation_id < 0:
             return None
         previous = [PreviousTopic(topic=name, partitions=all_) for name, all_ in by_topic(adopted.partitions).items()]
@@ -168,7 +169,7 @@ class StickyAssignor:
 
     @staticmethod
     def _with_previous(member: Subscriber) -> Subscriber:
-        """Return a member that owns what its user data say: nothing, if they cannot be read (as in Kafka)."""
+        """Return a member that owns the partitions in its user data; none, if these cannot be read (as in Kafka)."""
         for version, start in ((1, 0), (0, 0), (1, VERSION_OF_KAFKA_PYTHON_BYTES)):
             try:
                 said, end = decoder(StickyUserData, version)(member.user_data, start)
@@ -183,19 +184,19 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Assigns as evenly as the subscriptions allow, with as few moves as it takes; what moves is given up first
-    (KIP-429).
+    """Assignor that distributes as evenly as the subscriptions allow, with as few moves as that takes. A partition that
+    moves is given up first (KIP-429).
 
-    A partition that moves is assigned to nobody in this round: its owner sees that, gives it up and joins again, and
-    in the round after that it goes to its new owner. So no partition ever has two. One that two members claim in the
-    same generation moves too, whoever gets it: both are to give it up (Java's partitionsTransferringOwnership).
+    In this round it is assigned to nobody: its owner sees that, gives it up and joins again, and the next round gives
+    it to its new owner. So no partition ever has two owners. A partition that two members claim in the same generation
+    moves too, whoever gets it: both have to give it up (Java's partitionsTransferringOwnership).
     """
 
     name = "cooperative-sticky"
     cooperative = True
 
     def user_data(self, topics: Iterable[str], adopted: Adopted) -> bytes | None:
-        """Return the generation of what is owned: subscriptions of before version 2 have no field for it."""
+        """Return the generation of the owned partitions, for which subscriptions before version 2 have no field."""
         return encode(CooperativeStickyUserData(generation=adopted.generation_id), 0)
 
     def assign(self, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
@@ -219,9 +220,9 @@ class CooperativeStickyAssignor:
 
 
 def claims(members: Sequence[Subscriber]) -> dict[TopicPartition, str | None]:
-    """Return who claims what: the claim of the latest generation counts, and two of one generation for nobody.
+    """Return who claims which partition: the claim of the latest generation counts.
 
-    What two claim stands there with None: both may be reading it.
+    A partition that two members claim in that generation has None: both may be reading it.
     """
     latest: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
@@ -235,14 +236,14 @@ def claims(members: Sequence[Subscriber]) -> dict[TopicPartition, str | None]:
 
 
 def owners(members: Sequence[Subscriber]) -> dict[TopicPartition, str]:
-    """Return who owns what, of that which one member alone claims."""
+    """Return the owners of those partitions that exactly one member claims."""
     return {tp: member_id for tp, member_id in claims(members).items() if member_id is not None}
 
 
 def balance(members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """Keep what is owned and wanted, deal out the rest to whoever has least, then move from most to least.
+    """Let members keep the owned partitions that they want, deal out the rest to those with the fewest, then even out.
 
-    Ends when no partition can go to a member with at least two fewer: each move lowers the sum of squares.
+    That ends when no partition can move to a member with at least two fewer: each move lowers the sum of squares.
     """
     ordered = sorted(members, key=lambda one: one.order)
     held: dict[str, set[TopicPartition]] = {member.member_id: set() for member in ordered}
@@ -286,4 +287,4 @@ ASSIGNORS: dict[str, Assignor] = {
     "sticky": StickyAssignor(),
     "cooperative-sticky": CooperativeStickyAssignor(),
 }
-"""Assignors by the names that settings may give; Kafka's Java class names are accepted for the same (see config.py)."""
+"""Assignors by the names that settings may give; the names of Kafka's Java classes are accepted, too (config.py)."""

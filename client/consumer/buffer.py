@@ -1,8 +1,8 @@
-"""Records between the loop that fetches them and whoever takes them: with a blocking consumer, another thread.
+"""Records between the loop that fetches them and the application that takes them, which may be on another thread.
 
-The two have nothing in common but `Shared`. Decoding, and with it the application's deserializers, runs on the
-application's thread and without the lock, which the loop needs to go on and to send heartbeats. That is safe, since
-nobody else takes chunks away or moves a partition that has chunks.
+The two sides have nothing in common but `Shared`. Decoding, and with it the application's deserializers, runs on the
+application's thread and without the lock: the loop needs the lock to go on fetching and sending heartbeats. That is
+safe, since nobody else takes chunks away, or moves the position of a partition that has chunks.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from odradek.client.records import ConsumerRecord, TopicPartition
 
 
 class Shared:
-    """`lock` guards positions and chunks: the loop fills, `poll` empties. `arrived` is set on the loop alone."""
+    """What the loop and the application share. `lock` guards positions and chunks, which the loop fills and `poll`
+    empties. `arrived` is set only on the loop."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -30,12 +31,12 @@ class Shared:
         self.failure: Exception | None = None
         """Failure that the application's next `poll` raises, once."""
         self.ended: ClientClosed | ClientBroken | None = None
-        """Reason why nothing is read any more: raised by each call from then on."""
+        """Why nothing is read any more: each call raises this from then on."""
         self.woken = False
         """True if the application's next poll is to return without records."""
 
     def notify(self) -> None:
-        """Tell whoever takes records that there may be something for the application."""
+        """Wake whoever waits for something for the application. On the loop."""
         self.arrived.set()
 
     def fail(self, error: Exception) -> None:
@@ -46,15 +47,15 @@ class Shared:
     # -- for the fetcher, with the lock --------------------------------------------------------------------------------
 
     def keep(self, chunk: Chunk) -> None:
-        """Take what a fetch has brought."""
+        """Add the records of a fetch."""
         self.chunks.setdefault(chunk.topic_partition, deque()).append(chunk)
 
     def holds(self, partition: TopicPartition) -> bool:
-        """Tell whether something of a partition waits here."""
+        """Tell whether records of a partition wait to be read."""
         return bool(self.chunks.get(partition))
 
     def refuse(self, partitions: Iterable[TopicPartition], error: Exception) -> None:
-        """Hand the application an error of some partitions."""
+        """Hand the application an error that concerns some partitions."""
         self.failure = error
 
     # -- for the application -------------------------------------------------------------------------------------------
@@ -74,7 +75,8 @@ class Shared:
             self.failure = None
 
     def take_failure(self) -> Exception | None:
-        """Return the error to raise now; not one about a partition that is no longer assigned. Without the lock."""
+        """Return the failure to raise now, if there is one, and forget it. One about a partition that is no longer
+        assigned is only forgotten. Takes the lock."""
         with self.lock:
             failure, self.failure = self.failure, None
             place = _place_of(failure)
@@ -87,17 +89,17 @@ class Shared:
         self.arrived.set()
 
     def check_open(self) -> None:
-        """Raise ClientClosed or ClientBroken when it has ended."""
+        """Raise ClientClosed or ClientBroken when the consumer has ended."""
         if self.ended is not None:
             error = type(self.ended)(*self.ended.args)
-            error.__cause__ = self.ended.__cause__  # mypyc passes over the `from` of a raise
+            error.__cause__ = self.ended.__cause__  # mypyc ignores the `from` of a raise
             raise error
 
     @property
     def readable(self) -> bool:
         """Tell whether there are bytes of a partition that is not paused. The lock must be held."""
         partitions = self.positions.partitions
-        return any(tp in partitions and not partitions[tp].paused for tp in self.chunks)  # chunks of few partitions
+        return any(tp in partitions and not partitions[tp].paused for tp in self.chunks)  # few partitions have chunks
 
 
 def _place_of(error: Exception | None) -> TopicPartition | None:
@@ -122,25 +124,26 @@ class RecordBuffer:
         self._value = value
         self._readers: dict[TopicPartition, Reader] = {}
         self._turn: deque[TopicPartition] = deque()
-        """Partitions that have chunks, the one to read next first: none waits behind a full one for ever."""
+        """Partitions that have chunks, the next to read first. They take turns: none waits for ever behind a full one.
+        """
         self.room = False
-        """True when a chunk was done with: another one can be fetched. Whoever wakes the fetcher clears it."""
+        """True when a chunk has gone, so that another can be fetched. Whoever wakes the fetcher clears it."""
         self._taking = False
         """True while somebody reads records."""
         self._ahead: Ahead | None = None
         """Records that iterating has decoded ahead of those handed out."""
         self._ahead_of: PartitionPosition | None = None
-        """Position of their partition, which is in front of them."""
+        """Position of their partition, which is before the first of them."""
         self.records_taken = 0
-        """Records that were handed out, as far as this knows: who polls adds those of a poll."""
+        """Number of records handed out. Only `next_record` counts its own; the caller of `take` adds the others."""
 
     def take(self, limit: int) -> Records:
         """Take at most `limit` records. Raises ClientError for damaged ones and DeserializationError."""
         return self._take_ahead(limit) or self._take(limit)
 
     def next_record(self) -> ConsumerRecord | None:
-        """Return a record, if there is one and the poll is not disturbed; the position moves behind it. Raises as
-        `take`."""
+        """Return the next record, and move the position behind it; None when there is none, or something else has to be
+        done first (`Shared.disturbed`). Raises as `take`."""
         if self._shared.disturbed:
             return None
         while True:
@@ -157,7 +160,7 @@ class RecordBuffer:
 
     @property
     def has_decoded(self) -> bool:
-        """Tell whether records that iterating has decoded can be handed out."""
+        """Tell whether there are decoded records ahead that can be handed out."""
         ahead, state = self._ahead, self._ahead_of
         return ahead is not None and bool(ahead) and state is not None and not state.paused
 
@@ -177,7 +180,7 @@ class RecordBuffer:
         return {ahead.partition: taken} if taken else {}
 
     def _fetch_again(self, ahead: Ahead) -> None:
-        """Have what is left of a paused partition fetched again, once it is resumed: others are read meanwhile."""
+        """Drop the decoded records of a paused partition, so that others are read; `resume` has them fetched again."""
         with self._shared.lock:
             if ahead:
                 self._shared.positions.go_back(ahead.partition)
@@ -193,7 +196,7 @@ class RecordBuffer:
             try:
                 with self._shared.lock:
                     ahead = Ahead(topic_partition, taken[topic_partition], start, state.place)
-                    state.hand_out(ahead)  # first: what the position does not know is never dropped
+                    state.hand_out(ahead)  # first: records that the position does not know of would never be dropped
                     self._ahead_of, self._ahead = state, ahead
             except BaseException:
                 self._undo({topic_partition: before[topic_partition]})
@@ -226,7 +229,7 @@ class RecordBuffer:
                 if state.paused:
                     continue
                 before[topic_partition] = (state, state.place)
-                self._turn.remove(topic_partition)  # it goes last: paused ones keep their place
+                self._turn.remove(topic_partition)  # to the end; paused ones keep their place
                 self._turn.append(topic_partition)
                 records = self._take_from(topic_partition, limit)
                 if records:
@@ -235,14 +238,14 @@ class RecordBuffer:
         except ClientError:
             if not taken:
                 raise
-            # First what is good; the error is raised again by the next poll.
+            # What was taken before the error comes first; the next poll raises the error again.
         except BaseException:
             self._undo(before)
             raise
         return taken
 
     def _undo(self, before: Mapping[TopicPartition, tuple[PartitionPosition, tuple[int, int]]]) -> None:
-        """Go back to these positions: an interrupt has struck, and nobody gets what was taken."""
+        """Go back to these positions: an interrupt keeps the records that were taken from the application."""
         with self._shared.lock:
             for topic_partition, (state, place) in before.items():
                 if self._shared.positions.partitions.get(topic_partition) is state:
@@ -250,7 +253,7 @@ class RecordBuffer:
                     self._shared.positions.go_back(topic_partition)
 
     def _drop_stale(self) -> None:
-        """Forget the chunks of partitions that were given up or have jumped."""
+        """Drop the chunks of partitions that were given up, or whose position was moved elsewhere."""
         chunks, partitions = self._shared.chunks, self._shared.positions.partitions
         for topic_partition in list(chunks):
             state = partitions.get(topic_partition)
@@ -272,7 +275,7 @@ class RecordBuffer:
             with self._shared.lock:
                 if records:
                     state.move_to(records[-1].offset + 1, records[-1].leader_epoch)
-                if reader.finished:  # behind markers, too, which are handed to nobody
+                if reader.finished:  # behind markers, too, which the application does not get
                     state.move_to(max(state.position, reader.chunk.next_offset), reader.chunk.last_epoch)
                     self._finish(topic_partition)
         return records
@@ -296,8 +299,7 @@ class RecordBuffer:
         self.room = True
 
     def _keep(self, topic_partition: TopicPartition, chunks: deque[Chunk]) -> None:
-        """Put back what is left of a partition's chunks; a partition without any is not in the table. With the lock
-        held."""
+        """Put back what is left of a partition's chunks, or remove a partition that has none. The lock must be held."""
         if chunks:
             self._shared.chunks[topic_partition] = chunks
         else:

@@ -1,6 +1,6 @@
 """Fetched bytes, and the records in them. No I/O.
 
-The bytes stay as they came until the application polls; they are decoded on its thread, a batch at a time.
+The bytes stay encoded until the application polls; they are decoded on its thread, one batch at a time.
 """
 
 from bisect import bisect_left
@@ -32,17 +32,18 @@ from odradek.protocol.records import Columns, decode_headers, decode_records
 CHUNKS_PER_PARTITION = 2
 """Number of answers of one partition that are kept: the one being read, and one ahead."""
 HEADERS_KEPT = 1_000
-"""Number of batches of one answer whose headers are read once: one takes more memory than a small batch itself."""
+"""Batches of one answer whose headers are kept; those of later ones are read again when needed. A header takes more
+memory than a small batch itself."""
 ABORT_MARKER = 0
 Aborted = Sequence[tuple[int, int]]
 """Pairs of producer id and first offset of aborted transactions, by first offset."""
 
 
 class Chunk:
-    """Bytes that one answer has of one partition, from `fetch_offset` on.
+    """Bytes of one partition in one answer, from `fetch_offset` on.
 
-    `version` is that of the position when it was asked for; `next_offset` where the answer ends. Messages of formats 0
-    and 1, which a broker may have from an older Kafka, become batches at once. Raises MalformedMessage.
+    `version` is that of the position when it was asked for; `next_offset` is where the answer ends. Messages of formats
+    0 and 1, which a broker may have from an older Kafka, are converted to batches at once. Raises MalformedMessage.
     """
 
     def __init__(
@@ -54,11 +55,12 @@ class Chunk:
         aborted: Aborted | None,
         end_offset: int | None = None,
     ) -> None:
-        """`end_offset` bounds the answer: a batch that reaches it ends the chunk, and is damaged when it is the first.
+        """`end_offset` is where the log ends: the chunk stops before a batch that goes beyond it. If that is the first
+        batch, it counts as damaged.
 
-        No checksum covers the offset of a batch, so an offset that a disk has changed is only found by its place. But a
-        healthy leader may send records beyond the high watermark that it names: Kafka's Partition.readRecords notes the
-        watermark before it reads, and it may rise meanwhile. Those records are fetched again, with another bound.
+        No checksum covers the offset of a batch, so an offset that a disk has changed is only noticed by its place. But
+        a healthy leader may send records beyond the high watermark that it names: Kafka's Partition.readRecords notes
+        the watermark before it reads, and it may rise meanwhile. Those records are fetched again, with another bound.
         """
         self.topic_partition = topic_partition
         self.version = version
@@ -71,13 +73,13 @@ class Chunk:
         self._read_committed = aborted is not None
         self._positions: list[int] = []
         self._headers: list[BatchHeader] = []
-        """Headers of the first batches, HEADERS_KEPT of them at most."""
+        """Headers of the first batches, at most HEADERS_KEPT."""
         if not self._find_batches():
             self.records = _as_batches(records)
             self._find_batches()
 
     def _find_batches(self) -> bool:
-        """Find where the batches begin, and where the answer ends; False when there are messages of old formats."""
+        """Find where the batches begin, and where the answer ends; return False for messages of formats 0 and 1."""
         records, at, size, found, headers = self.records, 0, len(self.records), self._positions, self._headers
         reached, end_offset = self.next_offset, self._end_offset
         found.clear()
@@ -120,7 +122,8 @@ class Chunk:
                 raise self.damaged(header, error) from error
 
     def visible(self, check_crcs: bool) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the positions and headers of the batches with records for the application. Raises ClientError too."""
+        """Yield the positions and headers of the batches with records for the application: without markers, and without
+        aborted batches if those are not wanted. Raises ClientError for damaged ones."""
         aborted_producers: set[int] = set()
         waiting = list(self._aborted)
         least = 0
@@ -139,7 +142,7 @@ class Chunk:
                 yield position, header
 
     def _check(self, position: int, header: BatchHeader, least: int, last_offset: int) -> None:
-        """Check a batch against its checksum, which does not cover its offset: that has to rise, before the log's end.
+        """Check a batch's checksum. It does not cover the offsets: check too that these rise, and are within the log.
 
         Raises CorruptRecords.
         """
@@ -153,7 +156,8 @@ class Chunk:
             raise self.damaged(header, CorruptBatch(position, said), in_place)
 
     def damaged(self, header: BatchHeader, error: MalformedMessage, in_place: bool = True) -> CorruptRecords:
-        """Return what to raise for a batch that does not decode. `in_place`: its offsets may be right."""
+        """Return the error for a damaged batch. `in_place`: the offsets in its header are plausible, so that the error
+        can say where to go on behind it."""
         first = header.base_offset
         beyond = first + max(0, header.last_offset_delta) + 1 if in_place else None
         way = "seek beyond them to go on" if beyond is None else f"seek to {beyond} to go on behind them"
@@ -164,11 +168,11 @@ class Chunk:
             offset=first,
             next_offset=beyond,
         )
-        said.__cause__ = error  # mypyc passes over the `from` of a raise
+        said.__cause__ = error  # mypyc ignores the `from` of a raise
         return said
 
     def _control(self, position: int, header: BatchHeader, aborted_producers: set[int]) -> None:
-        if not self._read_committed or header.record_count == 0:  # emptied by compaction
+        if not self._read_committed or header.record_count == 0:  # compaction may leave a batch without its marker
             return
         try:
             key = decode_records(self.records, position).keys[0]
@@ -179,7 +183,7 @@ class Chunk:
 
 
 def _as_batches(records: memoryview) -> memoryview:
-    """Return the batches before the first damage, with which the next answer will begin."""
+    """Return messages of formats 0 and 1 as batches, up to the first damage; the next answer will begin with that."""
     gathered = bytearray()
     try:
         for batch in to_batches(records, compressed=False):
@@ -191,7 +195,7 @@ def _as_batches(records: memoryview) -> memoryview:
 
 
 class Reader:
-    """The records of one chunk, handed out some at a time."""
+    """Reader of one chunk, which hands out some records at a time."""
 
     def __init__(self, chunk: Chunk, key: Deserializer | None, value: Deserializer | None, *, check_crcs: bool) -> None:
         self.chunk = chunk
@@ -211,8 +215,8 @@ class Reader:
     def take(self, position: int, limit: int) -> list[ConsumerRecord]:
         """Take at most `limit` records from offset `position` on; sets `finished` when there are no more.
 
-        An error is raised once the records before it are handed out, and again until the application seeks. A
-        deserializer that has failed is tried again each time, as in Java's consumer: what it needs may be back.
+        An error is raised once the records before it are handed out, and again each time until the application seeks. A
+        deserializer that has failed is called again each time, as in Java's consumer: what it needs may be back.
         """
         taken: list[ConsumerRecord] = []
         if self._error is None:
@@ -223,7 +227,7 @@ class Reader:
                     raise
             except CorruptRecords as error:
                 self._error = error
-            except BaseException:  # an interrupt, or no memory: the next time it goes on where it is asked to
+            except BaseException:  # an interrupt, or no memory: start over, and skip up to `position` the next time
                 self._begin()
                 raise
         if self._error is not None and not taken:
@@ -253,7 +257,7 @@ class Reader:
             end = start + limit - len(taken)
         failure = None
         offsets, timestamps, keys, values = columns.offsets, columns.timestamps, columns.keys, columns.values
-        if end - start < len(offsets):  # mostly it is all of a batch
+        if end - start < len(offsets):  # usually the whole batch is taken
             offsets, timestamps = offsets[start:end], timestamps[start:end]
             keys, values = keys[start:end], values[start:end]
         headers = [NO_HEADERS] * len(offsets)
@@ -265,13 +269,13 @@ class Reader:
         if self._key is not None or self._value is not None:
             keys, values, failure = self._deserialized(offsets, headers, keys, values)
         self._index = start + len(keys)
-        columned = zip(  # without `strict`: to read a keyword takes longer than to make a record
+        columned = zip(  # without `strict`: passing a keyword takes longer than making a record
             repeat(where.topic),
             repeat(where.partition),
             offsets,
             timestamps,
             repeat(1 if header.attributes & LOG_APPEND_TIME_BIT else 0),
-            keys,  # after a failure fewer than offsets, and these end it
+            keys,  # after a failure there are fewer keys than offsets, and `zip` ends with them
             values,
             headers,
             repeat(header.leader_epoch),
@@ -283,7 +287,7 @@ class Reader:
     def _deserialized(
         self, offsets: list[int], headers: list[RecordHeaders], keys: list[Any], values: list[Any]
     ) -> tuple[list[Any], list[Any], ClientError | None]:
-        """Return keys and values as the application has them, up to one that cannot be deserialized; and why."""
+        """Return keys and values for the application, up to one that cannot be deserialized, and the error of that."""
         topic, key_of, value_of = self.chunk.topic_partition.topic, self._key, self._value
         keys_made: list[Any] = []
         values_made: list[Any] = []
@@ -291,7 +295,7 @@ class Reader:
             try:
                 key_made = key if key_of is None else key_of(topic, header, key)
                 value_made = value if value_of is None else value_of(topic, header, value)
-            except MemoryError:  # says nothing of the record
+            except MemoryError:  # which says nothing about the record
                 raise
             except Exception as error:  # noqa: BLE001 - raised when the records before it are handed out
                 partition = self.chunk.topic_partition
@@ -309,10 +313,10 @@ class Reader:
 
 
 class Ahead:
-    """Records of one partition that are decoded and not handed out yet; its position is before them.
+    """Records of one partition that are decoded and not handed out yet. The partition's position is before them.
 
     The application's thread takes them without the lock. Whoever moves the position elsewhere, with the lock, drops
-    what is left.
+    those that are left.
     """
 
     def __init__(
@@ -322,8 +326,8 @@ class Ahead:
         start: tuple[int, int],
         end: tuple[int, int],
     ) -> None:
-        """`start` and `end` are the places before the first and behind the last of them. Between the last and `end`
-        there may be what no application gets, such as a transaction's marker."""
+        """`start` and `end` are the places before the first and behind the last record. Between the last record and
+        `end` there may be offsets that no application gets, such as a transaction's marker."""
         self.partition = partition
         self._left = records[::-1]
         self._last: ConsumerRecord | None = None
@@ -332,19 +336,19 @@ class Ahead:
     def next(self) -> ConsumerRecord | None:
         """Return the next record, if there is one, and move the place behind it.
 
-        It calls nothing: during a call another thread may run, and drop a record that is being handed out here, to
-        fetch it again.
+        This calls no function: during a call another thread may run and drop the record that is being handed out, which
+        would then be fetched again.
         """
         left = self._left
         if not left:
             return None
         record = left[-1]
-        self._last = record  # first: wherever the rest is dropped, the place is behind this one
+        self._last = record  # first: if the rest is dropped from here on, the place is behind this record
         del left[-1]
         return record
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Return the next ones, at most `limit`."""
+        """Return the next records, at most `limit`."""
         taken: list[ConsumerRecord] = []
         while len(taken) < limit and (record := self.next()) is not None:
             taken.append(record)
@@ -352,14 +356,14 @@ class Ahead:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Position, and the leader epoch of what stands before it."""
+        """Position, and the leader epoch of the record before it."""
         left, last = self._left, self._last
         if last is None:
             return self._start
         return (last.offset + 1, last.leader_epoch) if left else self._end
 
     def drop(self) -> None:
-        """Hand out no more; the place stays."""
+        """Hand out no further records; the place stays."""
         if self._left:
             self._end = self.place
             self._left = []

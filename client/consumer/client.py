@@ -61,18 +61,19 @@ class KafkaConsumer(Blocking[Consumer]):
         """Commit the positions (with enable.auto.commit), leave the group, close all connections.
 
         Takes `timeout_ms` at most (None: 30 s). Calling it again waits for the end of the first call, at most
-        `timeout_ms`; not in a callback, for which that may wait.
+        `timeout_ms`; in a callback it returns at once, as the first call may wait for that.
         """
         wait_ms = CLOSE_TIMEOUT_MS if timeout_ms is None else arguments.duration(timeout_ms)
         if not self._closed:
             self._closer = threading.current_thread()
-        elif self._thread.running and self._closer is not threading.current_thread():  # which may be in a callback
+        elif self._thread.running and self._closer is not threading.current_thread():  # the closer may be in a callback
             with suppress(ClientClosed):
                 self._run(self._core.close(timeout_ms=wait_ms))
         self._finish(lambda: self._core.close(autocommit=autocommit, timeout_ms=wait_ms))
 
     def _opened(self) -> Consumer:
-        """Return the core, which answers until `close` has ended: a listener may commit what `close` revokes."""
+        """Return the core, which works until `close` has ended: a listener may commit what `close` revokes. Raises
+        ClientClosed after that."""
         if self._closed and not self._thread.running:
             raise ClientClosed("the consumer is closed")
         return self._core
@@ -211,7 +212,7 @@ class KafkaConsumer(Blocking[Consumer]):
         return self._run(self._opened().committed_offsets(*partitions, timeout_ms=timeout_ms))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return its group, generation and member id, for `KafkaProducer.send_offsets_to_transaction`.
+        """Return the consumer's group, generation and member id, for `KafkaProducer.send_offsets_to_transaction`.
 
         Raises CommitFailed when other members own its partitions by now, ConfigError without group.id.
         """

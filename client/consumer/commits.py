@@ -1,6 +1,6 @@
 """Commits of a consumer that is, or may be, a member of a group.
 
-They are sent in the order in which they were asked for, and only as the member who asked.
+They are sent in the order in which they were asked for, and only as the member that asked for them.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Place of a commit in the line, and who was a member when it was asked for."""
+    """Place of a commit in the line, and the member's identity when the commit was asked for."""
 
     identity: Identity
     turn: "asyncio.Future[None]"
@@ -32,27 +32,27 @@ class Commits:
     """Commits of one consumer. For the loop's thread only.
 
     They are sent in the order in which they were asked for, whether somebody waits for them or not. A commit that has
-    to be tried again holds up those behind it: if a later one overtook it, it would take the group back. For the same
-    reason it ends with the membership that it was asked under: by the time it got through, another member might have
-    its partitions, and have committed there too.
+    to be repeated holds up those behind it: if a later one overtook it, the repetition would take the group back. For
+    the same reason a commit fails when the membership in which it was asked for has ended: by the time it succeeded,
+    another member might own the partitions and have committed further offsets.
     """
 
     def __init__(self, group: GroupDriver, committed: Callable[[Offsets], object] = lambda offsets: None) -> None:
-        """`committed` is told of each commit that has succeeded."""
+        """`committed(offsets)` is called after each commit that has succeeded."""
         self._group, self._committed = group, committed
         self._line: dict[Place, None] = {}
         """Commits that have not ended yet; it is the turn of the first one."""
         self._unanswered: set[asyncio.Task[None]] = set()
 
     def stand_in_line(self) -> Place:
-        """Take the last place, as the member that it is now. Whoever takes one leaves it in the end, come what may."""
+        """Take the last place, with the member's present identity. Whoever takes a place must leave it in the end."""
         place = Place(self._group.membership.identity, asyncio.get_running_loop().create_future())
         self._line[place] = None
         self._call_the_first()
         return place
 
     def leave_line(self, place: Place) -> None:
-        """Give up a place, so that the next commit has its turn. Harmless twice."""
+        """Give up a place, so that the next commit has its turn. Calling it again does nothing."""
         self._line.pop(place, None)
         self._call_the_first()
 
@@ -83,7 +83,7 @@ class Commits:
         return any(view.partition(topic_partition) is None for topic_partition in offsets)
 
     def follow(self, task: "asyncio.Task[None]", place: Place) -> None:
-        """Take a commit for which only `settle` waits, in the end; its place is left when the task ends."""
+        """Keep an asynchronous commit, for `settle` to wait for; its place is left when the task ends."""
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
         task.add_done_callback(lambda _: self.leave_line(place))
@@ -110,7 +110,7 @@ class Commits:
             )
 
     async def _try(self, offsets: Offsets, identity: Identity, deadline: Deadline) -> KafkaError | None:
-        """Try once; return None when it is done, or why it may be tried again. Raises KafkaError for the rest."""
+        """Try once; return None when it succeeded, or an error after which to try again. Raises all other errors."""
         membership, settings = self._group.membership, self._group.membership.settings
         request = commit_request(
             settings.group_id, offsets, identity.generation_id, identity.member_id, settings.group_instance_id
@@ -121,7 +121,7 @@ class Commits:
             cluster = self._group.cluster
             answer = await ask_until(cluster, node_id, request, OffsetCommitResponse, deadline, COORDINATOR_CONNECTION)
         except BrokerUnreachable as error:
-            if deadline.left_ms():  # else nobody waits any longer, which says nothing of the coordinator
+            if deadline.left_ms():  # otherwise the time was up, which says nothing about the coordinator
                 membership.coordinator_lost()
             return error
         except KafkaError as error:
@@ -159,7 +159,7 @@ class Commits:
 
 
 def _weight(error: ErrorCode) -> int:
-    """Rate the errors of one answer's partitions: what nothing mends says more than what asking again may."""
+    """Rate the errors of one answer's partitions: one that cannot be mended counts more than one that may pass."""
     outcome = outcome_of(error)
     if outcome in (Outcome.COORDINATOR, Outcome.AGAIN):
         return 0 if error in OUTCOMES else 1

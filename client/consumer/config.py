@@ -25,7 +25,7 @@ class ConsumerSettings(CommonConfig):
     group_id: str | None = setting(None)
     group_instance_id: str | None = setting(None)
     partition_assignment_strategy: Any = setting(("range", "cooperative-sticky"))
-    """Names of Kafka's assignors, also of their Java classes, and Assignors of the application, by preference."""
+    """Kafka's assignors, by their names or those of their Java classes, and the application's own; preferred first."""
     auto_offset_reset: str = setting("latest", choices=["earliest", "latest", "none"])
     enable_auto_commit: bool = setting(True)
     auto_commit_interval_ms: int = setting(5_000, at_least=0)
@@ -42,17 +42,17 @@ class ConsumerSettings(CommonConfig):
     exclude_internal_topics: bool = setting(True)
     allow_auto_create_topics: bool = setting(True)
     client_rack: str = setting("")
-    """Rack of the consumer: brokers with a replica.selector.class send it to the replica there (KIP-392)."""
+    """Rack of the consumer: brokers with a replica.selector.class send it to a replica in this rack (KIP-392)."""
     default_api_timeout_ms: int = setting(60_000, at_least=0)
     interceptor_classes: Sequence[Any] | None = setting(None)
     """Objects with `on_consume(records)` and `on_commit(offsets)`, called in this order."""
     default_offset_commit_callback: Any = setting(None)
-    """Called as `callback(offsets, error)` after a commit that nobody waits for, and that has no callback of its own
+    """Called as `callback(offsets, error)` after a commit that nobody waits for and that was given no callback
     (kafka-python's name)."""
     key_deserializer: Any = setting(None)
     value_deserializer: Any = setting(None)
     consumer_timeout_ms: float = setting(float("inf"), at_least=0)
-    """Longest time, in ms, that iterating waits for a record before it ends (kafka-python's name, not Kafka's)."""
+    """Longest time in ms that an iteration waits for a record before it ends (kafka-python's name, not Kafka's)."""
 
     @property
     def records_bytes_max(self) -> int:
@@ -96,12 +96,12 @@ def _assignor(given: Any) -> Assignor:
 
 
 def cooperative(strategies: list[Assignor]) -> bool:
-    """Tell whether all offered strategies are cooperative: otherwise an eager one may be chosen (KIP-429)."""
+    """Tell whether all offered strategies are cooperative; otherwise the group may choose an eager one (KIP-429)."""
     return all(one.cooperative for one in strategies)
 
 
 def check(config: ConsumerSettings) -> ConsumerSettings:
-    """Settings that contradict each other. Raises ConfigError."""
+    """Return the settings, checked for values that contradict each other. Raises ConfigError."""
     assignors(config)
     if config.default_offset_commit_callback is not None and not callable(config.default_offset_commit_callback):
         raise ConfigError(
@@ -126,8 +126,8 @@ Deserializer = Callable[[str, Any, bytes | None], Any]
 
 
 def deserializer(given: Any, name: str) -> Deserializer | None:
-    """Return it as one function: None (bytes as they are), a function of the bytes, or an object with
-    `deserialize(topic, headers, data)`."""
+    """Return a deserializer as one function: from a function of the bytes, or an object with `deserialize(topic,
+    headers, data)`; None (bytes as they are) stays None."""
     if given is None:
         return None
     if hasattr(given, "deserialize"):

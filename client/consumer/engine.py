@@ -1,7 +1,8 @@
-"""The consumer on a loop: keeps partitions located and fetched ahead, the metadata fresh, and the group informed of it.
+"""Engine of the consumer, on an event loop: locates partitions, fetches ahead, keeps the metadata fresh, and tells the
+group of changes in it.
 
 Reading begins where a seek says, else at the committed offset, else where auto.offset.reset says. What is shared with
-the application's thread is in `shared`; everything else is the loop's alone.
+the application's thread is in `shared`; everything else belongs to the loop alone.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerEngine:
-    """The part of a consumer that is on its loop: `run` it until `stop`."""
+    """The part of a consumer that is on its loop. It works from `start` to `stop`."""
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings) -> None:
         self.cluster = cluster
@@ -48,10 +49,10 @@ class ConsumerEngine:
         self._stopped = False
         self._running: asyncio.Task[None] | None = None
         self._absent: frozenset[str] = frozenset()
-        """Topics that are wanted, and were not there in the last metadata."""
+        """Topics that are wanted, and that the last metadata lacked."""
         self._told_absent: frozenset[str] = frozenset()
         self._all_led: tuple[ClusterView, object] | None = None
-        """The view, and the partitions that all have leaders in it."""
+        """A view, and the assigned partitions if all of them have leaders in it."""
         cluster.allow_auto_create = settings.allow_auto_create_topics
         cluster.refreshed = self._metadata_refreshed
         cluster.lacking = self._lacking
@@ -65,11 +66,12 @@ class ConsumerEngine:
         self._woken.set()
 
     def start(self) -> None:
-        """Run until `stop`."""
+        """Start `run`, which ends with `stop`."""
         self._running = self.spawn_essential("loop", self.run)
 
     def check_runs(self) -> None:
-        """Raise ClientClosed when nothing will come any more: it is closed, or others have cancelled its tasks."""
+        """Raise ClientClosed or ClientBroken when nothing more will come: the consumer is closed or broken, or its
+        tasks were cancelled."""
         self.shared.check_open()
         if self._stopped:
             raise ClientClosed("the consumer is closed")
@@ -77,7 +79,7 @@ class ConsumerEngine:
             raise ClientClosed(f"consumer {self.settings.client_id}: its tasks were cancelled, it reads no more")
 
     async def run(self) -> None:
-        """Do what is due, then wait for the next; until `stop`."""
+        """Do what is due, then wait until something else is; until `stop`."""
         while not self._stopped:
             self._woken.clear()
             await self._woken.wait_until(self._round())
@@ -94,9 +96,9 @@ class ConsumerEngine:
         await self._fetcher.end_sessions(timeout_ms)
 
     def broke(self, fault: Exception) -> None:
-        """Take note of a failure that should not happen: from now on each call of the application raises it.
+        """Note a failure that should not happen: from now on each call of the application raises it.
 
-        The heartbeats end too: a member that reads nothing must not keep its partitions.
+        Heartbeats end as well: a member that reads nothing must not keep its partitions.
         """
         error = ClientBroken(f"consumer {self.settings.client_id} is broken: {type(fault).__name__}: {fault}")
         error.__cause__ = fault
@@ -104,12 +106,12 @@ class ConsumerEngine:
         self.stop()
 
     def forked(self) -> None:
-        """Refuse every call from now on: this is a copy in another process, and nothing will ever be read from it."""
-        self.shared.lock._at_fork_reinit()  # type: ignore[attr-defined]  # whoever held it does not live here
+        """Refuse every call from now on: this is a copy in a forked process, and will never read anything."""
+        self.shared.lock._at_fork_reinit()  # type: ignore[attr-defined]  # a thread that held it is not in this process
         self.shared.ended = ClientClosed(f"consumer {self.settings.client_id}: {SAID}")
 
     def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
-        """Run something beside the loop; its KafkaError is for the application, anything else breaks the consumer."""
+        """Run a task; a KafkaError that it raises goes to the application, any other exception breaks the consumer."""
 
         async def told() -> None:
             try:
@@ -120,13 +122,13 @@ class ConsumerEngine:
         return self.spawn_essential(name, told)
 
     def spawn_essential(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
-        """Run something beside the loop; whatever it raises breaks the consumer."""
+        """Run a task; any exception that it raises breaks the consumer."""
         task = self.tasks.spawn(f"consumer {self.settings.client_id}: {name}", work, OnDeath.END, self.broke)
         task.add_done_callback(lambda _: self.wake())
         return task
 
     def _round(self) -> float:
-        """Start whatever is due; return when to look again."""
+        """Start whatever is due; return when to look again, in ms of the monotonic clock."""
         now_ms = self.cluster.clock.monotonic_ms()
         with self.shared.lock:
             calls = self._fetcher.due(now_ms)
@@ -142,7 +144,8 @@ class ConsumerEngine:
         return min(next_retry_ms, self.cluster.refresh_when_due())
 
     def _leaderless(self) -> bool:
-        """Tell whether some partition has no known leader. False is kept until partitions or metadata change."""
+        """Tell whether some partition has no known leader. If none, that is remembered until partitions or metadata
+        change."""
         view, positions = self.cluster.view, self.shared.positions
         if self._all_led is not None and self._all_led[0] is view and self._all_led[1] is positions.partitions:
             return False
@@ -151,7 +154,7 @@ class ConsumerEngine:
         return leaderless
 
     def _lacking(self) -> bool:
-        """Tell whether a partition has no leader, or a number that its topic does not have (yet)."""
+        """Tell whether an assigned partition has no leader, or does not exist (yet)."""
         with self.shared.lock:
             return without_leader(self.shared.positions, self.cluster.view)
 
@@ -171,7 +174,7 @@ class ConsumerEngine:
         return no_leader(view, partition) if view.leader_of(partition) is None else self._locator.trouble
 
     def deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
-        """Return the end of `timeout_ms` from now; of default.api.timeout.ms if None."""
+        """Return the deadline `timeout_ms` from now (None: default.api.timeout.ms)."""
         if timeout_ms is not None:
             return Deadline(self.cluster, timeout_ms, what, "timeout_ms")
         return Deadline(self.cluster, self.settings.default_api_timeout_ms, what, "default.api.timeout.ms")
@@ -179,7 +182,7 @@ class ConsumerEngine:
     # -- what is to be read --------------------------------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Read something else from now on; the caller has checked that it may. On the loop's thread."""
+        """Read something else from now on; the caller has checked that this may follow. On the loop's thread."""
         self.subscription = subscription
         self.cluster.needs.all_topics = subscription.kind is Kind.PATTERN
         self.want_topics()
@@ -218,7 +221,7 @@ class ConsumerEngine:
         self.wake()
 
     def _tell_absent(self) -> None:
-        """Log once that a topic was missing twice in succession: a poll waits for it as if it were empty."""
+        """Log once that a topic was missing twice in succession: polls wait for it as if it were empty."""
         needs = self.cluster.needs
         absent = frozenset(() if needs.all_topics else needs.topics) - self.cluster.view.topics.keys()
         for topic in sorted((absent & self._absent) - self._told_absent):
@@ -232,7 +235,7 @@ class ConsumerEngine:
         self._told_absent &= absent
 
     def _fail_refused(self) -> None:
-        """Tell the application why it may not read a topic: a poll would wait for ever. The other topics are read."""
+        """Tell the application that it may not read a topic: polls would wait for ever. The other topics are read."""
         topics = self.cluster.view.topics
         for topic in sorted(self.subscription.topics & topics.keys()):
             error = topics[topic].error
@@ -261,7 +264,7 @@ class ConsumerEngine:
             self.shared.positions.assign(sorted({*kept, *there}))
 
     def _inform_group(self, group: GroupDriver) -> None:
-        """Tell the group's membership which topics there are now, and how large they are."""
+        """Tell the group's membership which topics exist now, and how many partitions they have."""
         view = self.cluster.view
         if self.subscription.kind is Kind.PATTERN:
             group.membership.subscribe(self.subscribed_topics)
@@ -270,12 +273,12 @@ class ConsumerEngine:
 
 
 class Locator:
-    """Finds a consumer's positions. Each broker is asked on its own, since another may take long to answer."""
+    """Finds the positions at which a consumer starts. Each broker is asked on its own: one may take long to answer."""
 
     def __init__(
         self, cluster: Cluster, settings: ConsumerSettings, shared: Shared, group: Callable[[], GroupDriver | None]
     ) -> None:
-        """`group` is the consumer's, if it has one: a member asks for its offsets at the coordinator that it joined."""
+        """`group` returns the consumer's group, or None: a member asks the coordinator with which it has joined."""
         self._cluster, self._settings, self._shared, self._group = cluster, settings, shared, group
         self._asked: set[tuple[TopicPartition, int | None]] = set()
         """Partitions that are being looked up, each with the leader that is asked; None for the group's coordinator."""
@@ -285,7 +288,7 @@ class Locator:
         """Partitions whose committed offset is in an open transaction."""
 
     def due(self, now_ms: float) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        """Return what is to be run now: look-ups that raise KafkaError, NoOffsetForPartition. The lock must be held."""
+        """Return the look-ups to run now, which raise KafkaError, NoOffsetForPartition. The lock must be held."""
         positions, view = self._shared.positions, self._cluster.view
         wanted: dict[int | None, dict[TopicPartition, Sought]] = {}
         for topic_partition, one in positions.sought(positions.unlocated(now_ms)).items():
@@ -298,7 +301,7 @@ class Locator:
         return [partial(self._locate, leader, some) for leader, some in wanted.items()]
 
     async def _locate(self, leader: int | None, wanted: Mapping[TopicPartition, Sought]) -> None:
-        """Find their offsets; those not found are due again after a pause."""
+        """Find the offsets of these partitions; those not found are due again after a pause."""
         trouble: Exception | None = None
         try:
             if leader is None:
@@ -319,12 +322,12 @@ class Locator:
                 again_ms = self._cluster.clock.monotonic_ms() + self._settings.retry_backoff_ms
                 positions = self._shared.positions
                 same = [tp for tp, now in positions.sought(wanted).items() if now == wanted[tp]]
-                positions.retry_at(same, again_ms)  # what is sought otherwise by now was not asked for yet
+                positions.retry_at(same, again_ms)  # others are sought elsewhere by now, and are due at once
 
     async def _locate_by_commit(self, wanted: Mapping[TopicPartition, Sought]) -> None:
-        """Begin where the group has committed. Those without a committed offset, auto.offset.reset locates.
+        """Begin where the group has committed; auto.offset.reset decides for partitions without a committed offset.
 
-        Only those wait whose offset an open transaction commits.
+        Partitions whose offset is part of an open transaction wait for its end; the others do not.
         """
         committed, open_ = Committed({}, set())
         if self._settings.group_id is not None:
@@ -347,7 +350,7 @@ class Locator:
                     positions.reset(topic_partition, timestamp)
 
     def _tell_open(self, asked: Iterable[TopicPartition], open_: Set[TopicPartition]) -> None:
-        """Log, once, for which partitions a transaction is waited for."""
+        """Log once which partitions are not read until a transaction ends."""
         for topic_partition in sorted(open_ - self._held_back):
             logger.info("consumer %s: not read yet: %s", self._settings.client_id, unstable([topic_partition]))
         self._held_back = (self._held_back - set(asked)) | open_

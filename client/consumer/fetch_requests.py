@@ -1,7 +1,7 @@
-"""Fetches: which ones to send, and what their answers mean for each partition. No I/O.
+"""Fetch requests: which ones to send, and what their answers mean for each partition. No I/O.
 
-The consumer, the ConsumerConnector and the Spark source send them and act on the verdicts. Brokers that do not compare
-leader epochs in a Fetch are asked where epochs end (KIP-320).
+The consumer, the ConsumerConnector and the Spark source send them and act on the verdicts. Brokers too old to compare
+leader epochs in a Fetch are asked where epochs end (OffsetForLeaderEpoch, KIP-320).
 """
 
 from collections.abc import Mapping, Sized
@@ -39,7 +39,7 @@ LAST_VERSION_WITH_NAMES = 12
 
 
 class FetchSettings(Protocol):
-    """Parameters that a request has for all its partitions; Kafka's names."""
+    """Settings that apply to all partitions of a request; Kafka's names."""
 
     @property
     def fetch_max_wait_ms(self) -> int: ...
@@ -52,14 +52,14 @@ class FetchSettings(Protocol):
 
 
 class Asked(NamedTuple):
-    """Place that a partition was asked for, and the version of its position then."""
+    """Offset at which a partition was asked for, and the version of its position then."""
 
     offset: int
     version: int
     last_epoch: int = -1
-    """Leader epoch of what stands before the offset, for the leader to compare (KIP-595); -1 where not known."""
+    """Leader epoch of the record before the offset, for the leader to compare (KIP-595); -1 if it is not known."""
     leader_epoch: int = -1
-    """The leader's, as the metadata say."""
+    """Current leader epoch, as in the metadata."""
     topic_id: bytes = ZERO_UUID
 
 
@@ -70,14 +70,14 @@ class FetchCall:
     node_id: int
     request: FetchRequest
     asked: Mapping[TopicPartition, Asked]
-    """Every partition that it is about; in a session, the request names only those that are new or have changed."""
+    """All partitions that it asks for; in a session, the request names only those that are new or have changed."""
     names: Mapping[bytes, str]
-    """Topics by their ids."""
+    """Names of topics by their ids."""
     highest_version: int | None
 
     @property
     def names_all(self) -> bool:
-        """Tell whether the answer has all partitions, and not only those of which there is news."""
+        """Tell whether the answer has all partitions, and not only those with news, as within a session."""
         return self.request.session_epoch <= INITIAL_EPOCH
 
 
@@ -90,9 +90,9 @@ def plan_fetches(
     settings: ConsumerSettings,
     now_ms: float,
 ) -> list[FetchCall]:
-    """Plan a request to every broker that is not being asked, for all its partitions with room for another answer.
+    """Plan a request to every broker that is not in `asking`, for all its partitions with room for another answer.
 
-    `sessions` with those brokers are told of it; a broker without a session gets one.
+    The plan is noted in the `sessions` with these brokers; a broker without a session gets one.
     """
     by_node: dict[int, dict[TopicPartition, Asked]] = {}
     topics, nodes = view.topics, view.nodes
@@ -117,7 +117,7 @@ def plan_fetches(
         if reader in asking:
             continue
         if state.high_watermark < 0 and reader in sessions and place in sessions[reader].known:
-            sessions[reader].begin_anew()  # it named its log's end when we had the partition before, and does not again
+            sessions[reader].begin_anew()  # the broker sent the high watermark before, and would not send it again
         topic_id = topic.topic_id
         if state.topic_id != topic_id:
             state.look_at(topic_id)
@@ -144,7 +144,7 @@ def _call_in_session(
     replaced = any(place in changes.named for place, _ in changes.forgotten)
     if with_ids != session.by_topic_id or replaced:
         session.identify(by_topic_id=with_ids)
-        session.begin_anew()  # a broker that knows topics by name (Fetch 12) would forget the new one with the old
+        session.begin_anew()  # with names (Fetch 12), a broker would forget the new topic together with the old one
         changes = session.changes_to(wanted)
     session.tell(changes)
     request = _request(changes, session.id, session.epoch, settings, settings.fetch_max_bytes, settings.client_rack)
@@ -157,14 +157,14 @@ def has_ids(asked: Mapping[TopicPartition, Asked]) -> bool:
 
 
 def without_leader(positions: Positions, view: ClusterView) -> bool:
-    """Tell whether some partition has no known leader, so that the metadata is to be asked for again."""
+    """Tell whether some partition has no known leader, so that fresh metadata is needed."""
     return any(view.leader_of(topic_partition) is None for topic_partition in positions.partitions)
 
 
 def fetch_call(
     node_id: int, asked: Mapping[TopicPartition, Asked], settings: FetchSettings, most_bytes: int
 ) -> FetchCall:
-    """Return one request for these partitions, without a session; its answer has `most_bytes` at most."""
+    """Return a request for these partitions, without a session; the answer has at most `most_bytes`."""
     request = _request(Changes(dict(asked), []), NO_SESSION, FINAL_EPOCH, settings, most_bytes)
     names = {one.topic_id: topic for (topic, _), one in asked.items()}
     return FetchCall(node_id, request, asked, names, None if has_ids(asked) else LAST_VERSION_WITH_NAMES)
@@ -193,7 +193,7 @@ def _request(
     most_bytes: int,
     rack: str = "",
 ) -> FetchRequest:
-    """Make the request. `rack` is that of a consumer, which leaders may send to another replica."""
+    """Return a FetchRequest. `rack` is the consumer's, which lets leaders name another replica to read from."""
     topics: dict[str, FetchTopic] = {}
     for (name, number), asked in changes.named.items():
         topic = topics.get(name)
@@ -223,7 +223,7 @@ def _request(
 
 
 def partitions_of(call: FetchCall, answer: FetchResponse) -> dict[TopicPartition, PartitionData]:
-    """Return an answer's parts by partition; what was not asked for is left out."""
+    """Return the parts of an answer by partition, without partitions that were not asked for."""
     found: dict[TopicPartition, PartitionData] = {}
     for topic in answer.responses:
         name = topic.topic or call.names.get(bytes(topic.topic_id), "")
@@ -235,19 +235,19 @@ def partitions_of(call: FetchCall, answer: FetchResponse) -> dict[TopicPartition
 
 
 def out_of_step(call: FetchCall, answer: FetchResponse, found: Mapping[TopicPartition, PartitionData]) -> str:
-    """Return how the broker's idea of the session differs from ours, as its answer shows; "" when it does not."""
+    """Return in words how the answer shows that broker and client differ about the session; "" when it does not."""
     strangers = sum(len(topic.partitions) for topic in answer.responses) - len(found)
     if strangers:
         return f"{strangers} partitions in the answer were not asked for"
     missing = len(call.asked) - len(found)
-    if not missing or not call.names_all or answer.throttle_time_ms:  # a quota's answer has none (KIP-219)
+    if not missing or not call.names_all or answer.throttle_time_ms:  # when throttled, an answer has none (KIP-219)
         return ""
     return f"{missing} partitions are missing in the answer"
 
 
 ASK_AGAIN = RETRIABLE - {ErrorCode.CORRUPT_MESSAGE} | {ErrorCode.UNKNOWN_SERVER_ERROR}
 """Errors after which to ask again, after a pause and with fresh metadata. A batch that a broker finds damaged will be
-damaged the next time too; an unexpected error, or one that is newer than our table, need not come again (Java's
+damaged the next time, too. An unexpected error, or one that is newer than our table, may not recur (Java's
 FetchCollector asks again too)."""
 
 
@@ -260,19 +260,19 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class NothingNew:
-    """Verdict: there is nothing there yet; the log ends at `high_watermark`, as far as consumers are told."""
+    """Verdict: there are no records yet; for consumers the log ends at `high_watermark`."""
 
     high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """Verdict: the offset asked for is not in the log, or not any more."""
+    """Verdict: the offset that was asked for is not in the log, or no longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """Verdict: from `offset` on the leader's history is another one; its epoch before that is `epoch`."""
+    """Verdict: from `offset` on, the leader's log differs from what was read; before that its epoch is `epoch`."""
 
     offset: int
     epoch: int
@@ -287,14 +287,14 @@ class ReadFrom:
 
 @dataclass(frozen=True, slots=True)
 class AskAgain:
-    """Verdict: ask again after a pause, when the metadata is fresh."""
+    """Verdict: ask again after a pause, with fresh metadata."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Verdict: the application is to be told; asking again would bring the same."""
+    """Verdict: the application gets the error; asking again would give the same."""
 
     error: Exception
 
@@ -303,7 +303,7 @@ Verdict = Arrived | NothingNew | OutOfRange | Diverged | ReadFrom | AskAgain | R
 
 
 def judge(topic_partition: TopicPartition, asked: Asked, data: PartitionData, isolation: int, limit: str) -> Verdict:
-    """Return what one partition's part of an answer means. `limit`: the setting that bounds it, with its value."""
+    """Return what one partition's part of an answer means. `limit` names the setting that bounds it, with its value."""
     error = error_code(data.error_code)
     diverging = data.diverging_epoch
     if error == ErrorCode.NONE and diverging is not None and diverging.end_offset >= 0:
@@ -341,7 +341,7 @@ UNDEFINED = -1
 
 
 def unvalidated(call: FetchCall, positions: Positions) -> dict[TopicPartition, Asked]:
-    """Return those of a call's partitions that this leader has not confirmed, where an epoch is known to compare."""
+    """Return those of a call's partitions whose last epoch is known and whose position the leader has not confirmed."""
     found = {}
     for topic_partition, asked in call.asked.items():
         state = positions.partitions.get(topic_partition)
@@ -351,7 +351,7 @@ def unvalidated(call: FetchCall, positions: Positions) -> dict[TopicPartition, A
 
 
 def epochs_request(asked: Mapping[TopicPartition, Asked]) -> OffsetForLeaderEpochRequest:
-    """Return the request that asks where these partitions' last epochs end."""
+    """Return a request that asks where the epochs of these partitions' last records end."""
     topics = [
         OffsetForLeaderTopic(
             topic=topic,
@@ -372,9 +372,10 @@ def epochs_request(asked: Mapping[TopicPartition, Asked]) -> OffsetForLeaderEpoc
 def judge_epochs(
     asked: Mapping[TopicPartition, Asked], answer: OffsetForLeaderEpochResponse
 ) -> dict[TopicPartition, Verdict | None]:
-    """Return what an answer means for its partitions: None for one that is confirmed (Java: maybeCompleteValidation).
+    """Return a verdict for each partition of an answer: None if its position is confirmed (Java:
+    maybeCompleteValidation).
 
-    A partition whose epoch the leader does not know is out of range: everything it had is gone.
+    A position whose epoch the leader does not know is out of range: all records of that epoch are gone.
     """
     verdicts: dict[TopicPartition, Verdict | None] = {}
     for topic in answer.topics:

@@ -1,7 +1,7 @@
-"""Fetcher: asks brokers for records, one request at a time to each, and passes on what comes.
+"""Fetcher: asks brokers for records, one request at a time to each, and passes on the answers.
 
-It serves a consumer and a connector's streams alike, on the loop. What to ask for, and what an answer means, is decided
-in fetch_requests.py.
+It serves a consumer, or the streams of a ConsumerConnector, on the event loop. fetch_requests.py decides what to ask
+for, and what an answer means.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ from odradek.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpo
 
 logger = logging.getLogger(__name__)
 END_SESSIONS_MS = 500.0
-"""Time that a client which closes waits for brokers to end its fetch sessions."""
+"""Time that a closing client waits for brokers to end its fetch sessions."""
 OUT_OF_SESSION = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -57,23 +57,23 @@ OUT_OF_SESSION = frozenset(
 )
 FIRST_FETCH_WITH_EPOCHS = 12
 FIRST_EPOCHS_FOR_CONSUMERS = 3
-"""First version of OffsetForLeaderEpoch that a client may send that is only allowed to read (KIP-320)."""
+"""First version of OffsetForLeaderEpoch for which the right to read a topic is enough (KIP-320)."""
 
 
 class Receiver(Protocol):
-    """Takes what fetches bring. Everything but `notify` is called with its lock held."""
+    """Takes the results of fetches. Its `lock` must be held for everything but `notify`."""
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
-        """Return the lock of positions and of what waits to be read."""
+        """Return the lock of positions and chunks."""
 
     @property
     def positions(self) -> Positions:
-        """The partitions that are read."""
+        """Return the positions of the partitions that are read."""
 
     @property
     def chunks(self) -> Mapping[TopicPartition, Sized]:
-        """Return what waits to be read, by partition: a partition that holds enough is not asked for."""
+        """Return the chunks that wait to be read, by partition; a partition that has enough is not asked for."""
 
     def keep(self, chunk: Chunk) -> None:
         """Take records of a partition."""
@@ -100,10 +100,11 @@ class Fetcher:
         truncate: Callable[[TopicPartition, int, int], object],
         size_setting: str = "max.partition.fetch.bytes",
     ) -> None:
-        """`reset` makes a partition start again as auto.offset.reset says, or raises NoOffsetForPartition.
+        """`reset(partition)` makes a partition start as auto.offset.reset says, or raises NoOffsetForPartition.
 
-        `truncate` makes one go on at an offset, before which the leader has an epoch, or raises LogTruncated.
-        `size_setting` is the user's name of the setting that bounds a partition's part of an answer.
+        `truncate(partition, offset, epoch)` makes it go on at an offset, before which the leader has that epoch, or
+        raises LogTruncated. `size_setting` is the user's name of the setting that bounds a partition's part of an
+        answer.
         """
         self._cluster = cluster
         self._settings = settings
@@ -131,7 +132,7 @@ class Fetcher:
         return calls
 
     async def fetch(self, call: FetchCall) -> None:
-        """Send a request, and pass on what comes. Whatever goes wrong, its partitions are asked for again."""
+        """Send a request, and pass on the answer. Whatever goes wrong, its partitions are asked for again later."""
         timeout_ms = self._settings.request_timeout_ms
         try:
             connection = await self._cluster.connection(call.node_id, FETCH_CONNECTION)
@@ -160,8 +161,8 @@ class Fetcher:
     async def _validate(self, connection: Connection, call: FetchCall) -> set[TopicPartition]:
         """Ask a broker that does not compare epochs in a Fetch (before Kafka 2.7) where they end, once for each leader.
 
-        Returns the partitions whose positions it does not confirm: the Fetch is not about them any more. Raises
-        BrokerUnreachable.
+        Returns the partitions whose positions it does not confirm; their part of the Fetch's answer no longer counts.
+        Raises BrokerUnreachable.
         """
         served = connection.served
         if served.get(FetchRequest.API_KEY, (0, 0))[1] >= FIRST_FETCH_WITH_EPOCHS:
@@ -196,7 +197,7 @@ class Fetcher:
                 self._pause(topic_partition, asked, pause_ms)
 
     def _to_leader(self, topic_partition: TopicPartition, asked: Asked) -> bool:
-        """Ask the leader the next time; tell whether another replica was asked. With the lock."""
+        """Have the leader asked the next time; tell whether another replica was asked this time. With the lock."""
         state = self._receiver.positions.partitions.get(topic_partition)
         if state is None or state.version != asked.version or state.replica < 0:
             return False
@@ -223,7 +224,7 @@ class Fetcher:
                 state = self._receiver.positions.partitions.get(topic_partition)
                 if state is None:
                     continue
-                state.high_watermark = one.high_watermark  # in a session it is not told again
+                state.high_watermark = one.high_watermark  # within a session it does not come again
                 if state.version == asked.version and topic_partition not in invalid:
                     verdict = judge(topic_partition, asked, one, self._settings.isolation, self._limit)
                     self._obey(topic_partition, asked, verdict)
@@ -232,7 +233,7 @@ class Fetcher:
                     self._pause(topic_partition, call.asked[topic_partition], self._settings.retry_backoff_ms)
 
     def _refused(self, call: FetchCall, error: ErrorCode) -> None:
-        """Begin a new session; without a pause if the session was the trouble, since the next Fetch then differs."""
+        """Begin a new session. There is no pause if only the session was refused, as the next Fetch then differs."""
         logger.info("consumer %s: fetch: %s", self._settings.client_id, error.name)
         self._sessions[call.node_id].refused(error)
         if error not in OUT_OF_SESSION or call.names_all:
@@ -241,9 +242,9 @@ class Fetcher:
             self._cluster.needs.stale()
 
     async def end_sessions(self, timeout_ms: float) -> None:
-        """Tell brokers that nothing more is fetched, where a connection is free; the others find out in time.
+        """End the sessions with brokers to which a connection is free; the others expire at the brokers.
 
-        Nothing may be under way; the calls of `due` are cancelled. Kafka: AbstractFetch.maybeCloseFetchSessions.
+        All `fetch` calls must have ended, or been cancelled. Kafka: AbstractFetch.maybeCloseFetchSessions.
         """
         endings = []
         for node_id, session in self._sessions.items():
@@ -264,11 +265,11 @@ class Fetcher:
                 state.fetch_offset, state.fetch_epoch = chunk.next_offset, chunk.last_epoch
                 self._receiver.keep(chunk)
             case OutOfRange():
-                if self._to_leader(topic_partition, asked):  # which may have what a follower lacks
+                if self._to_leader(topic_partition, asked):  # the leader may have what a follower lacks
                     self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
                 else:
                     self._out_of_range(topic_partition, asked)
-            case ReadFrom(replica) if replica not in self._cluster.view.nodes:  # it may have come up just now
+            case ReadFrom(replica) if replica not in self._cluster.view.nodes:  # it may just have started
                 self._cluster.needs.stale()
                 self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
             case ReadFrom(replica):
@@ -286,7 +287,7 @@ class Fetcher:
                 self._receiver.refuse([topic_partition], error)
 
     def _out_of_range(self, topic_partition: TopicPartition, asked: Asked) -> None:
-        """Reset, once the records from before are read: the offset asked for is not in the log, or not any more."""
+        """Reset a partition whose next offset is not in the log, once the records fetched before are read."""
         decoded = self._receiver.positions.partitions[topic_partition].has_ahead
         if decoded or self._receiver.holds(topic_partition):
             self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
@@ -305,7 +306,7 @@ class Fetcher:
         )
 
     def _diverged(self, topic_partition: TopicPartition, asked: Asked, offset: int, epoch: int) -> None:
-        """Go on where the histories part, once the records from before are read. With the lock."""
+        """Go on where the leader's log differs, once the records fetched before are read. With the lock."""
         if self._receiver.holds(topic_partition):
             self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
             return

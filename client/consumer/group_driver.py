@@ -1,6 +1,6 @@
-"""A consumer in its group, on a loop: asks the coordinator what the steps of its membership want to know.
+"""Driver of a consumer's membership in its group, on an event loop: sends the coordinator the requests of its steps.
 
-The application takes part by `Membership.turn`: it runs the turn inside `poll` and reports it done.
+The application takes part through `Membership.turn`: it runs the turn inside `poll`, and reports that it is done.
 """
 
 import logging
@@ -38,18 +38,18 @@ logger = logging.getLogger(__name__)
 
 Response = TypeVar("Response", bound=Message)
 JOIN_EXTRA_MS = 5_000
-"""Time beyond the rebalance timeout, within which all members have joined, that an answer to JoinGroup may take."""
+"""Time that an answer to JoinGroup may take beyond the rebalance timeout, by which all members have joined."""
 LEAVE_TIMEOUT_MS = 2_000.0
 LEAVE_LEAST_MS = 250.0
-"""Least time for LeaveGroup: a healthy coordinator hears of it even from a member that has no time left."""
+"""Least time for LeaveGroup: a healthy coordinator gets it even from a member that has no time left."""
 REFUSED_MS = 5_000.0
-"""Time without being let in after which a member warns about its group."""
+"""Time during which no coordinator has let a member in, after which it warns."""
 LEAVE_CONNECTION = "leave"
 """Purpose of the connection for leaving: JoinGroup may stay open for minutes on the coordinator's."""
 
 
 class GroupDriver:
-    """A consumer in its group. `changed` is called whenever the application may have something to do."""
+    """Driver of one membership. `changed` is called whenever the application may have something to do."""
 
     def __init__(self, cluster: Cluster, membership: Membership, changed: Callable[[], object]) -> None:
         self.membership = membership
@@ -60,7 +60,7 @@ class GroupDriver:
         self._woken = WakeUp(cluster.clock)
         self._stopped = False
         self._refused_since_ms: float | None = None
-        """Time since which no coordinator was found, or let it join; None when it is in, NEVER once that was logged."""
+        """Since when no coordinator has let it in; None while it is in, NEVER once the warning was logged."""
 
     @property
     def _now_ms(self) -> float:
@@ -132,8 +132,8 @@ class GroupDriver:
                 membership.left()
 
     async def _leave_unheard(self, joined: JoinGroupResponse) -> None:
-        """Give back the place that was asked for before the membership ended: the coordinator would keep it until the
-        session is over, and each rebalance of the others would wait for it."""
+        """Give back the place that a JoinGroup has got after the membership ended. Otherwise the coordinator would keep
+        it for the session timeout, and each rebalance of the other members would wait for it."""
         if error_code(joined.error_code) in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             identity = Identity(joined.member_id)
             await self.leave(leave_request(self.membership.settings, identity, "the consumer left while it joined"))
@@ -150,23 +150,23 @@ class GroupDriver:
             self.membership.coordinator_found()
 
     def _note_answer(self, code: ErrorCode, meaning: Callable[[ErrorCode], Outcome] = outcome_of) -> None:
-        """Note an answer to JoinGroup or Heartbeat: a member that its coordinator still knows does not join again."""
+        """Note the error of an answer to JoinGroup or Heartbeat; NONE in either means that the member is in."""
         if code is ErrorCode.NONE:
             self._refused_since_ms = None
         elif meaning(code) in (Outcome.COORDINATOR, Outcome.AGAIN):
             self._note_refusal(KafkaError(code))
 
     def _note_refusal(self, refusal: KafkaError) -> None:
-        """Note that there is no coordinator, or none that lets it join; warn of it once, when that lasts."""
+        """Note that there is no coordinator, or none that lets the member in; warn once, when that lasts."""
         if self._refused_since_ms is None:
             self._refused_since_ms = self._now_ms
         elif self._now_ms - self._refused_since_ms >= REFUSED_MS:
             self._refused_since_ms = NEVER
-            said = "group %s: no coordinator has let this consumer in for %d s; it goes on asking: %s"
+            said = "group %s: no coordinator has let this consumer in for %d s; it keeps trying: %s"
             logger.warning(said, self.membership.settings.group_id, REFUSED_MS // 1000, refusal)
 
     async def _partition_counts(self, topics: frozenset[str]) -> dict[str, int]:
-        """Return the partition counts of those of the topics that there are."""
+        """Return the partition counts of those of the topics that exist."""
         for topic in topics:
             self.cluster.needs.want(topic, self._now_ms)
         if topics - self.cluster.view.topics.keys():
@@ -178,25 +178,26 @@ class GroupDriver:
         """Return the node id of the group's coordinator, looked up if need be. Raises KafkaError, BrokerUnreachable."""
         if self._coordinator is None or not self.membership.coordinator_known:
             self._coordinator = await self.cluster.find_coordinator(self.membership.settings.group_id)
-            self.membership.coordinator_known |= not self.membership.topics  # a member's steps look for their own
+            self.membership.coordinator_known |= not self.membership.topics  # a member's own step looks it up
         return self._coordinator
 
     def coordinator_failed(self, reason: Exception) -> None:
-        """Have the coordinator looked up before it is asked again, if it may be another one."""
+        """Have the coordinator looked up before the next request, if `reason` means that it may be another broker."""
         if not isinstance(reason, KafkaError) or outcome_of(reason.code) == Outcome.COORDINATOR:
             self.membership.coordinator_lost()
 
     async def ask(self, request: Message, response: type[Response], timeout_ms: float) -> Response:
-        """Ask the coordinator that was found last. Raises BrokerUnreachable."""
+        """Send a request to the coordinator that was found last, and return its answer. Raises BrokerUnreachable."""
         assert self._coordinator is not None
         return await self.cluster.request(
             self._coordinator, request, response, timeout_ms=timeout_ms, purpose=COORDINATOR_CONNECTION
         )
 
     async def leave(self, request: LeaveGroupRequest | None, timeout_ms: float = LEAVE_TIMEOUT_MS) -> None:
-        """Tell the coordinator, if it can be told at once: else the session timeout tells it.
+        """Send LeaveGroup, and log when there is no answer in time: the coordinator then waits for the session timeout.
 
-        Takes `timeout_ms`, from LEAVE_LEAST_MS to LEAVE_TIMEOUT_MS, with the opening of the connection.
+        Takes at most `timeout_ms`, but no less than LEAVE_LEAST_MS and no more than LEAVE_TIMEOUT_MS, opening the
+        connection included.
         """
         if request is None or self._coordinator is None:
             return
@@ -210,5 +211,5 @@ class GroupDriver:
 
 
 def leave_limit_ms(left_ms: float) -> float:
-    """Return how long leaving a group may take when `left_ms` are left for everything."""
+    """Return how long LeaveGroup may take when `left_ms` are left for closing as a whole."""
     return min(LEAVE_TIMEOUT_MS, max(LEAVE_LEAST_MS, left_ms))

@@ -1,7 +1,7 @@
 """Requests of a group's member, and the bytes inside them: Kafka's "consumer" protocol, versions 0-3. No I/O.
 
-Those bytes are a version, then the message. A version newer than we know is read as the newest we know: Kafka
-promises that new versions only append.
+Those bytes are a version, then the message. A version newer than 3 is read as version 3: Kafka promises that new
+versions only append fields.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ REASON_LIMIT = 255
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identity of a member towards its coordinator: requests carry it, and those of an earlier identity are refused."""
+    """Identity of a member at its coordinator, sent in each request. Requests with an earlier identity are refused."""
 
     member_id: str = NO_MEMBER
     generation_id: int = NO_GENERATION
@@ -44,9 +44,9 @@ def join_request(
     owned: Iterable[TopicPartition],
     adopted: Adopted,
 ) -> JoinGroupRequest:
-    """Join with these wishes; `owned` came with the generation of `identity`, `adopted` is the last assignment.
+    """Return a JoinGroup. `owned` came with the generation of `identity`; `adopted` is the last assignment.
 
-    Raises GroupError when an assignor, which may be the application's own, cannot say what it has to tell.
+    Raises GroupError when an assignor, which may be the application's own, fails in user_data.
     """
     wanted, kept = sorted(topics), sorted(owned)
 
@@ -75,7 +75,7 @@ def sync_request(
     protocol: str,
     assignments: Mapping[str, Sequence[TopicPartition]],
 ) -> SyncGroupRequest:
-    """Get the assignment; the leader brings those of all members, by member id."""
+    """Return a SyncGroup. The leader's has the `assignments` of all members, by member id."""
     return SyncGroupRequest(
         group_id=settings.group_id,
         generation_id=identity.generation_id,
@@ -91,7 +91,7 @@ def sync_request(
 
 
 def heartbeat_request(settings: MemberSettings, identity: Identity) -> HeartbeatRequest:
-    """Say that the member lives."""
+    """Return a Heartbeat."""
     return HeartbeatRequest(
         group_id=settings.group_id,
         generation_id=identity.generation_id,
@@ -101,7 +101,7 @@ def heartbeat_request(settings: MemberSettings, identity: Identity) -> Heartbeat
 
 
 def leave_request(settings: MemberSettings, identity: Identity, reason: str) -> LeaveGroupRequest | None:
-    """Leave at once; None for a static member, whose place is kept, and for who is in no group."""
+    """Return a LeaveGroup; None for a static member, whose place is kept, and for one that is in no group."""
     if identity.member_id == NO_MEMBER or settings.group_instance_id is not None:
         return None
     member = MemberIdentity(member_id=identity.member_id, reason=reason[:REASON_LIMIT])
@@ -154,7 +154,7 @@ def encode_subscription(
     generation_id: int,
     user_data: bytes | None = None,
 ) -> bytes:
-    """Return a member's part of JoinGroup. `user_data` is its assignor's own."""
+    """Encode a member's part of JoinGroup. `user_data` comes from its assignor."""
     message = ConsumerProtocolSubscription(
         topics=sorted(topics),
         user_data=user_data,
@@ -167,7 +167,7 @@ def encode_subscription(
 
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """Decode what a member wants, as its leader gets it. Raises MalformedMessage."""
+    """Decode a member's subscription, as the group's leader gets it. Raises MalformedMessage."""
     return decoder(ConsumerProtocolSubscription, _version(data))(data, VERSION_BYTES)[0]
 
 

@@ -1,11 +1,11 @@
-"""The states of a membership, what may follow what, what a coordinator's answers mean, and what others are asked to do.
+"""Tables of a membership: its states, their order, the meaning of a coordinator's answers, and its steps and turns.
 
 OUTSIDE ─ PREPARING ─ JOINING ─ COUNTING ─ SYNCING ─ ADOPTING ─ STABLE
    ↑          ↑ the application  │  only the leader     ↑ the application  │
    │          │ gives up         └────────────↑         │ gets its own     │
    └──────────┴────────────────────────────────────────────────────────────┘
 
-No I/O: steps are for the driver on the loop, turns for the application inside `poll`.
+No I/O. A step is what the driver does on the loop, a turn what the application does inside `poll`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,11 +50,11 @@ ENTERING = frozenset({State.JOINING, State.COUNTING, State.SYNCING})
 """States on the way into a generation."""
 
 HOLDING = frozenset({State.PREPARING, State.ADOPTING, State.STABLE})
-"""States in which a member's partitions are its own in the present generation, so that it sends heartbeats and may
-commit; also while the application has the turn, whose callbacks may so take as long as max.poll.interval.ms."""
+"""States in which a member owns its partitions in the present generation, so that it sends heartbeats and may commit.
+It does so during a turn as well, so that callbacks may take as long as max.poll.interval.ms."""
 
 DECIDED = HOLDING | {State.SYNCING}
-"""A leader's decision stands."""
+"""States in which a leader's assignment counts."""
 
 
 class Outcome(Enum):
@@ -63,10 +63,10 @@ class Outcome(Enum):
     GOOD = "go on"
     REJOIN = "the group rebalances: join again with the same member id"
     OUTDATED = "the generation is over: its partitions are lost, join again with the same member id"
-    FORGOTTEN = "the group does not know this member any more: its partitions are lost, join as somebody new"
-    COORDINATOR = "the coordinator is another one, or not there: find it"
+    FORGOTTEN = "the group no longer knows this member: its partitions are lost, join as a new one"
+    COORDINATOR = "the coordinator is another broker, or not available: look it up"
     AGAIN = "ask again after a pause"
-    FATAL = "nothing that asking again would mend"
+    FATAL = "asking again would not help"
 
 
 OUTCOMES: Mapping[ErrorCode, Outcome] = {
@@ -83,13 +83,14 @@ OUTCOMES: Mapping[ErrorCode, Outcome] = {
 
 
 def outcome_of(error: ErrorCode) -> Outcome:
-    """Return what an error means; FATAL is what is not in the table and may not pass, as FENCED_INSTANCE_ID."""
+    """Return what an error means. One that is not in the table, such as FENCED_INSTANCE_ID, is FATAL, unless it is
+    retriable."""
     return OUTCOMES.get(error, Outcome.AGAIN if error in RETRIABLE else Outcome.FATAL)
 
 
 def outcome_of_heartbeat(error: ErrorCode) -> Outcome:
-    """Return what an error of a Heartbeat means. A broker's own fault says nothing of the member, and its partitions
-    stay its own: the next heartbeat tells, or the end of the session (Java: HeartbeatThread, failHeartbeat)."""
+    """Return what an error of a Heartbeat means. UNKNOWN_SERVER_ERROR says nothing about the member, which keeps its
+    partitions: the next heartbeat or the end of the session decides (Java: HeartbeatThread, failHeartbeat)."""
     return Outcome.AGAIN if error is ErrorCode.UNKNOWN_SERVER_ERROR else outcome_of(error)
 
 
@@ -108,7 +109,7 @@ class MemberSettings:
 
 
 def member_settings(config: ConsumerSettings) -> MemberSettings:
-    """Settings of a consumer that has a group."""
+    """Return the membership's settings of a consumer that has a group.id."""
     assert config.group_id is not None
     strategies = assignors(config)
     return MemberSettings(
@@ -182,7 +183,7 @@ Step = WaitUntil | FindCoordinator | Join | Count | Sync | Heartbeat | Leave
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Turn of the application before joining: `revoked` are given up, `lost` belong to others already."""
+    """Turn of the application before joining: it gives up `revoked`; `lost` belong to others already."""
 
     revoked: tuple[TopicPartition, ...]
     lost: tuple[TopicPartition, ...]
@@ -190,7 +191,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Turn of the application after joining: first give up `revoked`, then take `added`; `all` is what it has then."""
+    """Turn of the application after joining: it gives up `revoked`, then takes `added`, and then has `all`."""
 
     revoked: tuple[TopicPartition, ...]
     added: tuple[TopicPartition, ...]

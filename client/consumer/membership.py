@@ -1,8 +1,8 @@
-"""Membership of one consumer in a group. No I/O: the driver asks `next_step`, carries it out, reports what came back.
+"""Membership of one consumer in a group. No I/O: the driver calls `next_step`, carries it out, and reports the outcome.
 
-The states and what answers mean are tables in member_states.py; they follow Java's AbstractCoordinator. A member that
-does not poll for max.poll.interval.ms leaves the group (KIP-62). One step is open at a time; when membership ends
-meanwhile, its outcome no longer counts.
+The states, and the meaning of answers, are tables in member_states.py; they follow Java's AbstractCoordinator. A member
+that does not poll for max.poll.interval.ms leaves the group (KIP-62). One step is open at a time; if the membership
+ends meanwhile, the step's outcome no longer counts.
 """
 
 from collections.abc import Collection, Mapping
@@ -60,35 +60,35 @@ class Membership:
     topics: frozenset[str] = frozenset()
     identity: Identity = NOBODY
     owned: tuple[TopicPartition, ...] = ()
-    """Partitions that the application has; when there is no generation to it, it is lost to others."""
+    """Partitions that the application has. Without a generation in `identity` they are lost to other members."""
     turn: Turn | None = None
     failure: Exception | None = None
     coordinator_known: bool = False
     _adopted: Adopted = NOTHING_ADOPTED
-    """The last assignment, which an assignor may tell the leader of, also when it is given up by then."""
+    """The last assignment, even if it is given up by now, for the user data of an assignor."""
     _polled_ms: float | None = None
     _heartbeat_at_ms: float = 0.0
     _retry_at_ms: float = 0.0
     _busy: bool = False
     """True while a step is being carried out."""
     _void: bool = False
-    """True if the outcome of the step that is being carried out does not count any more."""
+    """True if the outcome of the step that is being carried out no longer counts."""
     _rejoin: bool = False
     _leader: bool = False
     _decides: bool = False
-    """True if this member, the leader, is to assign; a static one that comes back as the leader is not (KIP-814)."""
+    """True if this member leads and has to assign; a static one that returns as the leader has not (KIP-814)."""
     _protocol: str = ""
     _subscribers: list[Subscriber] = field(default_factory=list)
     _assignments: dict[str, list[TopicPartition]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
-    """Partition counts by topic on which the leader has decided; 0 for a topic that was not there."""
+    """Topic → the partition count by which the leader has assigned; 0 for a topic that did not exist."""
     _missing: set[str] = field(default_factory=set)
-    """Topics of those that the metadata lacked the last time."""
+    """Those of these topics that the last metadata lacked."""
 
     # -- what the application does -------------------------------------------------------------------------------------
 
     def polled(self, now_ms: float) -> bool:
-        """Note that the application has polled: it is alive. Tell whether the driver has waited for that."""
+        """Note that the application has polled, so it is alive. Tell whether the driver was waiting for that."""
         news = self._polled_ms is None
         self._polled_ms = now_ms
         return news
@@ -105,17 +105,17 @@ class Membership:
 
     @property
     def lost(self) -> bool:
-        """Tell whether what the application has belongs to others by now: nothing of it should be handed out."""
+        """Tell whether the application's partitions belong to others by now: their records must not be handed out."""
         return bool(self.owned) and self.identity.generation_id == NO_GENERATION
 
     @property
     def asks_for_its_id(self) -> bool:
-        """Tell whether the coordinator is being asked for a member id, which it will then expect to join with it."""
+        """Tell whether a JoinGroup for a new member id is under way; the coordinator will expect that id to join."""
         return self._busy and self.state == State.JOINING and self.identity == NOBODY
 
     @property
     def watched_topics(self) -> frozenset[str]:
-        """Topics of the whole group, whose partition counts matter to its leader."""
+        """Topics of the whole group, if this member is its leader: their partition counts matter to it."""
         return frozenset(self._counts) if self._leader else frozenset()
 
     def subscribe(self, topics: Collection[str]) -> None:
@@ -125,15 +125,15 @@ class Membership:
             self._rejoin = True
 
     def unsubscribe(self) -> None:
-        """Leave the group, on the application's wish; the caller sends LeaveGroup."""
+        """End the membership at the application's request; the caller sends LeaveGroup."""
         self._lose(NOBODY)
         self.topics, self.owned = frozenset(), ()
         self.failure = None
         self._rejoin = False
 
     def take_failure(self, now_ms: float) -> Exception | None:
-        """Return the failure to raise now, if there is one. What a coordinator has refused is asked for again after it,
-        as by Java's consumer: the missing rights may have been granted by then, and a member that nobody understands
+        """Return the failure to raise now, if there is one. After a coordinator's refusal the member joins again, as
+        Java's consumer does: the missing rights may have been granted, and a member whose subscription cannot be read
         may be gone. A fenced member stays out."""
         failure = self.failure
         refused = isinstance(failure, KafkaError) and failure.code is not ErrorCode.FENCED_INSTANCE_ID
@@ -144,10 +144,10 @@ class Membership:
         return failure
 
     def counts_changed(self, counts: Mapping[str, int]) -> None:
-        """Take the partition counts of fresh metadata: a leader that decided on others starts a rebalance.
+        """Take the partition counts of fresh metadata: a leader that has assigned by others starts a rebalance.
 
-        A topic that has none counts as deleted when the metadata lacked it the last time too: a broker that has just
-        started may not know it yet.
+        A missing topic counts as deleted only if the previous metadata lacked it, too: a broker that has just started
+        may not know it yet.
         """
         missing = {topic for topic, count in self._counts.items() if count and topic not in counts}
         deleted, self._missing = missing & self._missing, missing
@@ -172,13 +172,13 @@ class Membership:
             self._rejoin = True
 
     def leave_request(self, reason: str) -> LeaveGroupRequest | None:
-        """Return the request to leave at once; None for a member that does not leave."""
+        """Return the request to leave at once; None for a member that sends none, such as a static one."""
         return leave_request(self.settings, self.identity, reason)
 
     # -- what to do ----------------------------------------------------------------------------------------------------
 
     def next_step(self, now_ms: float) -> Step:
-        """Return what to do now. The driver reports its outcome before it asks again; it may break off a WaitUntil.
+        """Return what to do now. The driver reports its outcome before the next call; it may cut a WaitUntil short.
         Raises GroupError."""
         assert not self._busy, f"{self.state}: a step is still open"
         step = self._next_step(now_ms)
@@ -207,7 +207,7 @@ class Membership:
             self.turn = self._preparation()
 
     def _preparation(self) -> Prepare:
-        """Return what is given up before joining: everything, or cooperatively what is not wanted now (KIP-429)."""
+        """Return what is given up before joining: everything; cooperatively, what is no longer wanted (KIP-429)."""
         if self.identity.generation_id == NO_GENERATION:
             return Prepare((), self.owned)
         unwanted = tuple(tp for tp in self.owned if tp.topic not in self.topics)
@@ -251,7 +251,7 @@ class Membership:
         self.coordinator_known = True
 
     def coordinator_lost(self) -> None:
-        """Have the coordinator looked for before the next step: a commit found that it is gone, or is another one."""
+        """Have the coordinator looked up before the next step: a commit found that it is gone, or is another broker."""
         self.coordinator_known = False
 
     def joined(self, answer: JoinGroupResponse, now_ms: float) -> bool:
@@ -274,7 +274,7 @@ class Membership:
         return True
 
     def _subscriber(self, member: JoinGroupResponseMember) -> Subscriber:
-        """Read what a member wants. Raises GroupError."""
+        """Return a member as the assignor sees it. Raises GroupError if its subscription cannot be read."""
         try:
             said = decode_subscription(member.metadata)
         except MalformedMessage as error:
@@ -285,7 +285,7 @@ class Membership:
         return Subscriber(member.member_id, topics, member.group_instance_id, owned, said.generation_id, user_data)
 
     def counted(self, counts: Mapping[str, int]) -> None:
-        """Take the partition counts of those of the group's topics that there are; the leader assigns by them."""
+        """Take the partition counts of those of the group's topics that exist; the leader assigns by them."""
         if not self._ended():
             return
         self._counts = {topic: counts.get(topic, 0) for one in self._subscribers for topic in one.topics}
@@ -299,7 +299,7 @@ class Membership:
         self._enter(State.SYNCING)
 
     def _assigned_by(self, chosen: Assignor, counts: Mapping[str, int]) -> Assignment:
-        """Have an assignor decide, which may be the application's own. Raises GroupError for what is wrong with it."""
+        """Have an assignor decide, which may be the application's own. Raises GroupError for any fault of it."""
         try:
             given = chosen.assign(self._subscribers, counts)
             strangers = set(given) - {one.member_id for one in self._subscribers}
@@ -320,7 +320,7 @@ class Membership:
         try:
             now_owned = tuple(sorted(decode_assignment(assignment)))
         except MalformedMessage as error:
-            said = f"group {self.settings.group_id}: what its leader has assigned cannot be read: {error}"
+            said = f"group {self.settings.group_id}: its leader's assignment cannot be read: {error}"
             raise GroupError(said) from error
         self._adopted = Adopted(now_owned, self.identity.generation_id)
         before = set(self.owned)
@@ -335,21 +335,21 @@ class Membership:
             self._follow(error, now_ms, outcome_of_heartbeat(error))
 
     def left(self) -> None:
-        """Note that the coordinator was told of the leaving, whether it has answered or not."""
+        """Note that LeaveGroup was sent, whether it was answered or not."""
         self._ended()
 
     def failed(self, now_ms: float) -> None:
-        """Note that a step's request has reached nobody."""
+        """Note that a step's request was not answered."""
         if self._ended():
             self._follow(ErrorCode.NETWORK_EXCEPTION, now_ms)
 
     def broke(self, error: KafkaError) -> None:
-        """Fail the membership: an answer made no sense, or the error cannot be recovered from."""
+        """Fail the membership: an answer made no sense, or its error does not pass."""
         if self._ended():
             self._fail(error)
 
     def refused(self, error: ErrorCode, now_ms: float) -> None:
-        """Act on an error of a commit that tells of the membership: the commit carried the present identity."""
+        """Act on the error of a commit that concerns the membership, and that was sent with the present identity."""
         self._follow(error, now_ms)
 
     # -- how it goes on ------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""The application's part in its group: what happens inside `poll`, `commit`, `unsubscribe` and `close`.
+"""Participation of the application in its group: what happens inside `poll`, `commit`, `unsubscribe` and `close`.
 
-The group's own part, which goes on between the polls, is in group_driver.py; the two meet in `Membership.turn`,
-`polled` and the commits. On the loop.
+What goes on between the polls is in group_driver.py; the two meet in `Membership.turn`, `Membership.polled` and the
+commits. On the loop.
 """
 
 import asyncio
@@ -36,32 +36,33 @@ logger = logging.getLogger(__name__)
 
 CommitCallback = Callable[[Offsets, Exception | None], object]
 CallBack = Callable[[Callable[[], object]], Awaitable[object]]
-"""Calls a function of the application: here, or on the thread that waits for this coroutine."""
+"""Calls a function of the application: on the loop, or on the thread that waits for the calling coroutine."""
 CLOSE_TIMEOUT_MS = 30_000
 """Time that `close` has for everything (Java's ConsumerUtils.DEFAULT_CLOSE_TIMEOUT_MS)."""
 COMMITTING = "committing offsets"
 LEAST_COMMIT_INTERVAL_MS = 100
-"""Shortest time between automatic commits: a poll begins one that is due before it hands anything out."""
+"""Shortest time between automatic commits. A poll begins one that is due before it returns records, and with 0 would
+never return any."""
 
 
 class RunningTurn:
-    """A turn of the rebalance that is carried out on the loop, even if the poll that has begun it is cancelled."""
+    """A turn of a rebalance that is carried out on the loop, even if the poll that began it is cancelled."""
 
     _inside_of: ContextVar["asyncio.Task[None] | None"] = ContextVar("odradek_turn", default=None)
-    """Turn in whose listener, or in a task that the listener has begun, this code runs."""
+    """Task of the turn whose listener is running, also in tasks that the listener has started."""
 
     def __init__(self, clock: Clock) -> None:
         self._tasks = Tasks(clock, lambda said: None)
         self.task: asyncio.Task[None] | None = None
-        """None once its result is taken."""
+        """The turn's task; None when there is none, or its result was taken."""
 
     @property
     def calls_this(self) -> bool:
-        """Tell whether this code is called by its listener: it may not wait for the turn."""
+        """Tell whether the caller runs within this turn's listener, and so may not wait for the turn."""
         return self.task is not None and self.task is self._inside_of.get()
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin it, unless another task that polls has begun it meanwhile."""
+        """Begin the turn, unless another task that polls has begun it meanwhile."""
 
         async def inside() -> None:
             self._inside_of.set(asyncio.current_task())
@@ -71,26 +72,26 @@ class RunningTurn:
             self.task = self._tasks.result_of("rebalance", inside)
 
     async def result(self) -> None:
-        """Wait for its end, and raise what the listener has raised."""
+        """Wait until the turn has ended, and raise what its listener has raised."""
         if self.task is not None:
             await asyncio.wait({self.task})
             self.take_result()
 
     async def wait(self, timeout_ms: float) -> None:
-        """Wait for its end, unless its listener calls this; one that takes longer than `timeout_ms` is cancelled."""
+        """Wait until the turn has ended, and cancel it after `timeout_ms`. Within its listener, do nothing."""
         if self.task is not None and not self.calls_this:
             _, late = await asyncio.wait({self.task}, timeout=timeout_ms / 1000)
             if late:
                 self.cancel()
 
     def cancel(self) -> None:
-        """Cancel it, unless its listener calls this."""
+        """Cancel the turn. Within its listener, do nothing."""
         if self.task is not None and not self.calls_this:
             self.task.cancel()
             self.task = None
 
     def take_result(self) -> None:
-        """Raise what the listener has raised, if there is a turn that has ended."""
+        """Raise what the listener has raised, if the turn has ended."""
         task = self.task
         if task is not None and task.done():
             self.task = None
@@ -98,12 +99,12 @@ class RunningTurn:
 
 
 class Participation:
-    """A consumer that has a group.id, whether it shares topics or only commits."""
+    """The part of a consumer with group.id that the application calls, whether it subscribes or only commits."""
 
     def __init__(
         self, engine: ConsumerEngine, call_back: CallBack, interceptors: ConsumerInterceptors, *, on_loop: bool
     ) -> None:
-        """`on_loop`: callbacks are called on the loop, where they need no poll that waits for them."""
+        """`on_loop`: callbacks are called on the loop, and not on the thread of a poll that waits for them."""
         self.listener = RebalanceListener()
         self.membership = Membership(member_settings(engine.settings))
         self._call_back = call_back
@@ -115,18 +116,18 @@ class Participation:
         self._commits = Commits(self._group, self._committed)
         self._driver: asyncio.Task[None] | None = None
         self._next_commit_ms = -NEVER if engine.settings.enable_auto_commit else NEVER
-        """Time of the next automatic commit; -NEVER until the first poll, which has none yet."""
+        """Time of the next automatic commit; -NEVER until the first poll, which has nothing to commit yet."""
         self._ended_commits: deque[tuple[CommitCallback, Offsets, Exception | None]] = deque()
-        """Commits that nobody waited for, whose callbacks are to be called."""
+        """Asynchronous commits that have ended and whose callbacks are still to be called: callback, offsets, error."""
         self._commit_before: tuple[Turn, asyncio.Task[None]] | None = None
-        """The automatic commit that a turn begins with; it may take longer than one poll."""
+        """A turn, and the automatic commit that comes before it; this may take longer than one poll."""
         self._in_listener = False
-        """True while a listener is being called: inside of it nothing can be polled."""
+        """True while a method of the listener runs, in which polling is refused."""
         self._on_loop = on_loop
         self._turn = RunningTurn(self._clock)
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener) -> None:
-        """Share these topics from now on, and call this listener."""
+        """Read this subscription as a member of the group from now on, and call this listener."""
         self.listener = listener
         self._engine.subscribe(subscription)
         if self._driver is None:
@@ -134,7 +135,7 @@ class Participation:
 
     @property
     def topics(self) -> set[str]:
-        """Return the topics that it shares now: with a pattern, those that match."""
+        """Return the topics of the subscription; with a pattern, those that match now."""
         return set(self.membership.topics)
 
     @property
@@ -144,14 +145,14 @@ class Participation:
 
     @property
     def lost(self) -> bool:
-        """Tell whether its partitions belong to others by now: their records must not be handed out."""
+        """Tell whether the partitions belong to others by now: their records must not be handed out."""
         return self.membership.lost
 
     # -- polling -------------------------------------------------------------------------------------------------------
 
     def may_take(self) -> bool:
-        """Note that the application has polled; tell whether it may take records at once, or the group has something
-        for it to do first. Any thread."""
+        """Note that the application has polled; tell whether it may take records at once. It may not when the group has
+        something for it to do first. Any thread."""
         membership, now_ms = self.membership, self._clock.monotonic_ms()
         return not (
             membership.polled(now_ms)
@@ -168,7 +169,7 @@ class Participation:
         return now_ms >= self._next_commit_ms and (self._next_commit_ms == -NEVER or self.membership.may_commit)
 
     def polled(self) -> None:
-        """Note that the application is alive and done with what earlier polls returned; commit that when it is time."""
+        """Note that the application is alive, and done with the records of earlier polls; commit when it is time."""
         now_ms = self._clock.monotonic_ms()
         self.membership.polled(now_ms)
         self._group.wake()
@@ -179,10 +180,12 @@ class Participation:
                 self.commit_later(self._consumed(), None, automatic=True)
 
     async def take_turn(self, end_ms: float) -> None:
-        """Do what the membership waits for, or, when an automatic commit takes longer than until `end_ms`, begin it.
+        """Carry out the turn that the membership waits for. If the automatic commit before it is not done by `end_ms`,
+        the turn is left to a later poll.
 
-        On the loop it goes on when the poll is cancelled, and the next one waits for it. Raises the membership's
-        failure, and what a listener raises: the rebalance goes on. ClientError inside of a listener.
+        With callbacks on the loop the turn goes on when the poll is cancelled, and the next poll waits for it. Raises
+        the membership's failure, and what a listener raises, after which the rebalance goes on all the same; within a
+        listener it raises ClientError.
         """
         if self._in_listener and (self._turn.task is None or self._turn.calls_this):
             raise ClientError("a rebalance callback cannot poll: the poll that calls it is waiting")
@@ -202,13 +205,14 @@ class Participation:
         await self._turn.result()
 
     async def call_callbacks(self) -> None:
-        """Call the callbacks of commits that nobody waited for."""
+        """Call the callbacks of asynchronous commits that have ended."""
         while self._ended_commits:
             callback, offsets, error = self._ended_commits.popleft()
             await self._call_back(partial(callback, offsets, error))
 
     async def _committed_before(self, turn: Turn, end_ms: float) -> bool:
-        """Commit what was handed out of partitions that are to be revoked; tell whether that is done, or has failed."""
+        """Commit automatically what was handed out before partitions are revoked; tell whether that is over, done or
+        failed, by `end_ms`."""
         if not turn.revoked or not self._settings.enable_auto_commit:
             return True
         if self._commit_before is None or self._commit_before[0] is not turn:
@@ -233,7 +237,7 @@ class Participation:
         try:
             await self._give_up(turn.revoked, ())
         finally:
-            if self._engine.subscription.shared:  # else the listener has unsubscribed, or closed the consumer
+            if self._engine.subscription.shared:  # otherwise the listener has unsubscribed, or closed the consumer
                 with self._engine.shared.lock:
                     self._engine.shared.positions.assign(turn.all)
                 self._engine.want_topics()
@@ -241,7 +245,7 @@ class Participation:
                 await self._call_listener(self.listener.on_partitions_assigned, turn.added)
 
     async def _call_listener(self, method: Callable[[Any], object], partitions: Collection[TopicPartition]) -> None:
-        """Call a method of the listener, in which nothing can be polled."""
+        """Call a method of the listener; meanwhile polling is refused."""
         before, self._in_listener = self._in_listener, True
         try:
             await self._call_back(partial(method, partitions))
@@ -263,7 +267,7 @@ class Participation:
     # -- commits -------------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Offsets | None, timeout_ms: float | None) -> None:
-        """Wait until the group has these offsets (None: of all that was handed out), for `timeout_ms` (None:
+        """Commit these offsets (None: of all records handed out) and wait for the answer, `timeout_ms` at most (None:
         default.api.timeout.ms). Raises as Commits.commit."""
         await self._commit(offsets, timeout_ms)
         await self.call_callbacks()
@@ -281,7 +285,7 @@ class Participation:
     def commit_later(
         self, offsets: Offsets | None, callback: CommitCallback | None, *, automatic: bool = False
     ) -> None:
-        """Commit likewise without waiting; a later poll, commit or close calls `callback`."""
+        """Commit as `commit` does, without waiting; a later poll, commit or close calls `callback(offsets, error)`."""
         callback = callback or self._settings.default_offset_commit_callback
         wanted = self._consumed() if offsets is None else offsets
         deadline = self._engine.deadline(COMMITTING)
@@ -310,7 +314,8 @@ class Participation:
             return self._engine.shared.positions.consumed()
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Return who commits (KIP-447). Raises CommitFailed: without a generation nobody could tell that it is late."""
+        """Return the member's group, generation and id (KIP-447). Raises CommitFailed when it has no generation, as the
+        coordinator could not tell then that a commit is too late."""
         membership, identity = self.membership, self.membership.identity
         settings = membership.settings
         if membership.topics and identity.generation_id == NO_GENERATION:
@@ -320,7 +325,7 @@ class Participation:
         )
 
     async def _commit_what_is_given_up(self, timeout_ms: float | None = None) -> None:
-        """Commit before partitions are given up (enable.auto.commit). What could not be committed is read again."""
+        """Commit before partitions are given up (enable.auto.commit). If that fails, their records are read again."""
         if not self._settings.enable_auto_commit or self.lost:
             return
         try:
@@ -331,7 +336,7 @@ class Participation:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def unsubscribe(self) -> None:
-        """Give up everything, and leave the group."""
+        """Give up all partitions, and leave the group."""
         await self._turn.wait(self._settings.default_api_timeout_ms)
         await self._commit_what_is_given_up()
         try:
@@ -340,11 +345,11 @@ class Participation:
             with self._engine.shared.lock:
                 self._engine.shared.positions.assign(())
             leaving = self._begin_to_leave("the consumer unsubscribed")
-        await leaving  # who is ended before leaves as well, and cannot always wait for it (GeneratorExit)
+        await leaving  # only here: the task goes on even if this coroutine is ended early, as by GeneratorExit
         self._turn.take_result()
 
     async def close(self, *, autocommit: bool, timeout_ms: float) -> None:
-        """Wait for the commits under way, then give up everything and leave the group for good."""
+        """Wait for the commits under way, then give up all partitions, and leave the group for good."""
         deadline = self._engine.deadline("closing", timeout_ms)
         try:
             await self._turn.wait(deadline.left_ms())
@@ -361,7 +366,7 @@ class Participation:
             await self.leave("the consumer is closing", deadline.left_ms())
 
     async def leave(self, reason: str, timeout_ms: float = LEAVE_TIMEOUT_MS) -> None:
-        """End the membership, and tell the coordinator, without a word to the application."""
+        """End the membership, and tell the coordinator, without calling the listener."""
         if self._driver is not None:
             self._turn.cancel()
             self._group.stop()

@@ -1,9 +1,9 @@
-"""Positions: where a consumer is in each of its partitions. No I/O.
+"""Positions of a consumer in its partitions. No I/O.
 
 A partition is assigned first and located afterwards: at a committed offset, or by auto.offset.reset, or by `seek`. Two
-offsets go on from there: `position`, the next record for the application, and `fetch_offset`, the next to ask for.
-`version` changes with every jump and is never used again, not even when the partition goes to another member and comes
-back: so an answer to a question from before is thrown away.
+offsets advance from there: `position`, the next record for the application, and `fetch_offset`, the next to ask for.
+`version` changes with every jump, and no version is used twice, even when the partition goes to another member and
+comes back. So the answer to a request from before a jump is recognised, and dropped.
 """
 
 import itertools
@@ -21,7 +21,7 @@ RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 
 def reset_timestamp(policy: str, topic_partition: TopicPartition) -> int:
-    """Return what auto.offset.reset says of a partition. Raises NoOffsetForPartition for "none"."""
+    """Return the ListOffsets timestamp of an auto.offset.reset. Raises NoOffsetForPartition for "none"."""
     if policy not in RESET_TIMESTAMPS:
         raise NoOffsetForPartition(
             f"{topic_partition}: no committed offset to start from, or it is out of range, and "
@@ -33,68 +33,68 @@ def reset_timestamp(policy: str, topic_partition: TopicPartition) -> int:
 
 @dataclass(slots=True)
 class PartitionPosition:
-    """An assigned partition."""
+    """Position in an assigned partition."""
 
     _place: tuple[int, int] = (-1, -1)
     _ahead: Ahead | None = None
-    """Records that are decoded and handed out one by one; they know the place, so it is not noted after each."""
+    """Decoded records that are handed out one by one. While there are any, the place is theirs: it need not be noted
+    here after each record."""
     fetch_offset: int = -1
     fetch_epoch: int = -1
     """Leader epoch of the record before `fetch_offset`; -1 if it is not known."""
     valid_in: int = -1
-    """Epoch of the leader whose log is known to have the records before `fetch_offset`."""
+    """Epoch of the leader whose log has been confirmed to have the records before `fetch_offset`."""
     topic_id: bytes = ZERO_UUID
-    """Id of the topic that was asked for last."""
+    """Id of the topic in the last Fetch."""
     reset_to: int | None = None
-    """ListOffsets timestamp at which to start, whatever is committed; None to start where it is committed. It counts
+    """ListOffsets timestamp at which to start, whatever is committed; None to start at the committed offset. It counts
     until the partition is located."""
     paused: bool = False
     version: int = 0
     asked_of: int = -1
-    """Broker that was asked for it last, from this very place; -1 for none."""
+    """Broker of the last Fetch from this `fetch_offset`; -1 for none."""
     retry_at_ms: float = 0.0
     replica: int = -1
     """Replica that the leader has named to read from (KIP-392); -1 for the leader."""
     replica_until_ms: float = 0.0
     """Time when the leader is asked again, in ms of the monotonic clock."""
     high_watermark: int = -1
-    """End of the log for consumers, as the last answer said; -1 before there was one."""
+    """High watermark in the last answer; -1 before there was one."""
 
     @property
     def place(self) -> tuple[int, int]:
-        """Position, -1 until it is located; and the leader epoch of the last record handed out, which goes into
-        commits."""
+        """Position (-1 until it is located), and the leader epoch of the last record handed out. Both are committed."""
         ahead = self._ahead
         return self._place if ahead is None else ahead.place
 
     @property
     def position(self) -> int:
-        """Offset of the next record for the application; -1 until it is located."""
+        """Offset of the next record for the application; -1 until the partition is located."""
         return self.place[0]
 
     def move_to(self, position: int, leader_epoch: int = -1) -> None:
-        """Set the place; what is decoded ahead of it is dropped."""
+        """Set the place; records that are decoded ahead are dropped."""
         self.forget_ahead()
         self._place = (position, leader_epoch)
 
     def hand_out(self, ahead: Ahead) -> None:
-        """Have the place follow these records, which begin at it."""
+        """Let the place follow these records, which begin at it."""
         self._ahead = ahead
 
     @property
     def has_ahead(self) -> bool:
-        """Tell whether some of these records are left."""
+        """Tell whether decoded records are left to hand out."""
         return bool(self._ahead)
 
     def forget_ahead(self) -> None:
-        """Drop what is decoded ahead, and stay behind the last record that was handed out."""
+        """Drop the records that are decoded ahead; the place stays behind the last one that was handed out."""
         ahead = self._ahead
         if ahead is not None:
             ahead.drop()
             self._place, self._ahead = ahead.place, None
 
     def reader(self, leader: int, now_ms: float, online: Collection[int]) -> int:
-        """Return whom to ask for records: the replica that the leader has named, else the leader."""
+        """Return the broker to ask for records: the replica that the leader has named, or else the leader."""
         if self.replica < 0:
             return leader
         if now_ms < self.replica_until_ms and self.replica in online:
@@ -103,15 +103,15 @@ class PartitionPosition:
         return leader
 
     def look_at(self, topic_id: bytes) -> None:
-        """Note the topic that is asked for next. If it is a new one of the same name, the old epochs do not count.
+        """Note the topic that is asked for next. If it is a new one of the same name, drop the old leader epochs.
 
-        Compared with the new topic's they would seem to diverge from its history, and its first records would be
-        skipped; so the broker is to judge the offset alone, as it does for Java's consumer.
+        They would make the broker find that the new topic's log diverges, and its first records would be skipped.
+        Without them it compares the offset alone, as it does for Java's consumer.
         """
         if self.topic_id != topic_id:
             if ZERO_UUID not in (self.topic_id, topic_id):
                 self.fetch_epoch = self.valid_in = -1
-                if not self.has_ahead:  # else the next record, which is the old topic's, would tell its epoch anyway
+                if not self.has_ahead:  # else the next record, still of the old topic, would set its epoch anyway
                     self.move_to(self.position)
             self.topic_id = topic_id
 
@@ -123,7 +123,7 @@ class PartitionPosition:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """A partition to locate: by time, or (None) where it is committed; and the version of its position then."""
+    """How to locate a partition: by a timestamp, or (None) at the committed offset; and its position's version."""
 
     version: int
     timestamp: int | None
@@ -137,7 +137,7 @@ class Positions:
         self._versions = itertools.count()
 
     def assign(self, wanted: Collection[TopicPartition]) -> None:
-        """Hold these partitions and no others; those that stay keep their position and their pause."""
+        """Hold these partitions and no others. Those that stay keep their position, and stay paused if they were."""
         for given_up in self.partitions.keys() - set(wanted):
             self.partitions[given_up].forget_ahead()
         self.partitions = {
@@ -145,16 +145,17 @@ class Positions:
         }
 
     def jump(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Move to `offset`, where the next record is."""
+        """Move the position to `offset`."""
         state = self.partitions[topic_partition]
         state.move_to(offset)
         state.fetch_offset, state.fetch_epoch = offset, -1
         self._invalidate(state)
 
     def truncate(self, topic_partition: TopicPartition, offset: int, leader_epoch: int) -> None:
-        """Go on at `offset`, where the leader's history leaves what was read; before it stands `leader_epoch`.
+        """Go on at `offset`, from which on the leader's log differs from what was read; `leader_epoch` is its epoch
+        before that.
 
-        What was not handed out yet is fetched again from the position, if the leader has what is before that.
+        A position before `offset` stays: only records that were not handed out yet are fetched again.
         """
         state = self.partitions[topic_partition]
         if offset < state.position:
@@ -162,14 +163,15 @@ class Positions:
         self.go_back(topic_partition)
 
     def go_back(self, topic_partition: TopicPartition) -> None:
-        """Forget what was fetched ahead: it is asked for again from the position, which stays."""
+        """Drop everything that was fetched ahead, to ask for it again from the position, which stays."""
         state = self.partitions[topic_partition]
         state.forget_ahead()
         state.fetch_offset, state.fetch_epoch = state.place
         self._invalidate(state)
 
     def reset(self, topic_partition: TopicPartition, timestamp: int | None) -> None:
-        """Locate it again: at EARLIEST, LATEST or a time; None: where it is committed, else by auto.offset.reset."""
+        """Have a partition located again: at EARLIEST, LATEST or a time; with None at the committed offset, or else by
+        auto.offset.reset."""
         state = self.partitions[topic_partition]
         state.move_to(-1)
         state.fetch_offset = state.fetch_epoch = -1
@@ -183,7 +185,7 @@ class Positions:
         state.retry_at_ms = 0.0
 
     def pause(self, topic_partition: TopicPartition, version: int, until_ms: float) -> None:
-        """Do not ask again before `until_ms` of the monotonic clock: a request of that version has brought nothing."""
+        """Do not ask again before `until_ms` of the monotonic clock, unless the position's version has changed."""
         state = self.partitions.get(topic_partition)
         if state is not None and state.version == version:
             state.asked_of = -1
@@ -209,7 +211,7 @@ class Positions:
         }
 
     def locate(self, topic_partition: TopicPartition, sought: Sought, offset: int, leader_epoch: int = -1) -> None:
-        """Start reading at `offset`, unless the application has sought elsewhere meanwhile, or given it up."""
+        """Start reading at `offset`, unless the application has sought elsewhere, or the partition was given up."""
         state = self.partitions.get(topic_partition)
         if state is None or state.located or state.version != sought.version:
             return
@@ -217,7 +219,7 @@ class Positions:
         state.fetch_offset, state.fetch_epoch = offset, leader_epoch
 
     def retry_at(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:
-        """Put off partitions that still have no position: they are not looked up before a monotonic time."""
+        """Postpone the look-up of partitions that still have no position until `at_ms` of the monotonic clock."""
         for topic_partition in partitions:
             state = self.partitions.get(topic_partition)
             if state is not None and not state.located:
@@ -226,6 +228,6 @@ class Positions:
     # -- what is read --------------------------------------------------------------------------------------------------
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what a commit of everything handed out says."""
+        """Return the offsets to commit for everything that was handed out."""
         places = {tp: state.place for tp, state in self.partitions.items()}
         return {tp: OffsetAndMetadata(offset, "", epoch) for tp, (offset, epoch) in places.items() if offset >= 0}

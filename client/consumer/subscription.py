@@ -1,8 +1,8 @@
 """Subscription of an application: nothing, topics, a pattern of topics, or partitions of its own choice. No I/O.
 
-Topics and patterns are shared with the group; partitions are not. One does not become the other by itself: the
-application unsubscribes in between, as in Java's SubscriptionState. With them stands the application's own code that
-a consumer calls: its rebalance listener, and its interceptors.
+Topics and patterns are shared with the group; partitions are not. To go from one to the other the application must
+unsubscribe, as in Java's SubscriptionState. Beside them are the interfaces of code that the application passes to a
+consumer: its rebalance listener, and its interceptors.
 """
 
 import inspect
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Kind(Enum):
-    """The forms it has; the value says how a consumer comes to it."""
+    """Form of a subscription; the value completes "the consumer is …" in messages."""
 
     NOTHING = "unsubscribed"
     TOPICS = "subscribed to topics"
@@ -45,11 +45,11 @@ class Subscription:
 
     kind: Kind = Kind.NOTHING
     topics: frozenset[str] = frozenset()
-    """The topics that are asked for; with a pattern none."""
+    """Topics that the application has named; none with a pattern."""
     pattern: re.Pattern[str] | None = None
 
     def followed_by(self, following: "Subscription") -> "Subscription":
-        """Return the subscription that follows. Raises ConfigError where the application must unsubscribe first."""
+        """Return `following`. Raises ConfigError if the application must unsubscribe first."""
         if self.kind not in VALID_PREVIOUS[following.kind]:
             raise ConfigError(f"the consumer is {self.kind.value}: unsubscribe before it can be {following.kind.value}")
         return following
@@ -73,12 +73,13 @@ NOTHING = Subscription()
 
 
 def to_topics(topics: Collection[str]) -> Subscription:
-    """Subscribe to these topics."""
+    """Return a subscription to these topics."""
     return Subscription(Kind.TOPICS, frozenset(topics))
 
 
 def to_pattern(pattern: str | re.Pattern[str]) -> Subscription:
-    """Subscribe to all topics whose whole name matches, future ones included. Raises ConfigError for a bad pattern."""
+    """Return a subscription to all topics, future ones too, whose whole name matches. Raises ConfigError for a bad
+    pattern."""
     try:
         return Subscription(Kind.PATTERN, pattern=arguments.regular_expression(pattern))
     except re.error as error:
@@ -86,7 +87,7 @@ def to_pattern(pattern: str | re.Pattern[str]) -> Subscription:
 
 
 def to_partitions(topics: Collection[str]) -> Subscription:
-    """Subscribe to some partitions of these topics; without topics, to nothing."""
+    """Return a subscription to assigned partitions of these topics; without topics, to nothing."""
     return Subscription(Kind.PARTITIONS, frozenset(topics)) if topics else NOTHING
 
 
@@ -95,20 +96,20 @@ class RebalanceListener:
     they may be coroutine functions."""
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Any:
-        """React to partitions that are about to be revoked: the last moment to commit what was processed."""
+        """React to partitions that are about to be revoked: this is the last moment to commit what was processed."""
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Any:
-        """React to newly assigned partitions. A `seek` in here overrides the committed offset."""
+        """React to newly assigned partitions. A `seek` in this method overrides the committed offset."""
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> Any:
-        """React to partitions that other members own already, as this one was too slow or fenced: a commit would be
-        refused. Calls `on_partitions_revoked` unless it is overridden."""
+        """React to partitions that other members own already, because this one was too slow or was fenced: a commit
+        would be refused. Unless overridden, it calls `on_partitions_revoked`."""
         return self.on_partitions_revoked(lost)
 
 
 def listening(given: Any, *, on_loop: bool) -> RebalanceListener:
-    """Return what is to be told of rebalances: an object with the methods of RebalanceListener, of which it may lack
-    `on_partitions_lost`. `on_loop`: they may be coroutine functions. Raises TypeError."""
+    """Return the listener to call: `given`, if it has the methods of RebalanceListener, of which `on_partitions_lost`
+    may be missing. With `on_loop` they may be coroutine functions. Raises TypeError."""
     if given is None:
         return RebalanceListener()
     named = "on_partitions_revoked", "on_partitions_assigned"
@@ -132,8 +133,8 @@ Records = dict[TopicPartition, list[ConsumerRecord]]
 class ConsumerInterceptors:
     """Objects with `on_consume(records) -> records` and `on_commit(offsets)`, called in their order.
 
-    What one raises is logged, and the next gets what that one was given; so also where one returns no records by
-    partition, such as None.
+    What one raises is logged, and the next gets the records that this one was given. The same holds when one returns
+    something other than records by partition, such as None.
     """
 
     def __init__(self, chain: Sequence[Any]) -> None:
@@ -144,7 +145,7 @@ class ConsumerInterceptors:
         return bool(self._chain)
 
     def on_consume(self, records: Records) -> Records:
-        """Return what the application gets. On the thread that polls."""
+        """Return the records that the application gets, by partition. On the thread that polls."""
         for one in self._chain:
             try:
                 records = {**one.on_consume(records)}

@@ -1,8 +1,8 @@
-"""Kafka's original clients: the Producer of Kafka 0.7 and 0.8 and its SimpleConsumer, thin over the present ones.
+"""Kafka's original clients: the Producer and the SimpleConsumer of Kafka 0.7 and 0.8, built on the present ones.
 
 producer.py         Producer: producer.type sync and async     simple_consumer.py  SimpleConsumer: one broker, no state
-send_queue.py       the queue and the thread of async          messages.py         what both take and give
-config.py           settings, in both generations of names     encoders.py         encoders, partitions of keys
+send_queue.py       queue and thread of producer.type=async    messages.py         values that both take and return
+config.py           settings, under the names of 0.7 and 0.8   encoders.py         encoders, and partitioners of keys
 """
 
 from odradek.client.original.encoders import DefaultEncoder, Encoder, NullEncoder, StringEncoder

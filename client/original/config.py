@@ -20,16 +20,16 @@ OLDER_NAMES = {
     "socket.timeout.ms": "request.timeout.ms",
     "max.message.size": "max.request.size",
 }
-"""Names of Kafka 0.7 → those of 0.8 (max.request.size: the present producer's)."""
+"""Names of Kafka 0.7 → those of 0.8; for max.message.size, which 0.8 lacks, that of the present producer."""
 BROKER_ID = re.compile(r"^\d+:(?=[^:]+:\d+$)")
-"""Number of the broker before `host:port` in 0.7's broker.list."""
+"""Pattern of the broker id before `host:port` in 0.7's broker.list."""
 CODECS = {"0": "none", "1": "gzip", "2": "snappy"}
 """compression.codec as 0.7 numbers it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalProducerConfig:
-    """Durations in ms, sizes in bytes."""
+    """Settings of the original Producer. Durations in ms, sizes in bytes."""
 
     metadata_broker_list: list[str] = setting()
     producer_type: str = setting("sync", choices=["sync", "async"])
@@ -41,15 +41,15 @@ class OriginalProducerConfig:
     request_timeout_ms: int = setting(10_000, at_least=1)
     compression_codec: str = setting("none", choices=["none", "gzip", "snappy", *CODECS])
     compressed_topics: list[str] = setting(())
-    """The topics that compression.codec is for; all when empty."""
+    """Topics to which compression.codec applies; all when empty."""
     message_send_max_retries: int = setting(3, at_least=0)
     retry_backoff_ms: int = setting(100, at_least=0)
     topic_metadata_refresh_interval_ms: int = setting(600_000)
-    """Negative: only after failures."""
+    """When negative, metadata are refreshed only after failures."""
     queue_buffering_max_ms: int = setting(5_000, at_least=0)
     queue_buffering_max_messages: int = setting(10_000, at_least=1)
     queue_enqueue_timeout_ms: int = setting(-1, at_least=-1)
-    """Time that `send` waits for room in the queue: 0 not at all, -1 however long."""
+    """Longest time that `send` waits for room in the queue: with 0 it does not wait, with -1 there is no limit."""
     batch_num_messages: int = setting(200, at_least=1)
     send_buffer_bytes: int = setting(102_400, at_least=-1)
     max_request_size: int = setting(1_000_000, at_least=1)
@@ -60,14 +60,14 @@ class OriginalProducerConfig:
     callback_handler_props: Any = setting(None)
 
     def for_topic(self, topic: str) -> str:
-        """Return the codec for a topic's messages."""
+        """Return the name of the codec for a topic's messages."""
         codec = CODECS.get(self.compression_codec, self.compression_codec)
         return codec if not self.compressed_topics or topic in self.compressed_topics else "none"
 
     def for_brokers(self, codec: str) -> dict[str, Any]:
-        """The same as settings of the present producer, which sends with one codec.
+        """Return these settings in the form of the present producer, which has one codec for all topics.
 
-        One request at a time, so that a message that is sent again does not change places; no sequence numbers.
+        It sends one request at a time, so that a repeated message keeps its place, and no sequence numbers.
         """
         request_ms, backoff_ms = self.request_timeout_ms, self.retry_backoff_ms
         refresh_ms = self.topic_metadata_refresh_interval_ms
@@ -91,7 +91,7 @@ class OriginalProducerConfig:
 
 
 def settings_of(given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> OriginalProducerConfig:
-    """Return checked settings. Raises ConfigError, also for one that is given by both of its names."""
+    """Return checked settings. Raises ConfigError, also for a setting that is given under both of its names."""
     merged: dict[str, Any] = {}
     for name, value in {**(given or {}), **keywords}.items():
         dotted = name.replace("_", ".")
@@ -100,7 +100,7 @@ def settings_of(given: Mapping[str, Any] | None, keywords: Mapping[str, Any]) ->
             raise ConfigError(f"{present} is given twice, once as {dotted}")
         merged[present] = value
     if "zk.connect" in merged:
-        raise ConfigError("zk.connect: brokers are found through metadata.broker.list (broker.list), as of Kafka 0.8")
+        raise ConfigError("zk.connect: give metadata.broker.list (broker.list) instead, as from Kafka 0.8 on")
     settings = load(OriginalProducerConfig, merged, {})
     brokers = [BROKER_ID.sub("", one) for one in settings.metadata_broker_list]
     addresses(brokers)

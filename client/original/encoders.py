@@ -1,6 +1,6 @@
-"""Encoders, and the partition that a key chooses. No I/O.
+"""Encoders of messages and keys, and partitioners of keys. No I/O.
 
-`serializer.class` and `partitioner.class` take objects, classes and functions, and the names of Kafka's own classes.
+`serializer.class` and `partitioner.class` may be objects, classes and functions, or names of Kafka's own classes.
 """
 
 from collections.abc import Callable
@@ -14,34 +14,34 @@ MASK_32, MASK_31 = 0xFFFFFFFF, 0x7FFFFFFF
 
 
 class Encoder(Protocol):
-    """A serializer of messages or keys. An object with `to_message(data) -> Message`, as in 0.7, is taken too."""
+    """A serializer of messages or keys. An object with `to_message(data) -> Message`, as in 0.7, is accepted, too."""
 
     def to_bytes(self, data: Any) -> bytes | None:
         """Return the bytes of a message or a key."""
 
 
 class DefaultEncoder:
-    """Kafka's default: bytes as they are."""
+    """Encoder of bytes, which stay as they are: Kafka's default."""
 
     def to_bytes(self, data: Any) -> bytes | None:
-        """Return the data. Raises TypeError when it is no bytes."""
+        """Return the bytes, or None. Raises TypeError for anything else."""
         if data is None or isinstance(data, (bytes, bytearray, memoryview)):
             return None if data is None else bytes(data)
         raise TypeError(f"DefaultEncoder takes bytes, not {type(data).__name__}: set serializer.class")
 
 
 class StringEncoder:
-    """Text as UTF-8 (`serializer.encoding` in Kafka)."""
+    """Encoder of text as UTF-8 (in Kafka `serializer.encoding` can be another)."""
 
     def to_bytes(self, data: Any) -> bytes | None:
-        """Return the text's bytes. Raises TypeError when it is no text."""
+        """Return the text's bytes, or None. Raises TypeError for anything else."""
         if data is None or isinstance(data, str):
             return None if data is None else data.encode()
         raise TypeError(f"StringEncoder takes text, not {type(data).__name__}")
 
 
 class NullEncoder:
-    """Encoder to nothing, whatever is given: for keys that choose a partition and are not stored."""
+    """Encoder that always returns None: for keys that choose a partition and are not stored."""
 
     def to_bytes(self, data: Any) -> bytes | None:
         """Return None."""
@@ -52,7 +52,7 @@ KAFKAS_ENCODERS: dict[str, type[Encoder]] = {
     f"kafka.serializer.{one.__name__}": one for one in (DefaultEncoder, StringEncoder, NullEncoder)
 }
 Encode = Callable[[Any], bytes | None]
-"""Function of data that returns bytes."""
+"""Function that returns the bytes of a message or key."""
 
 
 def encode_function(given: Any, setting: str) -> Encode:
@@ -106,7 +106,7 @@ Partition = Callable[[Any, int], int]
 
 
 def default_partition(key: Any, partitions: int) -> int:
-    """Return hash(key) % n, as Kafka 0.8's DefaultPartitioner."""
+    """Return hash(key) % partitions, as Kafka 0.8's DefaultPartitioner does."""
     return (hash_of_key(key) & MASK_31) % partitions
 
 

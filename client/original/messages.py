@@ -9,14 +9,14 @@ from odradek.client.records import TopicPartition
 
 
 class Message(NamedTuple):
-    """A message as bytes: what an encoder makes and a SimpleConsumer reads."""
+    """A message as bytes, as an encoder makes it and a SimpleConsumer returns it."""
 
     payload: bytes | None
     key: bytes | None = None
 
 
 class MessageAndOffset(NamedTuple):
-    """A message and where it stands in its log."""
+    """A message and its offset in the log."""
 
     message: Message
     offset: int
@@ -42,7 +42,7 @@ class KeyedMessage(NamedTuple):
 
 
 class ProducerData(NamedTuple):
-    """Messages to send with one key (Kafka 0.7), which chooses their partition and is not stored."""
+    """Messages to send (Kafka 0.7). `key` chooses their partition, and is not stored."""
 
     topic: str
     key: Any
@@ -53,7 +53,7 @@ Sendable = KeyedMessage | ProducerData
 
 
 def keyed_messages(given: Sequence[Sendable | Sequence[Sendable]]) -> list[KeyedMessage]:
-    """Return single messages out of messages, ProducerData and lists of them. Raises TypeError."""
+    """Return KeyedMessages from KeyedMessages, ProducerData and lists of both. Raises TypeError."""
     found: list[KeyedMessage] = []
     for one in given:
         if isinstance(one, KeyedMessage):
@@ -69,7 +69,7 @@ def keyed_messages(given: Sequence[Sendable | Sequence[Sendable]]) -> list[Keyed
 
 
 class FetchRequest(NamedTuple):
-    """A question for the messages of a partition from `offset` on, at most `max_size` bytes of them."""
+    """Request for the messages of a partition from `offset` on, at most `max_size` bytes."""
 
     topic: str
     partition: int
@@ -83,9 +83,9 @@ class FetchRequest(NamedTuple):
 
 
 class MessageSet:
-    """Messages that a fetch brought, to be iterated as often as wanted (Kafka's ByteBufferMessageSet).
+    """Messages of one partition in an answer (Kafka's ByteBufferMessageSet). It can be iterated any number of times.
 
-    Iterating raises `error` where the broker refused, and CorruptRecords for damaged bytes.
+    Iterating raises `error`, if the broker has refused, and CorruptRecords for damaged bytes.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class MessageSet:
         high_watermark: int = -1,
         error: Exception | None = None,
     ) -> None:
-        """Take a request and what came of it."""
+        """Take a request, and its messages or error."""
         self.request = request
         self.high_watermark = high_watermark
         """End of the log for consumers; -1 with an error."""
@@ -115,19 +115,19 @@ class MessageSet:
 
     @property
     def next_offset(self) -> int:
-        """Return where to fetch next: behind these messages and what is not for consumers. Raises `error`."""
+        """Return the offset to fetch from next, behind these messages, and markers after them. Raises `error`."""
         if self.error is not None:
             raise self.error
         return self.request.offset if self._chunk is None else self._chunk.next_offset
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of the answer, as they were sent."""
+        """Return the size of the messages as they were sent."""
         return 0 if self._chunk is None else len(self._chunk.records)
 
 
 def distinct(requests: Sequence[FetchRequest]) -> list[FetchRequest]:
-    """Return requests as FetchRequests; plain tuples are taken. Raises ConfigError for a partition named twice."""
+    """Return requests, or plain tuples, as FetchRequests. Raises ConfigError for a partition that is named twice."""
     wanted = [FetchRequest(*one) for one in requests]
     if len({one.topic_partition for one in wanted}) < len(wanted):
         raise ConfigError("a multifetch asks for each partition once")

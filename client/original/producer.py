@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 
 
 class Delivery:
-    """The way of a Producer to the brokers: encodes messages, chooses their partitions, and waits. Thread-safe.
+    """Delivery of a Producer's messages: encodes them, chooses partitions, and waits for the brokers. Thread-safe.
 
-    This is what `send` of sync does, and what the event handler of async does on its own thread.
+    With producer.type=sync `send` does this, with async the event handler does it on its own thread.
     """
 
     def __init__(self, settings: OriginalProducerConfig) -> None:
-        """Connect when there is something to send. Raises ConfigError."""
+        """Take settings; connections are opened with the first message. Raises ConfigError."""
         self._settings = settings
         self._encode = encode_function(settings.serializer_class, "serializer.class")
         key_encoder = settings.key_serializer_class
@@ -35,7 +35,7 @@ class Delivery:
         self._partition = partition_function(settings.partitioner_class)
         self._random = random.Random()
         self._producers: dict[str, KafkaProducer] = {}
-        """Producers by codec: a producer of today has one codec for all of its topics."""
+        """Codec → the present producer for its topics, as each has one codec for all of them."""
         for codec in {settings.for_topic(""), *map(settings.for_topic, settings.compressed_topics)}:
             try:
                 self._producers[codec] = KafkaProducer(**settings.for_brokers(codec))
@@ -44,15 +44,15 @@ class Delivery:
                 raise
 
     def send(self, messages: Sequence[KeyedMessage]) -> None:
-        """Send messages, and wait until they are acknowledged, or as request.required.acks says.
+        """Send messages, and wait for acknowledgements as request.required.acks says.
 
-        Raises FailedToSendMessage when that fails for any of them, the others being sent; what an encoder or a
-        partitioner raises, with nothing sent.
+        Raises FailedToSendMessage when some are not acknowledged, while the others are sent; what an encoder or a
+        partitioner raises, in which case nothing is sent.
         """
         self._deliver(messages, drop=False)
 
     def send_what_encodes(self, messages: Sequence[KeyedMessage]) -> None:
-        """Send messages as `send`, but leave out, and log, those that cannot be encoded or have no partition."""
+        """Send messages as `send` does, but drop, and log, those that cannot be encoded or routed."""
         self._deliver(messages, drop=True)
 
     def _deliver(self, messages: Sequence[KeyedMessage], *, drop: bool) -> None:
@@ -75,9 +75,9 @@ class Delivery:
         self._send(ready, failures)
 
     def _leaders(self, topic: str, known: dict[str, list[bool] | KafkaError]) -> list[bool] | KafkaError:
-        """Return which partitions of a topic have a leader, or why that is not known: asked once for all messages.
+        """Return which partitions of a topic have a leader, or why that is not known; kept in `known` for the others.
 
-        Raises ConfigError for what is no name of a topic.
+        Raises ConfigError for an invalid topic name.
         """
         if topic not in known:
             producer = self._producers[self._settings.for_topic(topic)]
@@ -110,7 +110,7 @@ class Delivery:
             raise FailedToSendMessage(failures) from failures[0][1]
 
     def _route(self, message: KeyedMessage, has_leader: Sequence[bool]) -> int:
-        """Return the partition that the key chooses; without a key any that has a leader, by chance."""
+        """Return the partition that the key chooses; without a key, a random one that has a leader."""
         key: Any = message.routing_key
         if key is None:
             return self._random.choice([n for n, led in enumerate(has_leader) if led] or range(len(has_leader)))
@@ -122,27 +122,27 @@ class Delivery:
         return chosen
 
     def close(self) -> None:
-        """Close connections. Harmless twice."""
+        """Close all connections. Calling it again does nothing."""
         for producer in self._producers.values():
             producer.close()
 
 
 class Producer:
-    """Sends messages as the producers of Kafka 0.7 and 0.8. Thread-safe.
+    """Producer with the interface of Kafka 0.7's and 0.8's. Thread-safe.
 
         with Producer({"metadata.broker.list": "localhost:9092", "serializer.class": StringEncoder}) as producer:
             producer.send(KeyedMessage("topic", "message", key="key"))
 
-    With producer.type=sync `send` waits for the brokers and raises what goes wrong. With async it queues: a thread
-    hands batches to the event handler, and what goes wrong there is logged. Settings have the names of either
-    generation (`queue.time` and `queue.buffering.max.ms`); request.required.acks is 0 unless given, as it was then.
+    With producer.type=sync `send` waits for the brokers and raises their errors. With async it queues: a thread hands
+    batches to the event handler, and errors there are logged. Settings may have the names of 0.7 or of 0.8
+    (`queue.time`, `queue.buffering.max.ms`); request.required.acks is 0 unless given, as in 0.8.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         """Take settings, as a mapping of Kafka's names or as keywords. Raises ConfigError."""
         self._closed = True
         self._end = threading.RLock()
-        """Held while it is being closed."""
+        """Held during `close`, for which other callers wait."""
         self.config = settings_of(config, settings)
         self._delivery = Delivery(self.config)
         self._queue: SendQueue | None = None
@@ -158,8 +158,8 @@ class Producer:
     def send(self, *messages: Sendable | Sequence[Sendable]) -> None:
         """Send messages: KeyedMessage, ProducerData, or lists of them.
 
-        Raises with producer.type=sync FailedToSendMessage and what an encoder or a partitioner raises, with async
-        QueueFull; TypeError, ClientClosed.
+        With producer.type=sync raises FailedToSendMessage, and what an encoder or a partitioner raises; with async
+        QueueFull; with both TypeError, ClientClosed.
         """
         if self._closed:
             raise ClientClosed("the producer is closed")
@@ -171,8 +171,8 @@ class Producer:
             self._queue.put(one)
 
     def close(self) -> None:
-        """Have everything sent that is queued, then close connections. Harmless twice: another thread that closes it,
-        too, waits for the end of that."""
+        """Send everything that is queued, then close connections. Calling it again does nothing; in another thread it
+        waits for the end of the first call."""
         if self._closed and not (self._queue is not None and self._queue.works_here):
             return
         with self._end:

@@ -1,4 +1,4 @@
-"""The queue of producer.type=async and the thread that empties it (Kafka's ProducerSendThread).
+"""Queue of producer.type=async, and the thread that empties it (Kafka's ProducerSendThread).
 
 A batch is handled when it has batch.num.messages, or queue.buffering.max.ms after the last one.
 """
@@ -22,54 +22,54 @@ class EventHandler:
     """Handles the batches of an async producer, on its thread: `event.handler` is an object with these methods."""
 
     def init(self, properties: Any) -> None:
-        """Take event.handler.props, once, before anything else."""
+        """Take event.handler.props. Called once, before anything else."""
 
     def handle(self, messages: Sequence[KeyedMessage], send: Callable[[Sequence[KeyedMessage]], None]) -> None:
-        """Handle a batch: by default `send` it. What this raises is logged, and the batch is lost."""
+        """Handle a batch: by default `send` it. If this raises, that is logged, and the batch is lost."""
         send(messages)
 
     def close(self) -> None:
-        """End, after the last batch."""
+        """End. Called once, after the last batch."""
 
 
 class CallbackHandler:
-    """Looks into the queue of an async producer: `callback.handler` is an object with these methods.
+    """Observes the queue of an async producer, and may change what passes: `callback.handler` is an object with these
+    methods.
 
-    Each may change what passes through it. The first two are called by the threads that send, the others by the
-    producer's own.
+    `before_enqueue` and `after_enqueue` are called on the threads that send; the next three on the producer's own.
     """
 
     def init(self, properties: Any) -> None:
-        """Take callback.handler.props, once, before anything else."""
+        """Take callback.handler.props. Called once, before anything else."""
 
     def before_enqueue(self, message: KeyedMessage) -> KeyedMessage:
-        """Return what is queued in place of a message."""
+        """Return the message to queue in place of this one."""
         return message
 
     def after_enqueue(self, message: KeyedMessage, added: bool) -> None:
-        """Hear that a message was queued, or that there was no room for it."""
+        """React to a message that was queued, or (`added` False) for which there was no room."""
 
     def after_dequeuing_existing_data(self, message: KeyedMessage) -> Sequence[KeyedMessage]:
-        """Return what joins the batch in place of a message."""
+        """Return the messages to add to the batch in place of this one."""
         return [message]
 
     def before_sending_data(self, messages: Sequence[KeyedMessage]) -> Sequence[KeyedMessage]:
-        """Return what is handled in place of a batch."""
+        """Return the messages to handle in place of this batch."""
         return messages
 
     def last_batch_before_close(self) -> Sequence[KeyedMessage]:
-        """Return what joins the last batch."""
+        """Return messages to add to the last batch."""
         return []
 
     def close(self) -> None:
-        """End, after the last batch."""
+        """End. Called once, after the last batch."""
 
 
 STOP: Final = object()
 
 
 class SendQueue:
-    """A bounded queue with its thread. `handle` is called there with each batch, and may block."""
+    """A bounded queue with its thread, on which `handle` is called with each batch, and may block."""
 
     def __init__(
         self, settings: OriginalProducerConfig, handle: Callable[[list[KeyedMessage]], None], callbacks: CallbackHandler
@@ -81,7 +81,7 @@ class SendQueue:
         self._forked = False
         self._closing = False
         self._putting = 0
-        """Threads that put something in, and wait for room perhaps: the end comes behind it."""
+        """Number of threads that are putting a message in, perhaps waiting for room: `close` waits for them."""
         self._all_put = threading.Condition()
         batches = _Batches(self._queue, settings, handle, callbacks)
         self._thread = threading.Thread(target=batches.run, name="odradek-producer-send", daemon=True)
@@ -89,7 +89,7 @@ class SendQueue:
         watch(self)
 
     def forked(self) -> None:
-        """Refuse everything from now on: this is a copy in another process, without the thread."""
+        """Refuse every message from now on: this is a copy in a forked process, without the thread."""
         self._forked = True
 
     def put(self, message: KeyedMessage) -> None:
@@ -112,7 +112,7 @@ class SendQueue:
 
     def _put(self, message: KeyedMessage, wait_ms: float) -> None:
         with self._all_put:
-            if self._closing:  # nobody would take it out
+            if self._closing:  # the thread would not handle it any more
                 raise ClientClosed("the producer was closed meanwhile")
             self._putting += 1
         try:
@@ -124,11 +124,11 @@ class SendQueue:
 
     @property
     def works_here(self) -> bool:
-        """Tell whether this is the process of the thread, and another thread than that."""
+        """Tell whether the caller is in the thread's process, but not that thread itself."""
         return not self._forked and threading.current_thread() is not self._thread
 
     def close(self) -> None:
-        """Have everything handled that was queued before, and end the thread. Once."""
+        """Wait until everything that was queued before is handled, and end the thread. To be called once."""
         if not self._forked:
             with self._all_put:
                 self._closing = True
@@ -137,7 +137,7 @@ class SendQueue:
             self._thread.join()
 
     def abandon(self) -> None:
-        """End the thread after the queue as it is, without waiting; what does not fit into a full queue is not told."""
+        """Have the thread end after all that is queued, without waiting. If the queue is full, it is not ended."""
         try:
             self._queue.put_nowait(STOP)
         except queue.Full:
@@ -145,7 +145,7 @@ class SendQueue:
 
 
 class _Batches:
-    """The thread's side: knows its queue alone, so that a producer that nobody refers to can be collected."""
+    """The thread's side. It refers only to the queue, so that a producer that nobody refers to can be collected."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class _Batches:
         self._callbacks = callbacks
 
     def run(self) -> None:
-        """Gather and hand on batches, until STOP."""
+        """Gather batches and hand them on, until STOP."""
         batch: list[KeyedMessage] = []
         due = time.monotonic() + self._wait_seconds
         while (message := self._next(due)) is not STOP:
@@ -184,9 +184,9 @@ class _Batches:
             self._guarded(lambda: self._handle(list(self._callbacks.before_sending_data(batch))) or ())
 
     def _guarded(self, function: Callable[..., Sequence[KeyedMessage]], *given: Any) -> Sequence[KeyedMessage]:
-        """Call what the application gave; what it raises is logged, and what it was for is gone, as in Kafka."""
+        """Call a function of the application. If it raises, that is logged, and its messages are lost, as in Kafka."""
         try:
             return function(*given)
-        except BaseException:  # sys.exit, too, would end the thread: then nobody empties the queue
+        except BaseException:  # also sys.exit: it would end the thread, and nobody would empty the queue
             logger.exception("the thread of an async producer has dropped some messages")
             return ()

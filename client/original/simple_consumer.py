@@ -1,4 +1,4 @@
-"""SimpleConsumer: asks one broker, and remembers nothing (Kafka 0.7 and 0.8)."""
+"""SimpleConsumer of Kafka 0.7 and 0.8: sends requests to one broker, and keeps no state."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
@@ -23,16 +23,16 @@ from odradek.world.clock import Clock
 from odradek.world.network import Network
 
 EARLIEST_TIME, LATEST_TIME = EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-"""Times for `get_offsets_before`: of the first offset there is, and of the one behind the last."""
+"""Times for `get_offsets_before`, for the first offset of the log, and for the one behind the last."""
 LAST_FETCH_WITH_NAMES = 12
 OFFSETS_BEFORE = 0
-"""The version of ListOffsets that answers with several offsets."""
+"""The version of ListOffsets whose answer has several offsets."""
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 Response = TypeVar("Response", bound=Request)
 
 
 class SimpleConsumerCore(QuestionsClient):
-    """The same on asyncio: `await start()`, then the methods as coroutines, then `await close()`."""
+    """SimpleConsumer on asyncio: `await start()`, then its methods as coroutines, then `await close()`."""
 
     _kind = "simple consumer"
 
@@ -50,7 +50,7 @@ class SimpleConsumerCore(QuestionsClient):
         clock: Clock | None = None,
         random: Any = None,
     ) -> None:
-        """Take a broker's address, and the world it is in. Parameters as `SimpleConsumer`'s."""
+        """Take parameters as `SimpleConsumer` does; `network`, `clock` and `random` are for tests."""
         given = {
             "bootstrap.servers": [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"],
             "client.id": client_id,
@@ -87,7 +87,7 @@ class SimpleConsumerCore(QuestionsClient):
     async def _until_whole(
         self, request: FetchRequest, found: MessageSet, max_wait_ms: int, min_bytes: int
     ) -> MessageSet:
-        """Ask for twice as much while what comes is a part of one message: so do brokers of before Kafka 0.10.1."""
+        """Ask for twice as many bytes while the answer is only part of a message (brokers before Kafka 0.10.1)."""
         size = request.max_size
         while isinstance(found.error, RecordTooLarge) and size < self._largest_fetch_bytes:
             size = min(size * 2, self._largest_fetch_bytes)
@@ -126,7 +126,7 @@ class SimpleConsumerCore(QuestionsClient):
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     async def get_offsets_before(self, topic: str, partition: int, time: int, max_num_offsets: int) -> list[int]:
-        """Return offsets from before a time, the largest first. See `SimpleConsumer.get_offsets_before`."""
+        """Return offsets of segments before a time, the largest first. See `SimpleConsumer.get_offsets_before`."""
         where = arguments.topic_partition((topic, partition))
         at = arguments.whole_number(time, "time", lowest=-(2**63))
         most = arguments.whole_number(max_num_offsets, "max_num_offsets", 2**31 - 1, 1)
@@ -155,7 +155,7 @@ class SimpleConsumerCore(QuestionsClient):
         group = answer.groups[0] if answer.groups else answer
         _raise_for(group.error_code, f"group {group_id}")
         for topic in group.topics if storage == ZOOKEEPER else ():
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # there: without an offset
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # in version 0: no offset is committed
             topic.partitions = [one for one in topic.partitions if one.error_code != unknown]  # type: ignore[assignment]
         found, open_ = take_committed(group.topics)
         if open_:
@@ -201,7 +201,7 @@ def _partition(one: FetchRequest) -> fetch.FetchPartition:
 
 
 def _message_set(request: FetchRequest, data: fetch.PartitionData | None) -> MessageSet:
-    """Return what an answer says of one partition."""
+    """Return one partition's part of an answer."""
     where = request.topic_partition
     if data is None:
         return MessageSet(request, error=ClientError(f"{where}: the broker's answer leaves it out"))
@@ -232,7 +232,7 @@ def _highest_version(storage: str) -> int | None:
 
 
 class SimpleConsumer(Blocking[SimpleConsumerCore]):
-    """Asks one broker for messages and offsets. Thread-safe; the caller keeps the offsets, and looks for the leaders.
+    """Client of one broker, for messages and offsets. Thread-safe. The caller keeps the offsets, and finds the leaders.
 
     consumer = SimpleConsumer("localhost", 9092)
     for message, offset in consumer.fetch(FetchRequest("topic", 0, offset=0)):
@@ -250,11 +250,11 @@ class SimpleConsumer(Blocking[SimpleConsumerCore]):
         largest_fetch_bytes: int = 67_108_864,
         highest_fetch_version: int = LAST_FETCH_WITH_NAMES,
     ) -> None:
-        """Take a broker's address, how long to wait for an answer (ms), and the size of the socket's buffer.
+        """Take a broker's address, the longest wait for an answer (ms), and the size of the socket's receive buffer.
 
-        `largest_fetch_bytes` bounds the doubling for a large message. Fetch of version 2 and below, if
-        `highest_fetch_version` says so, takes FetchRequest.max_size literally and may cut messages, as 0.8 did;
-        later ones return the first batch whole. Raises ConfigError.
+        `largest_fetch_bytes` bounds the doubling for a large message. With a `highest_fetch_version` of 2 or below,
+        brokers take FetchRequest.max_size literally and may cut messages, as 0.8 did; later versions return the first
+        batch whole. Raises ConfigError.
         """
         core = SimpleConsumerCore(
             host,
@@ -279,16 +279,17 @@ class SimpleConsumer(Blocking[SimpleConsumerCore]):
     def multifetch(
         self, requests: Sequence[FetchRequest], max_wait_ms: int = 0, min_bytes: int = 0
     ) -> list[MessageSet]:
-        """Return the messages of several partitions with one question, in the order asked for.
+        """Return the messages of several partitions by one request, in the order asked for.
 
-        Where the broker refuses, iterating the set raises its `error`. Raises ConfigError for a partition named twice.
+        If the broker refuses a partition, iterating its set raises the set's `error`. Raises ConfigError for a
+        partition that is named twice.
         """
         return self._run(self._core.multifetch(requests, max_wait_ms, min_bytes))
 
     def get_offsets_before(self, topic: str, partition: int, time: int, max_num_offsets: int) -> list[int]:
-        """Return at most `max_num_offsets` offsets of segments from before a time (ms since 1970), the largest first.
+        """Return at most `max_num_offsets` base offsets of segments before a time (ms since 1970), the largest first.
 
-        LATEST_TIME begins with the end of the log, EARLIEST_TIME gives the first offset there is. Raises KafkaError;
+        With LATEST_TIME the first is the end of the log; EARLIEST_TIME gives the log start offset. Raises KafkaError;
         UnsupportedByBroker from Kafka 4 on.
         """
         return self._run(self._core.get_offsets_before(topic, partition, time, max_num_offsets))

@@ -1,6 +1,6 @@
 """Records that wait to be sent: one queue of batches per partition, within one bound of memory.
 
-No I/O: time is passed in, and nothing blocks. `append` tells when there is no memory, for which its caller then waits.
+No I/O: time is passed in, and nothing blocks. `append` returns None when there is no memory; its caller then waits.
 """
 
 from collections import deque
@@ -39,8 +39,8 @@ class Accumulator:
         self.unfinished: set[ProducerBatch] = set()
         """Batches appended and not yet released."""
         self.memory_waiters: dict[Callable[[], object], int] = {}
-        """Functions that wake the senders that wait for memory, in the order in which these came, each with the memory
-        that it needs. Changed by any thread. While there are any, batches do not linger."""
+        """Function that wakes a sender waiting for memory → the bytes that it needs; first come, first. Changed by any
+        thread. While there are any, batches do not linger."""
         self.flushing = 0
         """Number of flushes under way, a close included: while there are any, batches do not linger."""
 
@@ -55,9 +55,9 @@ class Accumulator:
         callback: Callback | None = None,
         waiter: Callable[[], object] | None = None,
     ) -> ProducerBatch | None:
-        """Add a record and return its batch, of which it is the last one; None when there is no memory for it now.
+        """Add a record at the end of a batch, and return the batch; None when there is no memory for it now.
 
-        `now_ms` is asked when a batch is opened; `waiter` is the one of `memory_waiters` whose record this is, if any.
+        `now_ms` is called when a batch is opened; `waiter` is the one of `memory_waiters` whose record this is, if any.
         Raises RecordTooLarge when there never will be enough memory, and what `admit` raises.
         """
         if self._admit is not None:
@@ -82,7 +82,7 @@ class Accumulator:
         return batch
 
     def take_back(self, topic_partition: TopicPartition) -> None:
-        """Undo what an `append` to that partition has begun, before Ctrl-C ended it between any two of its lines."""
+        """Undo an `append` to that partition that Ctrl-C has interrupted between any two of its lines."""
         queue = self.queues.get(topic_partition, deque())
         if queue:
             queue[-1].drop_half_a_record()
@@ -94,13 +94,13 @@ class Accumulator:
         self.used_bytes = sum(batch.size_bytes for batch in self.unfinished)
 
     def waits_behind(self, batch: ProducerBatch) -> bool:
-        """Tell whether a batch has another before it: time for a sticky partitioner to move on (KIP-480)."""
+        """Tell whether a batch has another before it, upon which a sticky partitioner moves on (KIP-480)."""
         return self.queues[batch.topic_partition][0] is not batch
 
     def memory_for(self, waiter: Callable[[], object] | None) -> int:
-        """Return how much may be in use once a record is added: what the first waiter needs is kept for it.
+        """Return how many bytes may be in use once a record is added; what the first waiter needs is kept for it.
 
-        As Kafka's BufferPool: a large record would wait for ever otherwise, since small ones take all that is freed.
+        As in Kafka's BufferPool. Otherwise a large record would wait for ever, since small ones take all that is freed.
         """
         memory_bytes = self.limits.buffer_memory_bytes
         if self.memory_waiters:
@@ -142,11 +142,11 @@ class Accumulator:
                 )
 
     def is_full(self, queue: deque[ProducerBatch]) -> bool:
-        """Tell whether a queue's oldest batch takes no further record: it has its size, or others come after it."""
+        """Tell whether a queue's oldest batch takes no further record: it is full, or another comes after it."""
         return len(queue) > 1 or queue[0].size_bytes >= self.limits.batch_size_bytes
 
     def due_at_ms(self, queue: deque[ProducerBatch]) -> float:
-        """Return when a queue's oldest batch may be sent: at once when full or hurried, else when it has lingered."""
+        """Return when a queue's oldest batch may be sent: after linger.ms, or at once when it is full or hurried."""
         head = queue[0]
         hurried = self.is_full(queue) or bool(self.memory_waiters) or self.flushing > 0 or head.closed
         due_ms = head.created_ms if hurried else head.created_ms + self.limits.linger_ms

@@ -1,4 +1,4 @@
-"""Batch of records of one partition, by columns, until it is acknowledged or given up, and its records' futures.
+"""Batch of records of one partition, as columns, until it is acknowledged or given up, and the records' futures.
 
 A batch holds one `Outcome`, which is set once and can be waited for on any thread and any loop. The futures share it:
 a record costs two references and no lock.
@@ -31,9 +31,9 @@ class Outcome:
     def __init__(self, topic_partition: TopicPartition) -> None:
         self._waiters: dict[Callable[[], object], None] = {}
         self.awake = False
-        """True when waiting is over."""
+        """True once `wake` was called: nobody need wait any longer."""
         self.decided = False
-        """True when it is delivered or has failed; those who wait hear of it after the callbacks have."""
+        """True when the batch is delivered or has failed. The callbacks are called then, and `wake` after them."""
         self.topic_partition = topic_partition
         self.base_offset = -1
         self.log_append_time_ms = -1
@@ -41,7 +41,7 @@ class Outcome:
         self.error: Exception | None = None
 
     def deliver(self, base_offset: int, log_append_time_ms: int, timestamps_ms: list[int]) -> None:
-        """Note that the batch is acknowledged. `log_append_time_ms` is -1 unless the broker stamps records itself."""
+        """Note that the batch is acknowledged. `log_append_time_ms` is -1 unless the topic uses LogAppendTime."""
         assert not self.decided, f"{self.topic_partition}: decided twice"
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
@@ -56,8 +56,8 @@ class Outcome:
 
     def wake(self) -> None:
         """Wake those who wait: the batch is decided and its callbacks were called, or it was split."""
-        self.awake = True  # before they are called: whoever comes meanwhile looks at this after adding itself
-        for call in self._waiters.copy():  # those whose time is over take themselves out, on their own threads
+        self.awake = True  # before the calls: whoever comes meanwhile adds itself, and then looks at this
+        for call in self._waiters.copy():  # a copy: those that time out remove themselves, on their own threads
             call()
 
     async def until_awake(self) -> None:
@@ -81,14 +81,14 @@ class Outcome:
 
         self._waiters[woken] = None
         try:
-            if self.awake:  # meanwhile, on the producer's thread, which may have looked already
+            if self.awake:  # set meanwhile on the producer's thread, which may not have seen this waiter
                 end()
             await waiter
         finally:
             self._leave(woken)
 
     def forked(self, error: Exception) -> None:
-        """Fail here, in the copy of a process; its parent goes on with the delivery."""
+        """Fail in this process, which is a fork: its parent goes on with the delivery."""
         self._waiters = {}
         if not self.decided:
             self.fail(error)
@@ -109,18 +109,18 @@ class Outcome:
             self._leave(wake)
 
     def _leave(self, wake: Callable[[], object]) -> None:
-        """Forget one who no longer waits: a batch may be open for minutes, and be waited for many times a second."""
+        """Remove a waiter: a batch may be open for minutes, and be waited for many times a second."""
         self._waiters.pop(wake, None)  # `forked` may have emptied them
 
     def metadata(self, index: int) -> RecordMetadata:
-        """Return where the record at `index` of the batch is. Only when it was delivered."""
+        """Return the metadata of the record at `index` of the batch. Only when it was delivered."""
         topic, partition = self.topic_partition
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         timestamp_ms = self.log_append_time_ms if self.log_append_time_ms >= 0 else self.timestamps_ms[index]
         return RecordMetadata(topic, partition, offset, timestamp_ms)
 
     def call_back(self, index: int, callback: Callback) -> None:
-        """Hand the fate of the record at `index` to a callback, as `call_all_back`. Only when it is decided."""
+        """Call the callback of the record at `index`, as `call_all_back` does. Only when the batch is decided."""
         metadata = self.metadata(index) if self.error is None else None
         try:
             callback(metadata, self.error)
@@ -128,7 +128,7 @@ class Outcome:
             logger.exception("%s: a delivery callback failed", self.topic_partition)
 
     def call_all_back(self, callbacks: Sequence[Callback | None]) -> None:
-        """Hand the fate of each record to its callback, where it has one; what that raises is logged. On the loop."""
+        """Call the callback of each record that has one; what a callback raises is logged. On the loop."""
         error, times_ms, base_offset = self.error, self.timestamps_ms, self.base_offset
         (topic, partition), append_time_ms = self.topic_partition, self.log_append_time_ms
         metadata: RecordMetadata | None = None
@@ -138,12 +138,12 @@ class Outcome:
             if error is None:
                 offset = base_offset + index if base_offset >= 0 else -1
                 time_ms = append_time_ms if append_time_ms >= 0 else times_ms[index]
-                metadata = tuple.__new__(RecordMetadata, (topic, partition, offset, time_ms))  # in half the time
+                metadata = tuple.__new__(RecordMetadata, (topic, partition, offset, time_ms))  # takes half the time
             try:
                 callback(metadata, error)
             except (Exception, asyncio.CancelledError):
                 logger.exception("%s: a delivery callback failed", self.topic_partition)
-            except (SystemExit, KeyboardInterrupt) as end:  # they end the loop, once all have heard
+            except (SystemExit, KeyboardInterrupt) as end:  # these end the loop, but after all callbacks
                 asyncio.get_running_loop().call_soon(_raise, end)
 
 
@@ -179,10 +179,10 @@ def record_size_bytes(key: bytes | None, value: bytes | None, headers: Headers) 
 
 
 class ProducerBatch:
-    """Records of one partition, by columns, and how far they have come on their way.
+    """Records of one partition, as columns, and the state of their delivery.
 
-    `base_sequence` is -1 until the first send of an idempotent producer; from then on it belongs to these records and
-    goes with them through every retry. Only the producer's thread touches anything but the columns.
+    `base_sequence` is -1 until the first send of an idempotent producer; from then on it belongs to these records
+    through every retry. Other threads than the producer's touch nothing but the columns.
     """
 
     __slots__ = (
@@ -195,7 +195,7 @@ class ProducerBatch:
         self.topic_partition = topic_partition
         self.created_ms = created_ms
         self.order = order
-        """Place among all batches: the number of the batch, and of its first record in that (after a split)."""
+        """Place among all batches: the number of the batch, and, after a split, that of its first record in it."""
         self.size_bytes = BATCH_OVERHEAD_BYTES
         self.timestamps_ms: list[int] = []
         self.keys: list[bytes | None] = []
@@ -205,10 +205,10 @@ class ProducerBatch:
         self.outcome = Outcome(topic_partition)
         self.halves: tuple[ProducerBatch, ProducerBatch] | None = None
         self.closed = False
-        """True if it takes no more records and does not linger: it was sent, or is a part of one that was."""
+        """True if the batch takes no more records and does not linger: it was sent, or is part of one that was."""
         self.attempts = 0
         self.ready_at_ms = 0.0
-        """Time before which it is not sent again: the backoff after a failed attempt."""
+        """Time before which the batch is not sent again: the end of the backoff after a failed attempt."""
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = -1
@@ -219,7 +219,7 @@ class ProducerBatch:
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
         """Split a batch that a broker found too large into two with the same records in the same order.
 
-        The sequences go with the records. Futures and callbacks follow by `halves`.
+        Sequences and callbacks go with the records; futures find theirs through `halves`.
         """
         assert len(self) > 1, f"{self.topic_partition}: one record cannot be split"
         middle = len(self) // 2
@@ -234,7 +234,7 @@ class ProducerBatch:
         part.keys, part.values = self.keys[start:end], self.values[start:end]
         part.callbacks = self.callbacks[start:end]
         part._measure()
-        part.closed = True  # and attempts are none: it was never refused itself
+        part.closed = True  # but its attempts are 0: the part itself was never refused
         part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
         if self.base_sequence >= 0:
             part.base_sequence = following_sequence(self.base_sequence, start)
@@ -245,7 +245,7 @@ class ProducerBatch:
         self.size_bytes = BATCH_OVERHEAD_BYTES + sum(sizes)
 
     def drop_half_a_record(self) -> None:
-        """Cut the columns to the records that are in all of them: adding one was interrupted."""
+        """Cut the columns to the records that are in all of them, after an `append` that was interrupted."""
         columns: tuple[list[Any], ...] = (self.callbacks, self.timestamps_ms, self.keys, self.values, self.headers)
         count = min(map(len, columns))
         for column in columns:
@@ -254,7 +254,7 @@ class ProducerBatch:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of its last record; -1 without sequences."""
+        """Sequence of the batch's last record; -1 without sequences."""
         return -1 if self.base_sequence < 0 else following_sequence(self.base_sequence, len(self) - 1)
 
 
@@ -264,7 +264,7 @@ def following_sequence(sequence: int, count: int) -> int:
 
 
 class FutureContext:
-    """Things that the futures of one producer share: the lock of its queues, and the loop that delivers."""
+    """What the futures of one producer share: the lock of its queues, and the loop on which callbacks are called."""
 
     __slots__ = ("lock", "loop")
 
@@ -287,7 +287,7 @@ class RecordFuture:
         self._context = context
 
     def _place(self) -> "tuple[ProducerBatch, int]":
-        """Return the batch that holds the record now, and where in it: one too large for the broker was split."""
+        """Return the batch that holds the record now, after any splits, and its index in that."""
         batch, index = self._batch, self._index
         while batch.halves is not None:
             first, second = batch.halves
@@ -304,7 +304,7 @@ class RecordFuture:
             raise ClientClosed("the producer's event loop was closed before this record was acknowledged")
         if not batch.outcome.wait(timeout_seconds):
             raise ClientTimeout(
-                f"{batch.topic_partition}: record not acknowledged within the {timeout_seconds} s that were waited for"
+                f"{batch.topic_partition}: the record is not acknowledged after waiting {timeout_seconds} s"
             )
         return (batch, index) if batch.halves is None else self._wait(timeout_seconds)
 
@@ -364,7 +364,7 @@ class RecordFuture:
     def add_callback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
         """Call `callback(*args, metadata, **kwargs)` once the record is delivered; at once when it is already.
 
-        What it raises is logged, now as later.
+        What `callback` raises is logged in either case.
         """
         arguments.callback(callback, "the argument of add_callback")
         return self._add(lambda metadata, error: None if metadata is None else callback(*args, metadata, **kwargs))
@@ -393,5 +393,5 @@ class RecordFuture:
 def _answer(batch: ProducerBatch, index: int) -> RecordMetadata:
     error = batch.outcome.error
     if error is not None:
-        raise error.with_traceback(None)  # each who waits gets it with its own stack
+        raise error.with_traceback(None)  # shared by all who wait: each gets its own stack
     return batch.outcome.metadata(index)

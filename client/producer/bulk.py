@@ -1,4 +1,4 @@
-"""Records for a producer by the thousand, as columns: for callers that wait for the whole and for no single record."""
+"""Thousands of records for a producer at once, as columns: for callers that wait for all and for no single record."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class Columns:
     timestamp_ms: int
 
     def sizes(self) -> list[int]:
-        """Return how many bytes the records up to each take at most, together."""
+        """Return, for each record, how many bytes it and all records before it take at most."""
         if self.headers is not None:
             return list(accumulate(map(record_size_bytes, self.keys, self.values, self.headers)))
         return list(
@@ -51,10 +51,10 @@ class BulkSender:
         self._failure: Exception | None = None
 
     async def send(self, place: TopicPartition, columns: Columns) -> None:
-        """Queue all; waits for memory.
+        """Queue all records of `columns`; waits for memory, for each batch at most max.block.ms.
 
-        Raises BufferExhausted, RecordTooLarge, ClientClosed, ClientBroken; what a record that was sent before has
-        failed with; in a transaction also AbortRequired.
+        Raises BufferExhausted, RecordTooLarge, ClientClosed, ClientBroken; the failure of a record that was sent
+        before; in a transaction also AbortRequired.
         """
         sizes = columns.sizes()
         sent = 0
@@ -88,7 +88,7 @@ class BulkSender:
         return appended[1]
 
     async def flush(self) -> None:
-        """Wait until everything is delivered. Raises what a record has failed with."""
+        """Wait until everything is delivered. Raises the failure of a record."""
         await self._engine.flush()
         for batch in self._open:
             await until_settled(batch)
@@ -112,7 +112,8 @@ def append_some(
     now_ms: Callable[[], float],
     waiter: Callable[[], object] | None,
 ) -> tuple[ProducerBatch, int] | None:
-    """Add records from `start` on, as many as one batch takes; return it, and how many. None: no memory for one.
+    """Add records from `start` on, as many as one batch takes. Return that batch and the number of records; None when
+    there is no memory for even one.
 
     Raises RecordTooLarge, and what the accumulator of a transaction raises.
     """

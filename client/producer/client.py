@@ -57,7 +57,8 @@ class KafkaProducer(Blocking[Producer]):
         timestamp_ms: int | None = None,
         callback: Callback | None = None,
     ) -> RecordFuture:
-        """Queue a record and return a future, whose `result(timeout)` gives its RecordMetadata or raises its failure.
+        """Queue a record and return a future, whose `result(timeout)` returns the RecordMetadata or raises the
+        delivery's error.
 
         `timestamp_ms` counts from 1970 (None: now). `callback(metadata, error)` is called on the producer's thread.
         Blocks at most max.block.ms, for metadata and for memory. Raises as `aio.Producer.send`.
@@ -89,8 +90,8 @@ class KafkaProducer(Blocking[Producer]):
     def flush(self, timeout: float | None = None) -> None:
         """Send all queued records now, without linger.ms, and wait until each is delivered or has failed.
 
-        Raises ClientTimeout after `timeout` seconds (None: no limit); the records are still sent then. Raises
-        ClientError in a callback, which runs on the thread that would have to deliver them.
+        Raises ClientTimeout after `timeout` seconds (None: no limit); what is queued is sent all the same. Raises
+        ClientError in a callback, which runs on the thread that would have to deliver the records.
         """
         if self._thread.is_current:
             raise ClientError("a callback may not flush: it would wait for itself")
@@ -105,7 +106,7 @@ class KafkaProducer(Blocking[Producer]):
         if self._thread.is_current:  # in a callback, which may not wait
             self._core.stop()
             self._end()
-        elif self._closed and self._thread.running:  # by another thread, which waits for what is delivered now
+        elif self._closed and self._thread.running:  # another thread is closing it: wait for that one
             with suppress(ClientClosed):
                 self._run(self._core.close(timeout, null_logger))
         self._finish(lambda: self._core.close(timeout, null_logger))
@@ -129,12 +130,12 @@ class KafkaProducer(Blocking[Producer]):
     # -- transactions --------------------------------------------------------------------------------------------------
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Fence every other producer with this transactional.id; call it once, first. See
+        """Fence every other producer with this transactional.id. Call this first, once. See
         `aio.Producer.init_transactions`."""
         self._run(self._core.init_transactions(timeout))
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; each `send` until its end is part of it. Brokers learn of it with the first record."""
+        """Begin a transaction: each `send` before its end belongs to it. Brokers learn of it with the first record."""
         self._run(self._core.begin_transaction())
 
     def send_offsets_to_transaction(
@@ -154,9 +155,10 @@ class KafkaProducer(Blocking[Producer]):
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Begin a transaction; commit it at the end of the block, or abort it when the block raises.
+        """Begin a transaction for a `with` block; commit it at the end, or abort it when the block raises.
 
-        When the block before ended by ClientTimeout, this first waits for its commit or abort, as `aio.Producer` does.
+        If the previous block ended with ClientTimeout, this first waits for its commit or abort. See
+        `aio.Producer.transaction`.
         """
         self._run(self._core.begin_block())
         try:
@@ -164,7 +166,7 @@ class KafkaProducer(Blocking[Producer]):
         except Exception:
             self.abort_transaction()
             raise
-        except BaseException:  # Ctrl-C, say: it stays what it is, whatever the abort brings
+        except BaseException:  # Ctrl-C, say: it is raised even if the abort fails
             with suppress(KafkaError):
                 self.abort_transaction()
             raise

@@ -32,17 +32,17 @@ class ProducerConfig(CommonConfig):
     compression_gzip_level: int = setting(-1, at_least=-1, at_most=9)
     """1 to 9, or -1, which is 6 (KIP-390)."""
     compression_lz4_level: int = setting(9, at_least=1, at_most=17)
-    """9 is the fast compressor, as with Kafka; the others are those of the high one."""
+    """As in Kafka, 9 is the fast compressor and all others are levels of LZ4HC."""
     compression_zstd_level: int = setting(3, at_least=-131_072, at_most=22)
     metadata_max_idle_ms: int = setting(300_000, at_least=5_000, at_most=HIGHEST_INT64)
-    """A topic to which nothing has been sent for that long is asked about no more."""
+    """Metadata of a topic to which nothing has been sent for this long is no longer asked for."""
     partitioner: Any = setting(None)
     """None or "sticky", "round_robin", "random", a Partitioner, or a function (key, all, available) -> partition."""
     partitioner_ignore_keys: bool = setting(False)
     key_serializer: Any = setting(None)
     value_serializer: Any = setting(None)
     transactional_id: str | None = setting(None)
-    """Makes the producer transactional: two that have the same id are never both believed."""
+    """Makes the producer transactional. Of two producers with the same id, brokers obey only the later one."""
     transaction_timeout_ms: int = setting(60_000, at_least=1)
     """The coordinator aborts a transaction that is open for longer; at most its transaction.max.timeout.ms."""
     interceptor_classes: Sequence[Any] | None = setting(None)
@@ -53,8 +53,8 @@ class ProducerConfig(CommonConfig):
         """Return how many bytes a batch has at most, unless one record alone has more.
 
         A batch costs its producer, each broker and each consumer as much as ten records, and takes no more memory than
-        its records: hence eight times Kafka's; more brings nothing. With acks=0 nobody says that a batch is too large
-        for its topic, and all of it is lost.
+        its records. The default is therefore eight times Kafka's; a larger one gains nothing. With acks=0 it is
+        Kafka's: no answer says that a batch is too large for its topic, and all of it would be lost.
         """
         default = KAFKAS_BATCH_BYTES if self.acks_number == 0 else BATCH_BYTES
         return min(default if self.batch_size is None else self.batch_size, self.max_request_size)
@@ -85,7 +85,7 @@ class ProducerConfig(CommonConfig):
 
 
 def check(config: ProducerConfig) -> ProducerConfig:
-    """Settings that contradict each other. Raises ConfigError."""
+    """Return the settings, checked for values that contradict each other. Raises ConfigError."""
     if config.transactional_id is not None:
         _check_transactional(config)
     if config.compression_gzip_level == 0:
@@ -138,7 +138,8 @@ def serializer(given: Any, name: str) -> Serializer:
 
 
 def _serialized(given: Any, name: str) -> bytes | None:
-    """Serialize now: whoever sends must hear of what cannot be sent, or later it holds up the records of others."""
+    """Return what a serializer gave, as bytes. Raises TypeError in `send`: later, what cannot be sent would hold up
+    other records."""
     if given is None or isinstance(given, (bytes, bytearray, memoryview)):
         return given if given is None or isinstance(given, bytes) else bytes(given)
     raise TypeError(f"{name}_serializer must give bytes, not {type(given).__name__}")

@@ -1,4 +1,4 @@
-"""The producer on a loop: carries out the sender's plans, in the real world and in a simulated one alike.
+"""Engine of the producer: carries out the sender's plans on an event loop, in the real world or a simulated one.
 
 Application threads only append to the accumulator, under `lock`; everything else happens on the loop.
 """
@@ -52,7 +52,7 @@ NO_TRANSACTION_TIMEOUT_MS = 2_147_483_647
 
 
 class ProducerEngine:
-    """A producer's sender. `run` until `stop`."""
+    """Engine of one producer. It works from `start` to `stop`."""
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, partitioner: Partitioner) -> None:
         self.cluster = cluster
@@ -75,7 +75,7 @@ class ProducerEngine:
         self._woken = WakeUp(cluster.clock)
         self.tasks = Tasks(cluster.clock, lambda said: None)
         self.ended: ClientClosed | ClientBroken | None = None
-        """Reason why nothing is sent any more: it was closed, or is broken. Set under the lock, read by any thread."""
+        """Why nothing is sent any more: the producer is closed or broken. Set under the lock, read by any thread."""
         self._connecting: set[int] = set()
         self._identifying = False
         self._stopped = False
@@ -92,12 +92,12 @@ class ProducerEngine:
         self._woken.set()
 
     def start(self) -> None:
-        """Run until `stop`."""
+        """Start `run`, which ends with `stop`."""
         running = self.tasks.spawn(f"producer {self.config.client_id}", self.run, OnDeath.END)
         running.add_done_callback(self._ended)
 
     async def run(self) -> None:
-        """Plan, carry out, wait; until `stop`. A fault in it fails all that waits, with the cause, and is raised."""
+        """Plan, carry out, wait; until `stop`. A fault in here fails all records that wait, and is raised."""
         try:
             while not self._stopped:
                 self._woken.clear()
@@ -107,8 +107,8 @@ class ProducerEngine:
             raise
 
     def _ended(self, running: "asyncio.Task[None]") -> None:
-        """Fail all that waits if others have cancelled `run`, perhaps before its first line: asyncio.run cancels all
-        tasks that are left when it ends."""
+        """Fail all records that wait if `run` was cancelled, perhaps before its first line, as asyncio.run does at its
+        end to all tasks that are left."""
         if running.cancelled() and not self._stopped:
             self.stop(ClientClosed(f"producer {self.config.client_id}: its tasks were cancelled, it sends no more"))
 
@@ -136,7 +136,7 @@ class ProducerEngine:
             raise type(ended)(*ended.args) from ended.__cause__
 
     def metrics(self) -> Figures:
-        """Return those of Kafka's producer metrics that are counted here, by group. From any thread."""
+        """Return those of Kafka's producer metrics that the producer counts, by group. From any thread."""
         nodes: Figures
         limit = self.accumulator.limits.buffer_memory_bytes
         buffer = {"buffer-available-bytes": limit - self.accumulator.used_bytes, "buffer-total-bytes": limit}
@@ -159,8 +159,8 @@ class ProducerEngine:
         self._stop()
 
     def forked(self) -> None:
-        """Refuse every call from now on: this is a copy in another process, and nothing will ever be sent from it."""
-        self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # whoever held it does not live here
+        """Refuse every call from now on: this is a copy in a forked process, and nothing will ever be sent from it."""
+        self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # a thread that held it is not in this process
         self.ended = ClientClosed(f"producer {self.config.client_id}: {SAID}")
         for batch in self.accumulator.unfinished:
             batch.outcome.forked(self.ended)
@@ -172,7 +172,7 @@ class ProducerEngine:
         self.wake()
 
     def _round(self) -> float:
-        """Make one plan and carry it out; return the time for the next."""
+        """Make one plan and begin to carry it out; return when to make the next, in ms of the monotonic clock."""
         now_ms = self.cluster.clock.monotonic_ms()
         with self.lock:
             plan = self._sender.plan(self.cluster.view, self.cluster.connected, now_ms)
@@ -187,7 +187,7 @@ class ProducerEngine:
         if plan.identity_wanted and not self._identifying:
             self._identifying = True
             self.spawn("identify", self._identify)
-        unreached = self.cluster.down & self.cluster.view.nodes.keys()  # unkeyed records keep away from these
+        unreached = self.cluster.down & self.cluster.view.nodes.keys()  # which records without keys avoid
         for node_id in sorted((plan.unconnected | unreached) - self._connecting):
             self._connecting.add(node_id)
             self.spawn("connect", partial(self._connect, node_id))
@@ -203,13 +203,13 @@ class ProducerEngine:
         self.wake()
 
     def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
-        """Run a task until it ends or the engine stops; a round follows its end. Its death breaks the producer."""
+        """Run a task until it ends or the engine stops; then make a new plan. A task that fails breaks the producer."""
         task = self.tasks.spawn(f"producer {self.config.client_id}: {name}", work, OnDeath.END, self.broke)
         task.add_done_callback(lambda _: self.wake())
         return task
 
     def batch_closed(self, topic_partition: TopicPartition) -> None:
-        """Tell the partitioner, which may be the application's own: what it raises must not stop the sending."""
+        """Tell the partitioner that a batch is closed. What it raises is logged: it may be the application's own."""
         try:
             self._partitioner.batch_closed(*topic_partition)
         except Exception:
@@ -231,7 +231,7 @@ class ProducerEngine:
         self._deliver(settled.decided)
 
     async def _produce(self, call: ProduceCall) -> dict[TopicPartition, Answer]:
-        """Return what became of each batch, whatever goes wrong: a call without an answer would hold its place."""
+        """Return what became of each batch, whatever goes wrong: a call that is never answered stays in flight."""
         config = self.config
         transactional = config.transactional_id is not None
         encoded, answers = encode_all(call.batches, self._compression, transactional=transactional)
@@ -266,7 +266,7 @@ class ProducerEngine:
             self._connecting.discard(node_id)
 
     async def _identify(self) -> None:
-        """Ask any broker for a producer id (InitProducerId); an error that will not pass fails all that waits."""
+        """Ask any broker for a producer id (InitProducerId); an error that is not retriable fails all records."""
         assert self.sequences is not None
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
         try:
@@ -279,7 +279,7 @@ class ProducerEngine:
                 await sleep_ms(self.cluster.clock, self.config.retry_backoff_ms)
             else:
                 self._fail_all(
-                    KafkaError(error, "the cluster gives no producer id; enable.idempotence=false does without")
+                    KafkaError(error, "the cluster gives no producer id; with enable.idempotence=false none is needed")
                 )
         except UnsupportedByBroker as error_:
             self._fail_all(error_)
@@ -301,7 +301,7 @@ class ProducerEngine:
         return bool(self.accumulator.unfinished) or self._sender.waits_for_answers
 
     async def flush(self) -> None:
-        """Send everything now, and return when it is delivered or failed, and its callbacks were called."""
+        """Send everything now, and return when all of it is delivered or has failed, and its callbacks were called."""
         with self.lock:
             waiting = list(self.accumulator.unfinished)
         self.hurry(1)
@@ -318,13 +318,13 @@ class ProducerEngine:
         self.wake()
 
     def fail_queued(self, error: Exception) -> None:
-        """Fail what is not on the wire."""
+        """Fail the batches that are not on the wire."""
         with self.lock:
             decided = self._sender.give_up_queued(error)
         self._deliver(decided)
 
     def _deliver(self, decided: Sequence[ProducerBatch]) -> None:
-        """Call callbacks in the order of the records, then wake those who wait."""
+        """Call the callbacks of decided batches in the order of the records, and wake those who wait for them."""
         if decided:
             self.waits.memory_freed()
         if self.transactions is not None:

@@ -1,4 +1,4 @@
-"""Intake of records into batches, without waiting: what every `send` does, whichever face it came from.
+"""Intake of records into batches, without waiting: what every `send` does, blocking or on asyncio.
 
 mypyc compiles this module too (docs/compiled-clients.md).
 """
@@ -23,7 +23,7 @@ from odradek.client.producer.partitioners import Partitioner
 from odradek.client.records import Headers, TopicPartition
 
 FLOATS_ERROR_MS = 0.001
-"""More than a number of whole milliseconds loses when it is held as seconds in a float."""
+"""More than a whole number of milliseconds loses when it becomes seconds in a float."""
 
 
 class Encoded(NamedTuple):
@@ -38,12 +38,12 @@ class Encoded(NamedTuple):
 
     @property
     def needed_bytes(self) -> int:
-        """Return the most memory that it can take."""
+        """Return how many bytes of memory the record takes at most."""
         return record_size_bytes(self.key, self.value, self.headers) + BATCH_OVERHEAD_BYTES
 
 
 class RecordIntake:
-    """Checks, serializes and queues records of one producer; from any thread, if `call_on_loop` may be called so."""
+    """Checks, serializes and queues records of one producer, from every thread that may call `call_on_loop`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RecordIntake:
         context: FutureContext,
         call_on_loop: Callable[[Callable[[], object]], object],
     ) -> None:
-        """Take the machinery below, and the serializers of keys and of values."""
+        """Take the parts that it uses; `serializers` are those of keys and of values."""
         config, clock = engine.config, engine.cluster.clock
         self._engine = engine
         self._cluster = engine.cluster
@@ -61,7 +61,7 @@ class RecordIntake:
         self._lock = context.lock
         self._context = context
         self._partitioner: Any = partitioner
-        """Partitioner, typed as Any: compiled, a number of numpy's would be refused, and a boolean taken."""
+        """Partitioner, typed as Any: compiled code would refuse numpy's integers from it, and accept booleans."""
         self._serialize_key, self._serialize_value = serializers
         self._plain_key = config.key_serializer is None
         self._plain_value = config.value_serializer is None
@@ -70,7 +70,7 @@ class RecordIntake:
         self._call_on_loop = call_on_loop
         self._wake_asked = False
         self._known: tuple[ClusterView, dict[str, tuple[TopicPartition, ...]]] = engine.cluster.view, {}
-        """A view, and by topic its partitions; replaced together, for another thread may come between any two lines."""
+        """A view, and its partitions by topic. Replaced together: other threads may read between any two lines."""
 
     def offer(
         self,
@@ -82,11 +82,11 @@ class RecordIntake:
         timestamp_ms: Any,
         callback: Callback | None,
     ) -> RecordFuture | Encoded | None:
-        """Queue a record without waiting: None when its topic, or the partition given, is not known.
+        """Queue a record without waiting. Return None when its topic, or the partition given, is not known, and the
+        record encoded, for `append`, when there is no memory for it. Raises as `aio.Producer.send`.
 
-        When there is no memory for it, return it encoded, for `append`. Bytes are taken as they are, without a call,
-        since most records have nothing else. What applications pass has no types here: compiled, they would be checked
-        before all else, and errors would be mypyc's. Raises as `aio.Producer.send`.
+        Bytes are taken as they are, without a call, since most records have nothing else. Arguments of applications are
+        typed as Any: compiled code would check other types first, and raise mypyc's errors instead of ours.
         """
         if callback is not None:
             arguments.callback(callback, "the callback of a record")
@@ -136,7 +136,8 @@ class RecordIntake:
         callback: Callback | None,
         waiter: Callable[[], object] | None = None,
     ) -> RecordFuture | None:
-        """Queue an encoded record; None when there is no memory for it, or others have waited longer than `waiter`.
+        """Queue an encoded record. Return None when there is no memory for it, or others have waited longer than
+        `waiter`.
 
         Raises RecordTooLarge, ClientClosed …
         """
@@ -166,18 +167,18 @@ class RecordIntake:
         return RecordFuture(batch, index, self._context)
 
     def _tell_engine(self, moved: ProducerBatch | None) -> None:
-        """Have the sender look; `moved` is a batch that was opened behind another."""
+        """Wake the sender, and tell the partitioner of `moved`, a batch that was opened behind another."""
         if moved is not None:
             self._engine.batch_closed(moved.topic_partition)
         self.wake_sender()
 
     def wake_sender(self) -> None:
-        """Have the sender look, unless it is about to. On the same threads as `offer`."""
+        """Wake the sender, unless that is under way already. From the same threads as `offer`."""
         if not self._wake_asked:
             try:
                 self._wake_asked = True
                 self._call_on_loop(self._wake)
-            except BaseException:  # Ctrl-C, before it was asked: it has to be the next time
+            except BaseException:  # Ctrl-C, perhaps before the call: the next record has to call again
                 self._wake_asked = False
                 raise
 

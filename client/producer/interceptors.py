@@ -1,4 +1,4 @@
-"""Interceptors of a producer (`interceptor.classes`, KIP-42): they see records before they go, and their fates."""
+"""Interceptors of a producer (`interceptor.classes`, KIP-42): they see each record before its send, and its outcome."""
 
 import logging
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ class ProducerRecord(NamedTuple):
 class ProducerInterceptors:
     """Objects with `on_send(record) -> record` and `on_acknowledgement(metadata, error)`, called in their order.
 
-    What one raises is logged, and the next gets what that one was given; so also where one returns no record, such as
-    None.
+    What one raises is logged, and the next gets the record that this one was given. The same holds when one returns
+    something that is no record, such as None.
     """
 
     def __init__(self, chain: Sequence[Any]) -> None:
@@ -39,8 +39,8 @@ class ProducerInterceptors:
     def on_send(
         self, record: ProducerRecord, callback: Callback | None
     ) -> tuple[str, Any, Any, Any, int | None, int | None, Callback | None]:
-        """Return a record as the interceptors want it, and a callback that tells them of its fate too. Raises TypeError
-        for a callback that is none."""
+        """Return a record as the interceptors change it, and a callback that tells them, too, what became of it. Raises
+        TypeError when `callback` is not a function."""
         if callback is not None:
             arguments.callback(callback, "the callback of a record")
         for one in self._chain:
@@ -57,7 +57,8 @@ class ProducerInterceptors:
         return (*record, acknowledge)
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """Tell of a record's fate, also of one whose `send` raises (Java: ProducerInterceptors.onSendError)."""
+        """Tell the interceptors what became of a record, also when its `send` raises (Java:
+        ProducerInterceptors.onSendError)."""
         for one in self._chain:
             try:
                 one.on_acknowledgement(metadata, error)

@@ -1,7 +1,7 @@
 """Partitioners: which partition a record goes to.
 
-A partitioner is called for records that name no partition. Kafka's rule for keys, murmur2(key) mod n, is the one that
-all Kafka clients share, so records of one key meet in one partition whichever client wrote them.
+A partitioner is called for records that name no partition. All Kafka clients share the rule for keys, murmur2(key) mod
+n, so the records of one key are in one partition whichever client wrote them.
 """
 
 import random
@@ -12,14 +12,14 @@ from odradek.client.errors import ConfigError
 from odradek.client.producer.config import ProducerConfig
 
 STICKY_CACHE_LIMIT = 10_000
-"""Topics whose current sticky partition or turn is remembered; past it, everything is forgotten and chosen anew."""
+"""Topics whose sticky partition, or turn, is remembered. Beyond that, all are forgotten and chosen anew."""
 
 
 class Partitioner(Protocol):
     """Interface of a custom partitioner."""
 
     def partition(self, topic: str, key: bytes | None, all_partitions: int, available: Sequence[int]) -> int:
-        """Return a partition of 0 … all_partitions - 1. `available` are those with a leader, sorted; maybe none."""
+        """Return a partition of 0 … all_partitions - 1. `available`: those with a leader, sorted; it may be empty."""
 
     def batch_closed(self, topic: str, partition: int) -> None:
         """Note that a batch of that partition is full or was sent: time for a sticky partitioner to move on."""
@@ -53,7 +53,7 @@ class StickyPartitioner:
         self._random = random_source
         self._ignore_keys = ignore_keys
         self._current: dict[str, tuple[int, Sequence[int]]] = {}
-        """Partition in use by topic, with those that were available when it was seen among them the last time."""
+        """Topic → the partition in use, and the available ones among which it was last seen."""
 
     def partition(self, topic: str, key: bytes | None, all_partitions: int, available: Sequence[int]) -> int:
         if key is not None and not self._ignore_keys:
@@ -89,11 +89,11 @@ class RoundRobinPartitioner:
         return available[turn % len(available)] if available else turn % all_partitions
 
     def batch_closed(self, topic: str, partition: int) -> None:
-        """Nothing: every record moves on."""
+        """Do nothing: each record moves on to the next partition."""
 
 
 class RandomPartitioner:
-    """Partitioner that goes by the key where there is one, and takes any available partition where not."""
+    """Partitioner that uses the key where there is one, and else any available partition."""
 
     def __init__(self, random_source: random.Random) -> None:
         self._random = random_source
@@ -104,11 +104,11 @@ class RandomPartitioner:
         return self._random.choice(available) if available else self._random.randrange(all_partitions)
 
     def batch_closed(self, topic: str, partition: int) -> None:
-        """Nothing: every record moves on."""
+        """Do nothing: each record gets a partition of its own."""
 
 
 class FunctionPartitioner:
-    """A plain function `(key, all_partitions, available) -> partition`, the form that kafka-python has."""
+    """Partitioner that calls a function `(key, all_partitions, available) -> partition`, kafka-python's form."""
 
     def __init__(self, function: Callable[[bytes | None, Sequence[int], Sequence[int]], int]) -> None:
         self._function = function
@@ -117,7 +117,7 @@ class FunctionPartitioner:
         return self._function(key, range(all_partitions), available)
 
     def batch_closed(self, topic: str, partition: int) -> None:
-        """Nothing: the function decides for each record."""
+        """Do nothing: the function decides for each record."""
 
 
 BY_NAME = ("sticky", "round_robin", "random")

@@ -1,4 +1,4 @@
-"""Produce on the wire: a call as a request, an answer by partition. No I/O."""
+"""Produce on the wire: turns a call into a request, and a response into answers by partition. No I/O."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from odradek.protocol.records import encode_batch
 
 
 def same_answer(call: ProduceCall, error: ErrorCode, message: str = "") -> dict[TopicPartition, Answer]:
-    """Return what is to be said of every batch of a call."""
+    """Return one and the same answer for every batch of a call."""
     return {batch.topic_partition: Answer(error, message=message) for batch in call.batches}
 
 
@@ -22,13 +22,13 @@ class Compression(NamedTuple):
     """Codec and level by which batches are compressed."""
 
     codec: int
-    """By Kafka's number; 0 is none."""
+    """Number of the codec in Kafka's protocol; 0 is none."""
     level: int | None = None
-    """Of a codec that has levels; None is its own default."""
+    """Level of a codec that has levels; None is the codec's default."""
 
 
 def local_failure(batch: ProducerBatch, fault: Exception, *, unsent: bool) -> Answer:
-    """Return what is to be said of a batch that a fault on this side has stopped."""
+    """Return the answer for a batch that a fault in this process has stopped."""
     failure = ClientError(f"{batch.topic_partition}: {len(batch)} record(s) not sent: {type(fault).__name__}: {fault}")
     failure.__cause__ = fault
     return Answer(ErrorCode.UNKNOWN_SERVER_ERROR, failure=failure, unsent=unsent)
@@ -37,7 +37,7 @@ def local_failure(batch: ProducerBatch, fault: Exception, *, unsent: bool) -> An
 def encode_all(
     batches: Iterable[ProducerBatch], compression: Compression, *, transactional: bool
 ) -> tuple[dict[TopicPartition, bytearray], dict[TopicPartition, Answer]]:
-    """Return the bytes of batches, and the failures of those that have none: the others go without them."""
+    """Return the bytes of batches, and answers for those that cannot be encoded, without which the others are sent."""
     encoded: dict[TopicPartition, bytearray] = {}
     failed: dict[TopicPartition, Answer] = {}
     for batch in batches:
@@ -51,7 +51,7 @@ def encode_all(
 def produce_request(
     encoded: Mapping[TopicPartition, bytearray], acks: int, timeout_ms: int, transactional_id: str | None = None
 ) -> ProduceRequest:
-    """Return one request with these batches; with an id they are of its transaction."""
+    """Return one request with these batches; with a `transactional_id` they belong to its transaction."""
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
@@ -87,7 +87,7 @@ def encode(batch: ProducerBatch, compression: Compression, *, transactional: boo
 
 
 def read_answers(response: ProduceResponse) -> dict[TopicPartition, Answer]:
-    """Return what a broker says of each batch."""
+    """Return a broker's answer for each batch."""
     answers: dict[TopicPartition, Answer] = {}
     for topic in response.responses:
         for one in topic.partition_responses:

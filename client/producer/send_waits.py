@@ -21,7 +21,8 @@ from odradek.protocol.errors import KafkaError
 
 Queued = TypeVar("Queued")
 Queue = Callable[[Callable[[], object]], Queued | None]
-"""Queues a record for one who waits for memory, and is known by what wakes it; None when it has to wait on."""
+"""Queues the record of a sender that waits for memory, identified by the function that wakes it. Returns None when the
+sender has to wait on."""
 
 
 class Engine(Protocol):
@@ -42,18 +43,18 @@ class SendWaits:
     """The sends of one producer that cannot be queued at once."""
 
     def __init__(self, engine: Engine) -> None:
-        """Take the engine that they are for."""
+        """Take the engine whose sends these are."""
         self._engine = engine
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def memory_freed(self) -> None:
-        """Let the first of those who wait for memory try again; when it goes, the next one does."""
+        """Wake the sender that has waited longest for memory. When it stops waiting, the next one is woken."""
         waiters = self._engine.accumulator.memory_waiters
         while waiters:
             try:
                 wake = next(iter(waiters))
-            except (StopIteration, RuntimeError):  # another thread has come or gone just now: who is first?
+            except (StopIteration, RuntimeError):  # another thread has just come or gone: look again
                 continue
             wake()
             return
@@ -61,13 +62,14 @@ class SendWaits:
     async def until_queued(
         self, queue: Queue[Queued], place: TopicPartition, needed_bytes: int, wait_ms: float
     ) -> Queued:
-        """Return what `queue` gives as soon as there is memory for it. Raises BufferExhausted, and what it raises.
+        """Call `queue` until it returns something, each time that memory is free, and return that.
 
-        Memory is for those who came first, as in Kafka.
+        Memory goes to the sender that has waited longest, as in Kafka. Raises BufferExhausted after `wait_ms`, and what
+        `queue` raises.
         """
         woken, is_over = asyncio.Event(), wait_ms <= 0
 
-        def end() -> None:  # not by a look at the clock: by that, a timer may come a moment too early
+        def end() -> None:  # a flag, and no look at the clock, by which a timer may come a moment too early
             nonlocal is_over
             is_over = True
             woken.set()
@@ -105,7 +107,7 @@ class SendWaits:
         deadline_ms = clock.monotonic_ms() + wait_ms
         waiters, wake = self._engine.accumulator.memory_waiters, partial(woken.put, None)
         try:
-            waiters[wake] = needed_bytes  # inside: Ctrl-C may come at any time
+            waiters[wake] = needed_bytes  # inside the try: Ctrl-C may come at any time
             wake_sender()
             while (queued := queue(wake)) is None:
                 if clock.monotonic_ms() >= deadline_ms:
@@ -114,7 +116,7 @@ class SendWaits:
                 with suppress(Empty):
                     woken.get(timeout=min(left_s, threading.TIMEOUT_MAX))  # max.block.ms may be 2^63-1
         finally:
-            waiters.pop(wake, None)  # at once: Ctrl-C on the way would leave one who is woken for ever, and alone
+            waiters.pop(wake, None)  # first: left there by Ctrl-C, it alone would be woken from then on
             self.memory_freed()
         return queued
 
@@ -130,7 +132,7 @@ class SendWaits:
     async def await_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> None:
         """Wait until a topic (and one partition of it) is known.
 
-        Raises TypeError, ConfigError (no name of a topic), ClientTimeout, KafkaError; NoBrokerReachable at once when no
+        Raises TypeError, ConfigError (not a topic's name), ClientTimeout, KafkaError; NoBrokerReachable at once when no
         broker accepts the login.
         """
         topic_name(topic)
@@ -155,9 +157,10 @@ class SendWaits:
                 raise ClientTimeout(_unknown(topic, partition, count, max_wait_ms, failure))
 
     async def _refresh(self, longest_ms: float, before: ClientError | None) -> ClientError | None:
-        """Wait for metadata, which others may have asked for before: its answer may take longer than a send.
+        """Wait at most `longest_ms` for metadata; a request that others began may take longer than that.
 
-        Returns what went wrong; where nothing came in time that is what went wrong before, if anything did.
+        Returns what went wrong, None if nothing did. If no answer came in time, that is `before`, the previous failure,
+        if there was one.
         """
         cluster, silence = self._engine.cluster, ClientTimeout(f"no broker has answered yet: {_asked(self._engine)}")
         try:

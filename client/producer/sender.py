@@ -1,4 +1,4 @@
-"""Sender: what to send now, and what an answer means.
+"""Sender of the producer: decides what to send now, and what an answer means.
 
 Does no I/O: the engine calls `plan`, carries out the plan, and reports to `answered`.
 
@@ -59,16 +59,16 @@ class ProduceCall:
 
 @dataclass(slots=True)
 class Plan:
-    """Things to do now, in this order: tell the application of those `given_up`, send the `calls`, then the rest."""
+    """What to do now, in this order: tell the application of batches `given_up`, send the `calls`, then the rest."""
 
     given_up: list[ProducerBatch] = field(default_factory=list)
     calls: list[ProduceCall] = field(default_factory=list)
     identity_wanted: bool = False
-    """True to ask for a producer id, and then plan again."""
+    """True if a producer id is needed: ask for one, then plan again."""
     unconnected: set[int] = field(default_factory=set)
-    """Leaders with something due and no open connection: connect, then plan again."""
+    """Leaders for which batches are due and to which no connection is open: connect, then plan again."""
     leaderless: set[str] = field(default_factory=set)
-    """Topics with a batch that is due and a partition without a known leader: refresh the metadata."""
+    """Topics with a batch that is due for a partition without a known leader: refresh the metadata."""
     next_at_ms: float = float("inf")
     """Time to plan again if nothing else happens, in ms of the monotonic clock."""
 
@@ -82,22 +82,22 @@ class Answer:
     log_append_time_ms: int = -1
     message: str = ""
     failure: Exception | None = None
-    """A fault on this side, with `error` UNKNOWN_SERVER_ERROR: the batch fails with it, and is not tried again."""
+    """A failure in this process (`error` is UNKNOWN_SERVER_ERROR then): the batch fails with it, and is not retried."""
     unsent: bool = False
-    """True when the failure came before anything was sent."""
+    """True when the failure happened before anything was sent."""
 
 
 @dataclass(slots=True)
 class Settled:
-    """Batches that an answer has settled. `decided` batches are to be told to the application, in this order."""
+    """Consequences of the answers to a call. The application is told of the `decided` batches, in this order."""
 
     decided: list[ProducerBatch] = field(default_factory=list)
     stale: bool = False
-    """True to refresh the metadata."""
+    """True if the metadata is out of date and has to be refreshed."""
 
 
 class Sender:
-    """A producer's decisions. `sequences` is None without idempotence."""
+    """Decisions of one producer about its batches. `sequences` is None without idempotence."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Sender:
         return bool(self._on_wire)
 
     def metrics(self) -> dict[str, float]:
-        """Return what was counted, by the names of Kafka's sensors."""
+        """Return the sender's counts, by the names of Kafka's metrics."""
         return {
             "requests-in-flight": sum(self._calls_on_wire.values()),
             "record-send-total": self._records_delivered,
@@ -135,7 +135,8 @@ class Sender:
         return self._calls_on_wire.get(node_id, 0)
 
     def plan(self, view: ClusterView, connected: Callable[[int], bool], now_ms: float) -> Plan:
-        """Decide what to send; those batches count as on the wire from now on. `connected` tells whether a node is."""
+        """Decide what to send; these batches count as on the wire from now on. `connected` tells whether a node has an
+        open connection."""
         plan = Plan()
         self._give_up_expired(plan, now_ms)
         if self._sequences is not None:
@@ -149,7 +150,7 @@ class Sender:
         return plan
 
     def _give_up_expired(self, plan: Plan, now_ms: float) -> None:
-        """Fail batches older than delivery.timeout.ms, even those on the wire: their answer will be too late."""
+        """Fail batches older than delivery.timeout.ms, even those on the wire, whose answer would come too late."""
         for queue in list(self._accumulator.queues.values()):
             while queue and self._expired(queue[0], plan, now_ms):
                 batch = self._accumulator.take(queue[0].topic_partition)
@@ -229,7 +230,7 @@ class Sender:
         return batch
 
     def answered(self, call: ProduceCall, answers: dict[TopicPartition, Answer], now_ms: float) -> Settled:
-        """Act on the answers to a call; a batch without one, as its connection broke, counts as NETWORK_EXCEPTION."""
+        """Act on the answers to a call; for a batch without one the answer is taken to be NETWORK_EXCEPTION."""
         self._calls_on_wire[call.node_id] -= 1
         settled = Settled()
         for batch in call.batches:
@@ -310,7 +311,7 @@ class Sender:
         return decided
 
     def give_up_queued(self, error: Exception) -> list[ProducerBatch]:
-        """Fail what is not on the wire, and return it."""
+        """Fail the batches that are not on the wire, and return them."""
         decided: list[ProducerBatch] = []
         for queue in list(self._accumulator.queues.values()):
             while queue:

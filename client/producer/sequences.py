@@ -3,12 +3,12 @@
 No I/O. The rules, for one partition:
 - a batch gets the next sequence at its first send and keeps it through retries;
 - a batch that is sent again waits until it is the oldest one that is not acknowledged;
-- the oldest batch that is not acknowledged is always among the five last ones sent, acknowledged or not: a broker
-  remembers five, and must be able to tell that it has that one already;
-- until a broker has acknowledged something under the present identity, one batch is on the wire alone: a broker that
-  has no state of the producer takes whatever sequence comes first (Kafka's ProducerAppendInfo), also a later batch's;
+- the oldest batch that is not acknowledged is always among the last five sent, acknowledged or not: a broker
+  remembers five, and must be able to tell that it already has that batch;
+- until a broker has acknowledged a batch under the present identity, only one is on the wire: a broker that has no
+  state of the producer accepts whatever sequence comes first (Kafka's ProducerAppendInfo), even a later batch's;
 - a gap that retries cannot close is closed by a higher producer epoch: once nothing of the partition is on the wire,
-  what is left of it is numbered again from 0. A broker accepts 0 from a new epoch and refuses the old one.
+  its batches that are left are numbered again from 0. A broker accepts 0 from a new epoch and refuses the old epoch.
 """
 
 from collections import deque
@@ -26,18 +26,18 @@ HIGHEST_EPOCH = 32_767
 
 @dataclass(slots=True)
 class PartitionSequences:
-    """A partition. `unacknowledged` is in order of sequence: batches on the wire, and those waiting for a retry."""
+    """Sequences of a partition. `unacknowledged`, in order of sequence: batches on the wire, or waiting for a retry."""
 
     producer_id: int = -1
     producer_epoch: int = -1
     next_sequence: int = 0
     last_acknowledged: int = NO_SEQUENCE
     recent: deque[int] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED_BY_BROKER - 1))
-    """First sequences of the batches sent last."""
+    """First sequences of the batches that were sent last."""
     unacknowledged: list[ProducerBatch] = field(default_factory=list)
 
     def restart(self, producer_id: int, producer_epoch: int) -> None:
-        """Number everything that is left from 0, in the same order, under a new identity."""
+        """Number all unacknowledged batches from 0, in the same order, under a new identity."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self.next_sequence = 0
         self.last_acknowledged = NO_SEQUENCE
@@ -58,17 +58,18 @@ class PartitionSequences:
         self.recent.append(batch.base_sequence)
 
     def has_room(self) -> bool:
-        """Tell whether one more may go out: the broker has state, and will still remember the oldest open batch."""
+        """Tell whether one more batch may be sent. If others are unacknowledged, the broker must have state of the
+        producer, and still remember the oldest of them after this one."""
         if not self.unacknowledged:
             return True
         return self.last_acknowledged != NO_SEQUENCE and self.unacknowledged[0].base_sequence in self.recent
 
     def overtaken(self, batch: ProducerBatch) -> bool:
-        """Tell whether a later batch has been acknowledged: sent anew, this one would stand behind it in the log."""
+        """Tell whether a later batch has been acknowledged: sent again, this one would be behind it in the log."""
         return self.last_acknowledged != NO_SEQUENCE and not _after(batch.base_sequence, self.last_acknowledged)
 
     def split(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
-        """Put the two halves of a batch into its place."""
+        """Put the two halves of a batch in its place."""
         place = next(index for index, other in enumerate(self.unacknowledged) if other is batch)
         self.unacknowledged[place : place + 1] = halves
         known = list(self.recent)
@@ -88,24 +89,24 @@ class ProducerSequences:
         self.producer_id = -1
         self.producer_epoch = -1
         self._unused = False
-        """True when the identity has just been given: no batch carries it yet."""
+        """True while the identity is new, and no batch carries it yet."""
         self.partitions: dict[TopicPartition, PartitionSequences] = {}
         self._unresolved: set[TopicPartition] = set()
-        """Partitions where a batch was given up and nobody knows whether the broker has it: nothing new goes out."""
+        """Partitions where a batch was given up that the broker may or may not have: no new batch is sent there."""
         self._restart_wanted: set[TopicPartition] = set()
 
     @property
     def has_identity(self) -> bool:
-        """Tell whether a producer id is there; without one nothing can be sent."""
+        """Tell whether the producer has an id; without one nothing can be sent."""
         return self.producer_id >= 0
 
     def identify(self, producer_id: int, producer_epoch: int) -> None:
-        """Take over the identity that InitProducerId has answered."""
+        """Use from now on the identity that InitProducerId has returned."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self._unused = True
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Tell whether this batch, the oldest that is queued, may go out now."""
+        """Tell whether this batch, the oldest of its partition that is queued, may be sent now."""
         if not self.has_identity or batch.topic_partition in self._restart_wanted:
             return False
         partition = self.partitions.get(batch.topic_partition)
@@ -125,7 +126,7 @@ class ProducerSequences:
         partition.add(batch)
 
     def acknowledged(self, batch: ProducerBatch) -> None:
-        """Note that the broker has it, even if it is a duplicate, or was given up here before the answer came."""
+        """Note that the broker has a batch, even if as a duplicate, or if it was given up before the answer came."""
         partition = self.partitions[batch.topic_partition]
         same = (batch.producer_id, batch.producer_epoch) == (partition.producer_id, partition.producer_epoch)
         if same and _after(batch.last_sequence, partition.last_acknowledged):
@@ -139,9 +140,10 @@ class ProducerSequences:
     def may_retry(self, batch: ProducerBatch, error: ErrorCode) -> bool:
         """Tell whether a refused batch is sent again; asks for a new epoch where retrying alone cannot help.
 
-        A broker that misses what comes before this batch, or has forgotten the producer, is to be asked again as long
-        as an earlier batch is still open: that one closes the gap. When this is the oldest, nothing will; but when it
-        was overtaken, it rather fails in the end than to be written out of order (Java's TransactionManager.canRetry).
+        When a broker lacks what comes before this batch, or has forgotten the producer, the batch is sent again as long
+        as an earlier one is open, which closes the gap. When this batch is the oldest, nothing closes it but a new
+        epoch; unless a later batch was acknowledged: rather than be written out of order, this one is then retried
+        under the old epoch until it fails (Java's TransactionManager.canRetry).
         """
         if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
             partition = self.partitions[batch.topic_partition]
@@ -151,9 +153,10 @@ class ProducerSequences:
         return error in RETRIABLE
 
     def gave_up(self, batch: ProducerBatch, *, refused: bool) -> None:
-        """Note that a batch has failed for good. `refused`: the broker said that it lacks it; else nobody knows.
+        """Note that a batch has failed for good. `refused`: the broker certainly lacks it; otherwise it may have it.
 
-        The broker may have an earlier batch whose answer was lost: that one is asked about again before the restart.
+        If this is not the oldest batch, the earlier ones are sent again before the sequences restart: the broker may
+        have one of them whose answer was lost.
         """
         if batch.base_sequence < 0:
             return
@@ -162,7 +165,7 @@ class ProducerSequences:
         (self._restart_wanted if refused and is_oldest else self._unresolved).add(batch.topic_partition)
 
     def settle(self, on_wire: Container[TopicPartition]) -> None:
-        """Restart sequences of partitions that need it and have nothing on the wire; before each round of sending."""
+        """Restart the sequences of partitions that need it and have nothing on the wire. Before each plan."""
         for topic_partition in [tp for tp in self._unresolved if tp not in on_wire]:
             partition = self.partitions[topic_partition]
             if partition.unacknowledged:
@@ -180,7 +183,8 @@ class ProducerSequences:
             self.partitions[topic_partition].restart(self.producer_id, self.producer_epoch)
 
     def _raise_epoch(self) -> bool:
-        """Raise the epoch; False past the highest one, where a new producer id is asked for first."""
+        """Raise the epoch. Return False where that cannot be: beyond the highest epoch, for which a new producer id has
+        to be asked for, and without an identity."""
         if not self.has_identity:
             return False
         if self.producer_epoch >= HIGHEST_EPOCH:

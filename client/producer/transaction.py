@@ -1,12 +1,11 @@
-"""The transactions of one producer: what it may do now, and what its coordinator has heard. No I/O.
+"""The transactions of one producer: which call is allowed when, and what its coordinator has confirmed. No I/O.
 
 States and transitions are those of Kafka 3.9's TransactionManager.State, whose rules come from KIP-98 (transactions),
-KIP-360 (an epoch of its own after an abort that lost sequences), KIP-447 (offsets with the member's generation) and
-KIP-588 (who is fenced hears it from the coordinator; a leader's INVALID_PRODUCER_EPOCH is no more than a failed
-batch).
+KIP-360 (a higher epoch after an abort that lost sequences), KIP-447 (offsets with the member's generation) and KIP-588
+(a producer learns from the coordinator that it is fenced; a leader's INVALID_PRODUCER_EPOCH only fails a batch).
 
-Sending threads call `add`, under the producer's lock; all else happens on the loop. Accumulator and sequences are the
-plain ones, and ask the rules here first: a producer without transactions has none of it in its way.
+Sending threads call `add`, under the producer's lock; all else happens on the loop. A transactional producer has the
+same accumulator as any other, which calls `add` before each record, and the sequences at the end of this file.
 """
 
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ from odradek.protocol.errors import RETRIABLE, ErrorCode
 
 
 class State(Enum):
-    """State of a transactional producer; the value says what is to be called then."""
+    """State of a transactional producer; the value, for messages, says what to call in this state."""
 
     UNINITIALISED = "call init_transactions() first"
     INITIALISING = "init_transactions() is under way: call it again to wait for it"
@@ -42,7 +41,7 @@ FORMER: dict[State, frozenset[State]] = {
     State.ABORTABLE_ERROR: frozenset({State.IN_TRANSACTION, State.COMMITTING}),
     State.FATAL_ERROR: frozenset(State),
 }
-"""States after which each state may come. From ABORTING to INITIALISING when the epoch is to be raised (KIP-360)."""
+"""State → the states from which it may be entered; from ABORTING to INITIALISING to raise the epoch (KIP-360)."""
 
 
 class Call(Enum):
@@ -64,8 +63,7 @@ ALLOWED: dict[Call, frozenset[State]] = {
     Call.COMMIT: frozenset({State.IN_TRANSACTION}),
     Call.ABORT: frozenset({State.IN_TRANSACTION, State.ABORTABLE_ERROR}),
 }
-"""States in which each call may begin. A call that is under way already is waited for instead (see
-transaction_driver.py)."""
+"""Call → the states in which it may begin. A call that is under way is waited for instead (transaction_driver.py)."""
 
 BEGINS = {
     Call.INIT: State.INITIALISING,
@@ -73,9 +71,9 @@ BEGINS = {
     Call.COMMIT: State.COMMITTING,
     Call.ABORT: State.ABORTING,
 }
-"""The state that a call leads to; the others leave it as it is."""
+"""Call → the state in which it puts the producer; the other calls leave the state as it is."""
 WRITING = frozenset({State.IN_TRANSACTION, State.COMMITTING})
-"""Batches, partitions and offsets of the transaction go out: before its end, and while a commit flushes."""
+"""States in which batches, partitions and offsets of the transaction are sent. In COMMITTING a commit flushes them."""
 
 
 class Transaction:
@@ -89,19 +87,19 @@ class Transaction:
         self.partitions: set[TopicPartition] = set()
         """Partitions of the transaction that the coordinator has confirmed: batches may go there."""
         self.unnamed: set[TopicPartition] = set()
-        """Partitions to which the application has sent, and of which the coordinator is to be told first."""
+        """Partitions to which the application has sent, and which the coordinator has to confirm before batches go."""
         self.groups: set[str] = set()
-        """Groups whose offsets are in the transaction, as the coordinator has confirmed."""
+        """Groups that the coordinator has confirmed to be part of the transaction, by AddOffsetsToTxn."""
         self.asked = False
-        """True if the coordinator may have heard of the transaction: without that there is nothing to end there."""
+        """True if the coordinator may have heard of the transaction; if not, there is nothing to end at it."""
         self.confirmed = False
-        """True if the coordinator has heard of the transaction."""
+        """True if the coordinator has certainly heard of the transaction."""
         self.forgotten = False
-        """True if the coordinator does not know the producer id any more: the abort takes a new one."""
+        """True if the coordinator no longer knows the producer id; the abort then gets a new one."""
 
     @property
     def writing(self) -> bool:
-        """Tell whether what belongs to the transaction may go out."""
+        """Tell whether batches, partitions and offsets of the transaction may be sent now."""
         return self.state in WRITING
 
     # -- calls of the application --------------------------------------------------------------------------------------
@@ -141,22 +139,22 @@ class Transaction:
     # -- what the coordinator says -------------------------------------------------------------------------------------
 
     def asking(self) -> None:
-        """Note that a request is about to be sent which begins the transaction at its coordinator."""
+        """Note that a request which begins the transaction at its coordinator is about to be sent."""
         self.asked = True
 
     def named(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that AddPartitionsToTxn was answered."""
+        """Note that the coordinator has added these partitions (AddPartitionsToTxn)."""
         self.confirmed = True
         self.partitions.update(partitions)
         self.unnamed.difference_update(partitions)
 
     def offsets_added(self, group_id: str) -> None:
-        """Note that AddOffsetsToTxn was answered."""
+        """Note that the coordinator has added the group (AddOffsetsToTxn)."""
         self.confirmed = True
         self.groups.add(group_id)
 
     def raise_epoch(self) -> None:
-        """Note that the abort is done, but for a higher epoch."""
+        """Note that the abort is complete except for a higher epoch, which is asked for next."""
         self._become(State.INITIALISING)
 
     def ready(self) -> None:
@@ -173,7 +171,7 @@ class Transaction:
     def fail(self, error: Exception) -> None:
         """Note that a record or a request has failed: the transaction can only be aborted. The first error is kept.
 
-        Outside of a transaction, and in its abort, that is no news.
+        Outside of a transaction, and during its abort, this does nothing.
         """
         if self.writing:
             self._become(State.ABORTABLE_ERROR)
@@ -194,9 +192,9 @@ SEQUENCE_LOST = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNK
 
 
 class TransactionalSequences(ProducerSequences):
-    """Sequences whose gaps only an abort closes: the epoch is the coordinator's to raise (KIP-360).
+    """Sequences of a transactional producer, whose epoch only the coordinator raises, after an abort (KIP-360).
 
-    A batch that needs a new epoch therefore fails, where a producer without transactions numbers it anew.
+    A batch that needs a new epoch therefore fails; a producer without transactions raises its own and numbers it anew.
     """
 
     def __init__(self, transaction: Transaction) -> None:
@@ -209,13 +207,14 @@ class TransactionalSequences(ProducerSequences):
         return self.producer_id, self.producer_epoch
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Tell whether the coordinator knows that the batch's partition is in the transaction (KIP-98)."""
+        """Tell whether a batch may be sent now: the coordinator must have added its partition before (KIP-98)."""
         transaction = self._transaction
         named = batch.topic_partition in transaction.partitions
         return named and transaction.writing and super().may_send(batch)
 
     def may_retry(self, batch: ProducerBatch, error: ErrorCode) -> bool:
-        """Tell whether to try again: while the transaction goes on, an earlier batch may still close a gap."""
+        """Tell whether a refused batch is sent again: only while the transaction goes on. After a lost sequence that
+        helps only if an earlier batch is still open, which closes the gap."""
         if not self._transaction.writing:
             return False
         if error in SEQUENCE_LOST:
@@ -223,7 +222,7 @@ class TransactionalSequences(ProducerSequences):
         return error in RETRIABLE
 
     def lost(self) -> bool:
-        """Tell whether a broker may expect another sequence than the next one. Ask when nothing is on the wire."""
+        """Tell whether a broker may expect another sequence than the next one. Only when nothing is on the wire."""
         self.settle(())
         return bool(self._unresolved or self._restart_wanted)
 

@@ -1,6 +1,6 @@
-"""Contents of an open transaction, its partitions and offsets, as the coordinators are told. Loop-thread only.
+"""Contents of an open transaction: adds partitions and offsets to it at the coordinators. On the producer's loop only.
 
-The coordinator of a transactional id, or of a group, is found and asked until it has answered.
+The coordinator of a transactional id, or of a group, is looked up and asked until it has answered.
 """
 
 import asyncio
@@ -38,15 +38,15 @@ from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 Response = TypeVar("Response", bound=Message)
 FIRST_PAUSE_MS = 20.0
-"""Pause before a request is repeated for the first time: the markers of the transaction before take about as long."""
+"""Pause before the first repetition of a request. Writing the previous transaction's markers takes about as long."""
 
 
 class Pointless(Exception):  # noqa: N818 - named after what has happened
-    """The transaction has moved on: what was asked for need not be repeated."""
+    """Raised when the transaction has moved on, so that a request need not be repeated."""
 
 
 class Coordinators:
-    """Coordinators that one transactional producer needs: of its transactions, and of groups. As found last."""
+    """Coordinators that one transactional producer needs, of its transactions and of groups, as last looked up."""
 
     def __init__(self, cluster: Cluster, transactional_id: str) -> None:
         self._cluster = cluster
@@ -65,12 +65,12 @@ class Coordinators:
         lowest_version: int = 0,
         wanted: Callable[[], bool] = lambda: True,
     ) -> tuple[ErrorCode, Response | None]:
-        """Return what the transaction's coordinator says, or the group's: never an error that says `come again`.
+        """Return the error and the answer of the transaction's coordinator, or of the group's.
 
-        `errors` gives the error of an answer. NOT_COORDINATOR, CONCURRENT_TRANSACTIONS and their like, and connections
-        that break, are waited out with a growing pause, for however long; before each attempt `wanted` is asked.
-        UNSUPPORTED_VERSION below `lowest_version`, where the request would say less than it must. Raises Pointless when
-        it is not wanted any more.
+        `errors` returns the error of an answer. After retriable errors (NOT_COORDINATOR, CONCURRENT_TRANSACTIONS, …)
+        and broken connections the request is repeated, with a growing pause and without a limit. The error is
+        UNSUPPORTED_VERSION if the broker has no version from `lowest_version` on, as older ones lack a field that is
+        needed. `wanted` is called before each attempt; Pointless is raised when it returns False.
         """
         failures = 0
         while wanted():
@@ -135,27 +135,27 @@ class Batches(Protocol):
         """Tell whether a batch is undecided or on the wire."""
 
     def hurry(self, more: int) -> None:
-        """Let nothing linger (1), or do again (-1)."""
+        """Let no batch linger (1), or end that (-1)."""
 
     def fail_queued(self, error: Exception) -> None:
-        """Fail what is not on the wire."""
+        """Fail the batches that are not on the wire."""
 
     def wake(self) -> None:
         """Begin another round, which ends with `look`."""
 
     def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
-        """Run it; another round follows."""
+        """Run `work` as a task; another round follows its end."""
 
 
 class Failures:
-    """Consequences that a coordinator's refusal has for the transaction."""
+    """What a coordinator's refusal means for the transaction."""
 
     def __init__(self, transaction: Transaction, batches: Batches) -> None:
         self._transaction = transaction
         self._batches = batches
 
     def refused(self, error: ErrorCode, what: str) -> None:
-        """Note the refusal of a request in the transaction, or of its commit."""
+        """Note that a coordinator has refused a request of the transaction, or its commit."""
         if verdict(error) is Verdict.CLOSE:
             self.fatal(error, what)
             return
@@ -164,7 +164,7 @@ class Failures:
             self._transaction.fail(failure(self._transaction.transactional_id, error, what))
 
     def fatal(self, error: ErrorCode, what: str) -> Exception:
-        """Fail the producer for good; return what to raise."""
+        """Fail the producer for good; return the exception to raise."""
         reason = failure(self._transaction.transactional_id, error, what)
         with self._batches.lock:
             self._transaction.fail_for_good(reason)
@@ -193,14 +193,15 @@ class Contents:
         self._offsets_turn = asyncio.Lock()
 
     def name_partitions(self) -> None:
-        """Tell the coordinator of the partitions that it has not heard of, if there are any."""
+        """Add the partitions that the coordinator has not confirmed yet, if there are any, to the transaction."""
         if self._transaction.unnamed and (self._naming is None or self._naming.done()):
             self._naming = self._follow("name partitions", self._name_partitions)
 
     def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> "asyncio.Task[None]":
-        """Send a group's offsets, after those before. It ends when that is done, or the transaction has failed."""
+        """Send a group's offsets, after all earlier ones. The task ends when they are committed to the transaction, or
+        that has failed."""
         return self._follow("send offsets", lambda: self._send_offsets(offsets, group))
 
     def _follow(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
@@ -266,7 +267,7 @@ class Contents:
         group_id: str | None = None,
         lowest_version: int = 0,
     ) -> bool:
-        """Ask, as long as the transaction is written; tell whether it went well."""
+        """Send a request until it is answered or the transaction no longer goes on; tell whether it succeeded."""
         try:
             error, _ = await self._coordinators.ask(
                 request,

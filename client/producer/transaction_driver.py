@@ -1,9 +1,9 @@
-"""Driver of a producer's transactions on its loop: asks coordinators, waits for batches. Loop-thread only.
+"""Driver of a producer's transactions: asks coordinators, waits for batches. On the producer's loop only.
 
-A request is repeated until it is answered or the transaction is over, even when its caller waits no longer. That is
-safe: a coordinator knows a producer by its epoch, and remembers what it has answered. A caller that was told
-ClientTimeout does not know how its call ends, so, as with Kafka's own client, the same method must be called again
-before any other.
+A request is repeated until it is answered or the transaction is over, even when its caller no longer waits. That is
+safe: a coordinator knows a producer by its epoch, and remembers what it has answered. A caller that got ClientTimeout
+does not know how its call ends. As with Kafka's own client, it must therefore call the same method again before any
+other.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ NO_PRODUCER: Producer = (-1, -1)
 
 
 class PendingCall:
-    """The one call of a producer whose end nobody has heard yet."""
+    """The one call of a producer whose outcome has not been told to any caller yet."""
 
     def __init__(self, transactional_id: str, tasks: Tasks, trouble: Callable[[], Exception | None]) -> None:
         """`trouble` tells why a call takes long, if something was refused last."""
@@ -46,29 +46,29 @@ class PendingCall:
         self._failure: Exception | None = None
 
     async def run(self, call: Call, begin: Callable[[], Coroutine[Any, Any, None]], timeout_ms: float) -> None:
-        """Wait for the same call, where one is pending, else for one that `begin` begins.
+        """Wait for the pending call if it is this one, else for the call that `begin` begins.
 
-        Raises what `begin` and its coroutine raise; ClientTimeout, after which the call is pending; ClientError when
-        another one is.
+        Raises what `begin` and its coroutine raise; ClientTimeout, after which the call stays pending; ClientError when
+        another call is pending.
         """
         task = self._same(call)
         if task is None:
             work = begin()
             task = self._tasks.result_of(self.named(call), lambda: work)
-            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # if nobody asks again
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody may ask again
             self._pending = (call, task)
         await self.wait(call, task, timeout_ms)
-        if self._pending == (call, task):  # else another task has waited too, and has gone on since
+        if self._pending == (call, task):  # else another task waited too, and has begun the next call since
             self._pending = None
         task.result()
 
     @property
     def call(self) -> Call | None:
-        """Return the call whose end nobody has heard yet."""
+        """Return the pending call, if there is one."""
         return None if self._pending is None else self._pending[0]
 
     def check(self, call: Call) -> None:
-        """Raise ClientError when another call must be waited for first. One that has failed does not matter."""
+        """Raise ClientError when another call must be waited for first; one that has failed need not be."""
         self._same(call)
 
     def _same(self, call: Call) -> "asyncio.Task[None] | None":
@@ -84,10 +84,10 @@ class PendingCall:
         )
 
     async def wait(self, call: Call, task: "asyncio.Task[None]", timeout_ms: float) -> None:
-        """Wait until a task has ended, somehow. Raises ClientTimeout, ClientClosed, or what `fail` was given."""
+        """Wait until a task has ended, whatever its outcome. Raises ClientTimeout, ClientClosed, or what `fail` got."""
         done, _ = await asyncio.wait({task}, timeout=timeout_ms / 1000)
         if not done:
-            again, trouble = "it goes on: call it again to wait for it", self._trouble()
+            again, trouble = "it is still under way: call it again to wait for it", self._trouble()
             said = f"{self.named(call)}: not done within {timeout_ms / 1000:g} s; {again}"
             raise ClientTimeout(said if trouble is None else f"{said}; last: {trouble}")
         if task.cancelled():
@@ -110,13 +110,13 @@ class PendingCall:
             self._pending[1].cancel()
 
     def fail(self, error: Exception) -> None:
-        """End the call under way, as the producer is broken: whoever waits gets `error`."""
+        """End the call under way, because the producer is broken: whoever waits gets `error`."""
         self._failure = error
         self.cancel()
 
 
 class TransactionDriver:
-    """Driver of one producer. The engine calls `look` after every round and `decided` for every batch."""
+    """Driver of a producer's transactions. The engine calls `look` after every round and `decided` for every batch."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class TransactionDriver:
     # -- calls of the application --------------------------------------------------------------------------------------
 
     async def initialise(self, timeout_ms: float) -> None:
-        """Fence whoever had the id before, and abort what it left open. Raises KafkaError, ClientTimeout."""
+        """Fence the previous producer with this id, and abort what it left open. Raises KafkaError, ClientTimeout."""
         await self._pending.run(Call.INIT, lambda: self._begun(Call.INIT, self._initialise), timeout_ms)
 
     def begin(self) -> None:
@@ -193,7 +193,7 @@ class TransactionDriver:
             self._transaction.check(Call.SEND_OFFSETS)
 
     async def close(self, timeout_ms: float) -> None:
-        """Let a call that is under way come to its end; abort what is open then, if there is time."""
+        """Wait for the call under way, if any; then abort an open transaction. All of it takes at most `timeout_ms`."""
         end_ms = self._cluster.clock.monotonic_ms() + timeout_ms
         await self._pending.settle(timeout_ms)
         if self._transaction.state not in ALLOWED[Call.ABORT]:
@@ -204,11 +204,11 @@ class TransactionDriver:
             logger.warning("producer %s: closed with an open transaction: %s", self._config.client_id, error)
 
     def stop(self) -> None:
-        """Ask the coordinators nothing more: the producer is closed."""
+        """Send the coordinators no further requests: the producer is closed."""
         self._pending.cancel()
 
     def broke(self, error: Exception) -> None:
-        """Fail the call under way, and each later one, with this error: the producer is broken."""
+        """Fail the call under way, and each later call, with this error: the producer is broken."""
         with self._batches.lock:
             self._transaction.fail_for_good(error)
         self._pending.fail(error)
@@ -217,14 +217,14 @@ class TransactionDriver:
     # -- what the engine tells -----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Drop the batches of a failed transaction, and name new partitions to the coordinator. After each round."""
+        """Fail the queued batches of a failed transaction, or add new partitions to an open one. After each round."""
         transaction = self._transaction
         if transaction.state is State.ABORTING:
             self._batches.fail_queued(
-                TransactionAborted(f"{self._pending.named(Call.ABORT)} came before the record was sent")
+                TransactionAborted(f"{self._pending.named(Call.ABORT)} was called before the record was sent")
             )
         elif transaction.state is State.ABORTABLE_ERROR:
-            said = f"not sent, its transaction has failed: {transaction.error}"
+            said = f"the record was not sent, as its transaction has failed: {transaction.error}"
             self._batches.fail_queued(TransactionAborted(said))
         elif transaction.state is State.FATAL_ERROR and transaction.error is not None:
             self._batches.fail_queued(transaction.error)
@@ -247,7 +247,7 @@ class TransactionDriver:
                     self._transaction.fail(error)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait until a condition holds, which is looked at after every round. Raises the fatal error."""
+        """Wait until a condition holds, which is tested after every round. Raises the fatal error, if there is one."""
         self._batches.wake()
         while not condition():
             self._changed.clear()

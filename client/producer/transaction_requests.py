@@ -25,17 +25,18 @@ ADD_PARTITIONS_HIGHEST_VERSION = 3
 """Highest version for clients: those above are for brokers among themselves (KIP-890)."""
 
 CURRENT_PRODUCER_SINCE = 3
-"""First version of InitProducerId with the producer's present epoch: asked for a higher one without it, a coordinator
-would fence the successor of who asks (KIP-360)."""
+"""First version of InitProducerId that has the producer's present epoch. Without that, a fenced producer which asks for
+a higher epoch would get one and fence its successor (KIP-360)."""
 MEMBER_SINCE = 3
-"""First version of TxnOffsetCommit that checks the generation: before, offsets of a lost partition count (KIP-447)."""
+"""First version of TxnOffsetCommit with the member's generation. Older ones commit offsets of partitions that the
+member has lost (KIP-447)."""
 
 Producer = tuple[int, int]
 """Id and epoch of a producer."""
 
 
 class Verdict(Enum):
-    """Meaning of an error: ask again; the transaction is to be aborted; the producer is to be closed."""
+    """What an error asks for: AGAIN, repeat the request; ABORT, abort the transaction; CLOSE, close the producer."""
 
     AGAIN = 1
     ABORT = 2
@@ -47,7 +48,7 @@ COORDINATOR_MOVED = frozenset(
 )
 """Errors after which the coordinator is looked for before asking again."""
 FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""Errors of a coordinator that mean the same: the second is what versions without the first have (KIP-588)."""
+"""Errors of a coordinator that mean the same: versions without PRODUCER_FENCED have the second (KIP-588)."""
 FATAL = FENCED | {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -64,10 +65,11 @@ FATAL_FOR_BATCHES = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Errors of a leader after which the producer is of no use. INVALID_PRODUCER_EPOCH is not among them: the coordinator
-knows more at the abort (KIP-588)."""
+"""Errors of a leader after which the producer is of no use. INVALID_PRODUCER_EPOCH is not among them: whether the
+producer is fenced the coordinator says at the abort (KIP-588)."""
 FORGOTTEN = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID})
-"""Errors of an id that was not used for transactional.id.expiration.ms: the abort takes another (KIP-360)."""
+"""Errors for a producer id that brokers have forgotten, unused for transactional.id.expiration.ms: the abort gets a new
+identity (KIP-360)."""
 MEMBERSHIP_LOST = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 
@@ -79,7 +81,7 @@ def verdict(error: ErrorCode) -> Verdict:
 
 
 def failure(transactional_id: str, error: ErrorCode, what: str) -> Exception:
-    """Return an error in words, as the application is to see it."""
+    """Return the exception that the application gets for an error of `what`."""
     if error in FENCED:
         said = f"transactional.id {transactional_id}: {what}: another producer has taken over this id, or the "
         said += "transaction took longer than transaction.timeout.ms; close this producer"
@@ -92,7 +94,7 @@ def failure(transactional_id: str, error: ErrorCode, what: str) -> Exception:
 def add_partitions_request(
     transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """AddPartitionsToTxn as clients send it."""
+    """Return an AddPartitionsToTxn in the form of versions 0 to 3, which clients send."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer[0],
@@ -105,7 +107,7 @@ def add_partitions_request(
 
 
 def add_partitions_errors(answer: AddPartitionsToTxnResponse) -> dict[TopicPartition, ErrorCode]:
-    """Return the partitions that were not added. OPERATION_NOT_ATTEMPTED stands beside the error of another."""
+    """Return the errors of partitions that were not added; OPERATION_NOT_ATTEMPTED: another partition was refused."""
     return {
         TopicPartition(topic.name, one.partition_index): error_code(one.partition_error_code)
         for topic in answer.results_by_topic_v3_and_below
@@ -115,14 +117,14 @@ def add_partitions_errors(answer: AddPartitionsToTxnResponse) -> dict[TopicParti
 
 
 def add_offsets_request(transactional_id: str, producer: Producer, group_id: str) -> AddOffsetsToTxnRequest:
-    """Ask for the group's offsets to be part of the transaction."""
+    """Return an AddOffsetsToTxn, which makes the group's offsets part of the transaction."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], group_id=group_id
     )
 
 
 def end_request(transactional_id: str, producer: Producer, *, commit: bool) -> EndTxnRequest:
-    """Commit or abort."""
+    """Return an EndTxn, which commits or aborts."""
     return EndTxnRequest(
         transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], committed=commit
     )
@@ -134,7 +136,7 @@ def offset_commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
 ) -> TxnOffsetCommitRequest:
-    """Return a TxnOffsetCommit of the member that `group` says (KIP-447)."""
+    """Return a TxnOffsetCommit on behalf of the group's member that `group` names (KIP-447)."""
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group.group_id,
@@ -163,7 +165,7 @@ def _offset(number: int, position: OffsetAndMetadata) -> TxnOffsetCommitRequestP
 
 
 def offset_commit_errors(answer: TxnOffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
-    """Return the offsets that were not taken."""
+    """Return the errors of offsets that were not committed."""
     return {
         TopicPartition(topic.name, one.partition_index): error_code(one.error_code)
         for topic in answer.topics
@@ -173,6 +175,6 @@ def offset_commit_errors(answer: TxnOffsetCommitResponse) -> dict[TopicPartition
 
 
 def worst(errors: Collection[ErrorCode]) -> ErrorCode:
-    """Return the error that decides; NONE when there is none."""
+    """Return the error with the gravest verdict; NONE when there is none."""
     said = [error for error in errors if error is not ErrorCode.OPERATION_NOT_ATTEMPTED]
     return max(said, key=lambda error: verdict(error).value, default=ErrorCode.NONE)

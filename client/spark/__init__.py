@@ -1,20 +1,21 @@
-"""Odradek as a source and a sink of Spark: `register(spark)`, then `spark.readStream.format("odradek")` and its likes.
+"""Odradek as a source and a sink of Spark: `register(spark)`, then `spark.readStream.format("odradek")`, or `read`,
+`write`, `writeStream`.
 
-Works wherever Spark runs, as long as this package can be imported by the driver's and the executors' Python.
+It works wherever Spark runs, if the Python of driver and executors can import this package.
 
     data_source.py      what Spark asks first: a reader, or a writer
 
     reading.py          reading as Spark calls it          options.py       its options
     planning.py         where a query starts and ends      offsets.py       offsets as JSON, and ranges of them
-    session.py          questions to the cluster           fetching.py      a task's records
+    session.py          requests to the cluster            fetching.py      a task's records
     columns.py          records as Arrow's columns         lag.py           how far a query is behind
 
     writing.py          writing as Spark calls it          sink_options.py  its options
     sink_session.py     the producers of a task            rows.py          Arrow's columns as records
-    exactly_once.py     what tasks and the driver do       epochs.py        what the cluster remembers of it
+    exactly_once.py     what tasks and the driver do       epochs.py        what is stored in the cluster for that
 
-    process.py          the loop of a Spark process, its sessions with clusters
-    spark_versions.py   what differs from one Spark to another
+    process.py          the event loop of a Spark process, its sessions with clusters
+    spark_versions.py   differences between versions of Spark
 """
 
 import os
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("odradek")` known to a session. Harmless twice.
+    """Make `format("odradek")` known to a Spark session. Calling it again does nothing.
 
-    Spark's workers are the `python3` of the PATH, unless PYSPARK_PYTHON says otherwise. On the local machine they
-    become the Python that runs now, which can import this package. With Spark Connect they are the server's.
+    Spark runs its Python workers with the `python3` of the PATH, unless PYSPARK_PYTHON names another. With a local
+    master this function sets the Python that runs now, which can import this package. With Spark Connect the workers
+    are the server's.
     """
     from odradek.client.spark.data_source import OdradekSource
 

@@ -1,8 +1,8 @@
-"""Columns of records for Arrow, straight from record batches: no object is made per record.
+"""Columns of records for Arrow, straight from record batches: no object is made for a record.
 
-Python walks from record to record by their lengths; everything inside of them is then read for all records of an
-answer at once, with numpy. Keys and values are copied once, by Arrow, out of one array that consists of all the bytes.
-The layout of a record is described in protocol/records.py, and this must agree with `decode_section` there.
+A loop goes from record to record by their lengths; numpy then reads everything inside of them for all records of an
+answer at once. Arrow copies keys and values once, out of one array of all the bytes. protocol/records.py describes the
+layout of a record; this module must agree with `decode_section` there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,10 +21,10 @@ from odradek.protocol.records import decode_headers
 
 Integers = NDArray[numpy.int64]
 PADDING = bytes(16)
-"""Bytes behind the last record, so that a number that is cut off is found by its position and not by an IndexError."""
+"""Bytes behind the last record, so that a number that is cut off is noticed by its position, and not by IndexError."""
 DECOMPRESSED_AT_ONCE = 1 << 28
-"""Bytes of decompressed records above which the next batches wait for their turn: Arrow's places are of 32 bits, and
-one batch may be half of this."""
+"""Bytes of decompressed records after which no further batch is added. Arrow's offsets have 32 bits, and a single batch
+may have half of this."""
 MICROSECONDS = 1000
 MILLISECONDS_MAX = (2**63 - 1) // MICROSECONDS
 HEADER_TYPE = pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
@@ -41,12 +41,12 @@ SCHEMA = pyarrow.schema(
 )
 SCHEMA_WITH_HEADERS = SCHEMA.append(pyarrow.field("headers", pyarrow.list_(HEADER_TYPE)))
 _KEY, _VALUE, _PIECES = 0, 2, 4
-"""Columns of a record's parts: the key, what is between, the value, and what follows until the next key."""
+"""Index of key and value among the pieces of a record: the key, bytes between, the value, bytes up to the next key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """The records of some batches, decompressed, one behind the other in `data` (which ends with PADDING)."""
+    """Decompressed records of some batches, one after the other in `data`, which ends with PADDING."""
 
     data: bytes
     headers: Sequence[BatchHeader]
@@ -55,7 +55,8 @@ class Sections:
 
 
 def sections(records: memoryview, batches: Iterable[tuple[int, BatchHeader]]) -> Sections:
-    """Take out and decompress as many of them as come to DECOMPRESSED_AT_ONCE. Raises MalformedMessage."""
+    """Return the decompressed records of the first batches, until there are DECOMPRESSED_AT_ONCE bytes. Raises
+    MalformedMessage."""
     parts: list[Buffer] = []
     headers: list[BatchHeader] = []
     size_bytes = 0
@@ -73,7 +74,7 @@ def sections(records: memoryview, batches: Iterable[tuple[int, BatchHeader]]) ->
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Places of all bytes, and the numbers that are not bytes; the i-th of every array is of the i-th record."""
+    """Positions of keys, values and headers in the bytes, and all numbers; index i of each array is record i."""
 
     offsets: Integers
     timestamps_ms: Integers
@@ -87,7 +88,7 @@ class Located:
 
 
 def locate(found: Sections) -> Located:
-    """Read all numbers. Raises CorruptBatch when anything is not as long as it says."""
+    """Read the numbers of all records. Raises CorruptBatch when a length is wrong."""
     counts = numpy.array([header.record_count for header in found.headers], dtype=numpy.int64)
     try:
         bodies, ends = _bounds(found.data, int(counts.sum()))
@@ -97,7 +98,7 @@ def locate(found: Sections) -> Located:
 
 
 def _bounds(data: bytes, count: int) -> tuple[Integers, Integers]:
-    """Return where the records start, behind their lengths, and where they end. The only loop over records."""
+    """Return where the records start, behind their length fields, and where they end. The only loop over records."""
     bodies: list[int] = []
     ends: list[int] = []
     at = 0
@@ -121,7 +122,7 @@ def _bounds(data: bytes, count: int) -> tuple[Integers, Integers]:
 
 def _located(found: Sections, counts: Integers, bodies: Integers, ends: Integers) -> Located:
     raw = numpy.frombuffer(found.data, dtype=numpy.uint8)
-    ends_of_batches = numpy.concatenate(([0], ends))[numpy.cumsum(counts)]  # with 0: the first ones may be empty
+    ends_of_batches = numpy.concatenate(([0], ends))[numpy.cumsum(counts)]  # 0 in front: first batches may be empty
     if (counts < 0).any() or not numpy.array_equal(ends_of_batches, found.ends):
         raise MalformedMessage("the records of a batch do not fill it")
     if (raw[numpy.concatenate(([0], ends))[:-1]] & 1).any():
@@ -152,7 +153,8 @@ def _located(found: Sections, counts: Integers, bodies: Integers, ends: Integers
 
 
 def _varints(raw: NDArray[numpy.uint8], at: Integers) -> tuple[Integers, Integers]:
-    """The signed varint at every position, and the positions behind them. Raises IndexError, MalformedMessage."""
+    """Return the signed varints at these positions, and the positions behind them. Raises IndexError,
+    MalformedMessage."""
     first = raw[at]
     number = (first & 0x7F).astype(numpy.uint64)
     behind = at + 1
@@ -173,7 +175,7 @@ def _varints(raw: NDArray[numpy.uint8], at: Integers) -> tuple[Integers, Integer
 def record_batch(
     found: Sections, located: Located, topic: str, partition: int, start: int, end: int, *, include_headers: bool
 ) -> pyarrow.RecordBatch:
-    """The records with offsets from `start` up to, not including, `end`."""
+    """Return the records with offsets from `start` to before `end`."""
     keep = numpy.flatnonzero((located.offsets >= start) & (located.offsets < end))
     pieces = _pieces(found.data, located)
     count = len(keep)
@@ -193,7 +195,7 @@ def record_batch(
 
 
 def _timestamps(milliseconds: Integers) -> Any:
-    """Null for what Spark's type cannot hold: a producer gives its records any time, in nanoseconds perhaps."""
+    """Return Arrow timestamps, null where Spark's type is too small: producers may set any number, even nanoseconds."""
     out_of_range = (milliseconds > MILLISECONDS_MAX) | (milliseconds < -MILLISECONDS_MAX)
     microseconds = numpy.where(out_of_range, 0, milliseconds) * MICROSECONDS
     mask = out_of_range if out_of_range.any() else None
@@ -219,7 +221,7 @@ def _taken(pieces: Any, keep: Integers, piece: int, nulls: NDArray[numpy.bool_])
 
 
 def _headers(data: bytes, located: Located, keep: Integers) -> Any:
-    """Null where a record has none, as in Spark's source."""
+    """Return the headers; null for a record without any, as in Spark's source."""
     starts, ends = located.header_starts[keep], located.ends[keep]
     if (starts + 1 == ends).all():
         return pyarrow.nulls(len(keep), pyarrow.list_(HEADER_TYPE))

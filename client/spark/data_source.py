@@ -1,4 +1,4 @@
-"""`format("odradek")`: what Spark makes of a session's options, and asks for a reader or a writer."""
+"""`format("odradek")`: the class that Spark makes with a query's options, and asks for a reader or a writer."""
 
 from pyspark.sql.datasource import DataSource, DataSourceWriter
 from pyspark.sql.types import (
@@ -38,7 +38,7 @@ def spark_schema(*, include_headers: bool) -> StructType:
 
 
 class OdradekSource(DataSource):
-    """Topics, to read and to write."""
+    """Data source for reading and writing topics."""
 
     @classmethod
     def name(cls) -> str:

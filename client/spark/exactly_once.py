@@ -1,6 +1,7 @@
-"""Exactly once: a task's part and the driver's, as coroutines. The plan, with every place of a death, is in `epochs`.
+"""Exactly once: a task's part and the driver's, as coroutines. `epochs` explains the plan, and what follows if anything
+dies in the midst of it.
 
-Nothing here remembers anything between two calls: Spark may run each in another process.
+Nothing is kept in memory between two calls, as Spark may make each in another process.
 """
 
 from collections.abc import Iterable
@@ -33,7 +34,7 @@ from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.end_txn import EndTxnResponse
 
 GIVE_UP_SECONDS = 5.0
-"""Longest time that a failed task tries to abort what it wrote; the next attempt does it otherwise."""
+"""Longest time that a failed task tries to abort what it wrote. If that fails, the next attempt does it."""
 LOST = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -42,11 +43,11 @@ LOST = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""The transaction was ended by somebody else, or by its timeout."""
+"""Errors which mean that the transaction was ended by another producer, or by its timeout."""
 
 
 class EpochTask:
-    """A task's part in one epoch: `begin`, `write` as often as there are rows, `finish` (or `give_up`)."""
+    """A task's part in one epoch: `begin`, `write` for all rows, then `finish`, or `give_up` after a failure."""
 
     def __init__(self, session: SinkSession, epoch: Epoch, task: int) -> None:
         self._session, self._epoch, self._task = session, epoch, task
@@ -57,11 +58,11 @@ class EpochTask:
         self._topic = ""
         self._instead: ProducerIdentity | None = None
         self._committed: Mark | None = None
-        """Mark of what this task has committed in this epoch already."""
+        """Mark of an earlier commit of this task's part, if there was one: nothing is written then."""
         self._records = self._digest = 0
 
     async def begin(self) -> None:
-        """Find out whether the epoch was decided before; if so, have this task's part of it committed."""
+        """Find out whether the epoch was decided before; if so, have this task's part committed."""
         epoch, decision = self._epoch, await read_decision(self._session, self._epoch.name)
         if decision.number > epoch.number:
             self._committed = Mark(decision.number)
@@ -71,7 +72,7 @@ class EpochTask:
     async def _complete(self, decision: Decision) -> None:
         noted = decision.open
         if noted is not None and self._task not in noted:
-            self._committed = Mark(self._epoch.number)  # it had no rows then
+            self._committed = Mark(self._epoch.number)  # this task had no rows when the epoch was decided
         elif noted is not None and await end(self._session, self._id, noted[self._task], commit=True):
             self._committed = await self._mark()
         else:
@@ -82,7 +83,7 @@ class EpochTask:
         return mark_of(await self._session.offsets(self._id))
 
     async def _open(self) -> None:
-        """Fence whoever wrote before, abort what it left; begin, unless the task's part turns out to be committed."""
+        """Fence earlier attempts and abort what they left; begin, unless the task's part turns out to be committed."""
         producer = await self._session.transactional(self._id)
         try:
             await producer.init_transactions()
@@ -99,7 +100,7 @@ class EpochTask:
         self._began_ms = self._session.cluster.clock.now_ms()
 
     async def write(self, records: Records) -> None:
-        """Write some rows, or, when they were committed already, look whether they are the same."""
+        """Write some rows. If this task's part was committed before, only count and digest them, to compare."""
         self._records += len(records)
         self._digest = (self._digest + records.digest()) & MASK_64
         if self._committed is None and self._writer is None:
@@ -110,7 +111,7 @@ class EpochTask:
             await self._writer.write(records)
 
     async def finish(self) -> TaskResult:
-        """Deliver everything, and leave the transaction open for the driver. Raises what a record failed with."""
+        """Deliver everything, and leave the transaction open for the driver. Raises the failure of a record."""
         result = TaskResult(self._epoch, self._task, self._records)
         if self._committed is not None:
             mark = self._committed
@@ -129,24 +130,24 @@ class EpochTask:
         return result._replace(producer=identity, topic=self._topic, instead=self._instead, began_ms=self._began_ms)
 
     async def give_up(self) -> None:
-        """Abort what was written. Harmless when there is nothing."""
+        """Abort what was written, if anything was."""
         if self._producer is not None:
             await self._producer.close(GIVE_UP_SECONDS)
 
 
 async def commit_epoch(session: SinkSession, epoch: Epoch, results: list[TaskResult], *, strict: bool) -> None:
-    """The driver's part, when all tasks have finished: decide, then commit.
+    """Decide, then commit: the driver's part when all tasks have finished.
 
-    When it raises, nothing is decided, or the repeated epoch will be completed. `strict`: a write that was made already
-    must have had the same rows. Raises NotRepeatable, Superseded, ClientError for an epoch that took too long,
+    When it raises, nothing is decided, or repeating the epoch will complete it. `strict`: if the write was made before,
+    its rows must have been the same. Raises NotRepeatable, Superseded, ClientError for an epoch that took too long,
     KafkaError.
     """
     written = {one.task: one.producer for one in results if one.producer is not None}
     _check_in_time(session, epoch, results)
     if strict and not all(one.same is not False for one in results):
         raise NotRepeatable(
-            f"{epoch.name}: epoch {epoch.number} was written before, with other rows. Two writes need two values of "
-            "transactionalId, or two epochs; with failOnDataLoss=false these rows are left out"
+            f"{epoch.name}: epoch {epoch.number} was written before, with other rows. Give each write a "
+            "transactionalId or an epoch of its own; with failOnDataLoss=false these rows are left out"
         )
     if not written and all(one.same is None for one in results):
         return
@@ -166,7 +167,7 @@ async def commit_epoch(session: SinkSession, epoch: Epoch, results: list[TaskRes
     if lost:
         raise ClientError(
             f"{epoch.name}: epoch {epoch.number} is decided, but the transactions of tasks {lost} were aborted "
-            "meanwhile (by their timeout, or by another attempt of the task): start the query again, it repeats them"
+            "meanwhile (by their timeout, or by another attempt of the task): start the query again to repeat them"
         )
 
 
@@ -183,7 +184,7 @@ def _check_in_time(session: SinkSession, epoch: Epoch, results: Iterable[TaskRes
 
 
 async def _decide(session: SinkSession, epoch: Epoch, results: list[TaskResult]) -> Decision | None:
-    """Note the decision, in a transaction that no other driver of the query survives."""
+    """Commit the decision in a transaction, whose producer fences every other driver of the query."""
     topic = next(one.topic for one in results if one.producer is not None)
     producer = await session.transactional(epoch.name, transaction_timeout_ms=DECISION_TIMEOUT_MS)
     try:
@@ -201,14 +202,14 @@ async def _decide(session: SinkSession, epoch: Epoch, results: list[TaskResult])
 
 
 async def abort_epoch(session: SinkSession, results: list[TaskResult]) -> None:
-    """The driver's part when a task or the commit has failed: abort what is not decided."""
+    """Abort what is not decided: the driver's part when a task or the commit has failed."""
     written = [one for one in results if one.producer is not None]
     if not written:
         return
     epoch = written[0].epoch
     producer = await session.transactional(epoch.name, transaction_timeout_ms=DECISION_TIMEOUT_MS)
     try:
-        await producer.init_transactions()  # a decision that was under way is made or not, from here on
+        await producer.init_transactions()  # from here on, a decision that was under way is either made or aborted
         decision = await read_decision(session, epoch.name)
     finally:
         producer.stop()
@@ -221,12 +222,12 @@ async def abort_epoch(session: SinkSession, results: list[TaskResult]) -> None:
 
 
 async def read_decision(session: SinkSession, name: str) -> Decision:
-    """Return the newest decision about a query; waits while one is under way."""
+    """Return the newest decision about a query, after the end of one that is under way."""
     return decision_of(await session.offsets(name))
 
 
 async def _end_all(session: SinkSession, epoch: Epoch, producers: dict[int, ProducerIdentity]) -> list[int]:
-    """Commit; return the tasks whose transactions were aborted before."""
+    """Commit transactions of tasks; return those whose transactions were aborted before."""
     ends = [end(session, epoch.task_id(task), one, commit=True) for task, one in producers.items()]
     committed = await side_by_side(ends)
     lost = []
@@ -237,9 +238,9 @@ async def _end_all(session: SinkSession, epoch: Epoch, producers: dict[int, Prod
 
 
 async def end(session: SinkSession, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> bool:
-    """Commit or abort a transaction that another process has left open; False when it was ended otherwise.
+    """Commit or abort a transaction that another process has left open; return False if it was ended otherwise.
 
-    A commit is asked for twice: the first answer says that it will be seen, the second that it is.
+    A commit is requested twice: the first answer says that it is decided, the second that readers see it.
     Raises ClientTimeout after max.block.ms, KafkaError.
     """
 
@@ -260,7 +261,7 @@ async def end(session: SinkSession, transactional_id: str, producer: ProducerIde
         raise ClientTimeout(f"{what}: no coordinator within {PATIENCE}={session.config.max_block_ms}") from None
     if error is ErrorCode.NONE:
         if commit:
-            with suppress(Pointless):  # CONCURRENT_TRANSACTIONS, which is waited out, until readers see it
+            with suppress(Pointless):  # repeats upon CONCURRENT_TRANSACTIONS, until the markers are written
                 await ask()
         return True
     if error in LOST:

@@ -1,4 +1,4 @@
-"""Fetching of one range of a partition, an answer at a time and one ahead, whatever happens to its leader meanwhile."""
+"""Fetching of one range of a partition, one answer ahead of the reader, whatever happens to the leader meanwhile."""
 
 import logging
 from collections.abc import AsyncGenerator
@@ -29,16 +29,16 @@ from odradek.protocol.messages.fetch import FetchResponse
 
 logger = logging.getLogger(__name__)
 NO_VERSION = 0
-"""Positions have versions where they can be sought; here they cannot."""
+"""Version for `Asked`. Here a position never jumps, so versions do not matter."""
 
 
 async def read_range(
     session: Session, wanted: OffsetRange, *, fail_on_data_loss: bool, patience_ms: int | None
 ) -> AsyncGenerator[Chunk, None]:
-    """Give everything between the range's offsets; the first and the last chunk may hold records outside of them.
+    """Yield chunks with all records of the range; the first and the last may also have records outside of it.
 
-    Raises DataLoss when the log has lost some of it, or, without `fail_on_data_loss`, warns and goes on behind it;
-    ClientTimeout when nothing comes for `patience_ms` (None: default.api.timeout.ms); KafkaError for what the broker
+    Raises DataLoss when the log has lost some of them, or, without `fail_on_data_loss`, logs that and goes on behind
+    them; ClientTimeout when nothing comes for `patience_ms` (None: default.api.timeout.ms); KafkaError when the broker
     refuses.
     """
     offset = wanted.start
@@ -62,7 +62,7 @@ async def read_range(
 
 
 async def _first_left(session: Session, wanted: OffsetRange, fail_on_data_loss: bool) -> int:
-    """Return where to go on after the leader has said that an offset is out of range. Raises DataLoss."""
+    """Return where to go on after the leader's answer that an offset is out of range. Raises DataLoss."""
     partition = wanted.topic_partition
     begin: Offsets = await session.earliest([partition])
     end: Offsets = await session.latest([partition])
@@ -78,7 +78,7 @@ async def _first_left(session: Session, wanted: OffsetRange, fail_on_data_loss: 
 
 
 async def _fetched(session: Session, wanted: OffsetRange, offset: int, patience_ms: int | None) -> Chunk | None:
-    """The next answer with a batch in it; None when the offset is out of range."""
+    """Return the next answer with a batch in it; None when the offset is out of range."""
     cluster, partition = session.cluster, wanted.topic_partition
     cluster.needs.want(partition.topic, cluster.clock.monotonic_ms())
     deadline: Deadline | None = None
@@ -98,7 +98,7 @@ async def _fetched(session: Session, wanted: OffsetRange, offset: int, patience_
                     raise refusal
         except BrokerUnreachable as unreachable:
             failure = unreachable
-        if deadline is None:  # only now: an answer may have waited long for whoever reads, with the loop standing still
+        if deadline is None:  # only after the first attempt: before it the loop may have stood still for long
             what = f"reading {partition} at offset {offset} of {wanted.start} to {wanted.end - 1}"
             deadline = session.deadline(what, patience_ms)
         await deadline.pause_after(failure)
@@ -106,7 +106,7 @@ async def _fetched(session: Session, wanted: OffsetRange, offset: int, patience_
 
 
 async def _verdict(session: Session, partition: TopicPartition, offset: int) -> Verdict:
-    """Ask the leader once. A leader that is not known counts as one that cannot be reached."""
+    """Ask the leader once. Raises BrokerUnreachable, also when no leader is known; KafkaError."""
     cluster, settings = session.cluster, session.settings
     if cluster.view.leader_of(partition) is None:
         await cluster.refresh()

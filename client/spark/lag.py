@@ -1,8 +1,8 @@
 """Lag of a streaming query behind its topics, from the progress that Spark reports. No I/O but in the listener.
 
-Spark's own Kafka source reports avg-, min- and maxOffsetsBehindLatest among a source's metrics; a data source in Python
-has no way to. What it reports are the offsets: where the micro-batch has ended, and where the topics ended when it was
-planned. So the same numbers come from there:
+Spark's own Kafka source reports avg-, min- and maxOffsetsBehindLatest among its metrics, which a data source in Python
+cannot. But the progress has the offsets at which the micro-batch ended, and those at which the topics ended when it was
+planned. These give the same numbers:
 
     behind = offsets_behind_latest(query.lastProgress.sources[0])   # {"minOffsetsBehindLatest": 0.0, …}
     spark.streams.addListener(LagListener())                        # logs them, and keeps the newest
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def offsets_behind_latest(source: Any) -> dict[str, float]:
-    """Return Spark's metrics of one source of a progress; empty when it is no source of ours, or says nothing yet."""
+    """Return Spark's metrics of one source of a progress; empty for another kind of source, or without offsets yet."""
     done, seen = _offsets(source.endOffset), _offsets(source.latestOffset)
     if done is None or seen is None:
         return {}
@@ -37,7 +37,7 @@ def offsets_behind_latest(source: Any) -> dict[str, float]:
 
 
 def _offsets(text: str | None) -> Offsets | None:
-    """Return the offsets in a progress, None when these are not a topic's."""
+    """Return the offsets in a progress; None when these are not offsets of topics."""
     try:
         found = from_json(json.loads(text or ""))
     except (ValueError, AttributeError, TypeError):
@@ -46,13 +46,13 @@ def _offsets(text: str | None) -> Offsets | None:
 
 
 class LagListener(StreamingQueryListener):
-    """Logs how far each query is behind; `lag` has the newest numbers, by the query's id and the source's place."""
+    """Logs how far each query is behind. `lag` has the newest numbers, by query id and index of the source."""
 
     def __init__(self) -> None:
         self.lag: dict[tuple[str, int], dict[str, float]] = {}
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
-        """Nothing is known yet."""
+        """Do nothing: there is no progress yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = event.progress
@@ -63,7 +63,7 @@ class LagListener(StreamingQueryListener):
                 logger.info("query %s, source %d, batch %d: %s", progress.id, place, progress.batchId, behind)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing new."""
+        """Do nothing: the progress is the same."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         for key in [key for key in self.lag if key[0] == str(event.id)]:

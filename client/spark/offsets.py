@@ -1,7 +1,7 @@
 """Offsets of partitions, and the ranges between them, as in Spark's Kafka source. No I/O.
 
-Their JSON, `{"topic":{"0":123}}`, stands in checkpoints and in options, so a checkpoint's line can be given as
-`startingOffsets`. Ranges say how much of what is new one micro-batch takes, and how it is cut into tasks
+Checkpoints and options have them as JSON, `{"topic":{"0":123}}`, so a line of a checkpoint can be given as
+`startingOffsets`. Here is also how many new records one micro-batch takes, and how they are divided into tasks
 (KafkaMicroBatchStream.rateLimit, KafkaOffsetRangeCalculator).
 """
 
@@ -17,15 +17,15 @@ from odradek.client.records import TopicPartition
 Offsets: TypeAlias = dict[TopicPartition, int]
 OffsetsJson: TypeAlias = dict[str, dict[str, int]]
 EARLIEST, LATEST = -2, -1
-"""Numbers that stand in JSON instead of an offset."""
+"""Numbers in JSON that stand for the log's start and end in place of an offset."""
 LONG_MAX = (1 << 63) - 1
-"""Largest number that Kafka and Spark can hold."""
+"""Largest offset in Kafka and Spark."""
 PARTITION = re.compile("0|[1-9][0-9]{0,9}")
-"""A partition, as it stands in JSON: in one way, or two numbers might be for one."""
+"""Pattern of a partition in JSON, without leading zeros, so that each partition has one spelling."""
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
-    """Topics and partitions in order: equal offsets give equal text, by which Spark compares."""
+    """Return offsets as JSON values, sorted: equal offsets must give equal text, which Spark compares."""
     found: OffsetsJson = {}
     for topic_partition in sorted(offsets):
         found.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offsets[topic_partition]
@@ -33,34 +33,34 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetsJson:
 
 
 def from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Parse what `to_json` has made."""
+    """Return the offsets from which `to_json` has made `value`."""
     return {TopicPartition(topic, int(n)): offset for topic, numbers in value.items() for n, offset in numbers.items()}
 
 
 def numbers_by_partition(option: str, value: Any, at_least: int) -> Offsets:
-    """Read numbers by partition from JSON that a user has written. Raises ConfigError."""
+    """Return numbers by partition from a user's JSON. Raises ConfigError."""
     wanted = f'{option} must be like {{"topic":{{"0":23}}}}'
     if not isinstance(value, dict):
         raise ConfigError(f"{wanted}, not {value!r}")
     found: Offsets = {}
     for topic, numbers in value.items():
         if not isinstance(numbers, dict):
-            raise ConfigError(f"{wanted}; of topic {topic} there is {numbers!r}")
+            raise ConfigError(f"{wanted}; topic {topic} has {numbers!r}")
         for partition, number in numbers.items():
             if not PARTITION.fullmatch(partition):
                 raise ConfigError(f"{option}: {partition!r} is not a partition of topic {topic}")
             if isinstance(number, bool) or not isinstance(number, int) or number < at_least:
                 raise ConfigError(
-                    f"{option}: {topic}-{partition} has {number!r}: a whole number of at least {at_least}"
+                    f"{option}: {topic}-{partition} has {number!r}: give a whole number of at least {at_least}"
                 )
             if number > LONG_MAX:
-                raise ConfigError(f"{option}: {topic}-{partition} has {number}: a whole number of at most {LONG_MAX}")
+                raise ConfigError(f"{option}: {topic}-{partition} has {number}: it must be at most {LONG_MAX}")
             found[TopicPartition(topic, int(partition))] = number
     return found
 
 
 def partitions_by_topic(option: str, value: Any) -> list[TopicPartition]:
-    """Read partitions, written as `{"topic":[0,1]}`. Raises ConfigError."""
+    """Return partitions from a user's JSON, `{"topic":[0,1]}`. Raises ConfigError."""
     wanted = f'{option} must be like {{"topic":[0,1]}}'
     if not isinstance(value, dict):
         raise ConfigError(f"{wanted}, not {value!r}")
@@ -69,13 +69,13 @@ def partitions_by_topic(option: str, value: Any) -> list[TopicPartition]:
         if not isinstance(numbers, list) or any(
             not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in numbers
         ):
-            raise ConfigError(f"{wanted}; of topic {topic} there is {numbers!r}")
+            raise ConfigError(f"{wanted}; topic {topic} has {numbers!r}")
         found += [TopicPartition(topic, number) for number in numbers]
     return sorted(set(found))
 
 
 def check_complete(option: str, given: Iterable[TopicPartition], partitions: Iterable[TopicPartition]) -> None:
-    """Offsets must be given for exactly the partitions that are read. Raises ConfigError naming those that are not."""
+    """Check that offsets are given for exactly the partitions that are read. Raises ConfigError, which names others."""
     missing, foreign = sorted(set(partitions) - set(given)), sorted(set(given) - set(partitions))
     if missing:
         said = ", ".join(map(str, missing))
@@ -85,18 +85,18 @@ def check_complete(option: str, given: Iterable[TopicPartition], partitions: Ite
 
 
 class DataLoss(ClientError):  # noqa: N818 (named after what has happened)
-    """Records that the query has to read, or had read, are not in the cluster any more. Names every range."""
+    """Records that the query has to read, or had read, are no longer in the cluster. The message names every range."""
 
     def __init__(self, lost: Sequence["Lost"]) -> None:
         super().__init__(
-            f"data loss: {'; '.join(map(str, lost))}. With failOnDataLoss=false the query goes on without them"
+            f"data loss: {'; '.join(map(str, lost))}. With failOnDataLoss=false the query goes on without these records"
         )
         self.lost = list(lost)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """Offsets of one partition, `start` included, `end` not."""
+    """Offsets of one partition from `start` to before `end`."""
 
     topic: str
     partition: int
@@ -124,9 +124,10 @@ class Lost:
 
 
 def limited(start: Offsets, latest: Offsets, earliest: Offsets, most: int) -> Offsets:
-    """The end of a micro-batch of about `most` records: every partition takes its share of what is new.
+    """Return the end of a micro-batch of about `most` records, which takes from each partition in proportion to its new
+    ones.
 
-    `earliest` is where partitions that `start` does not know begin.
+    `earliest` is where partitions begin that are not in `start`.
     """
     begins = {one: start.get(one, earliest.get(one, 0)) for one in latest}
     sizes = {one: end - begins[one] for one, end in latest.items() if end > begins[one]}
@@ -149,7 +150,7 @@ def too_few(start: Offsets, latest: Offsets, least: int) -> bool:
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Return one range per task: none longer than `max_records`, the large ones cut until there are about
+    """Return one range per task. None is longer than `max_records`; large ones are cut until there are about
     `min_partitions`."""
     whole = [one for one in ranges if len(one)]
     if max_records is not None:
@@ -167,7 +168,7 @@ def split(
 
 
 def _parts(size: int, total: int, wanted: int) -> int:
-    """Return the share of `wanted` parts that falls to one range: at least 1, rounded half up as Java does."""
+    """Return how many of the `wanted` parts one range gets: at least 1, rounded half up as in Java."""
     return max(math.floor(size / total * wanted + 0.5), 1)
 
 
@@ -183,14 +184,14 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-    """Return the ranges of all partitions of `end`, in order. `start` must have each of them."""
+    """Return the ranges of all partitions in `end`, in order; `start` must have them all."""
     return [OffsetRange(one.topic, one.partition, start[one], end[one]) for one in sorted(end)]
 
 
 def readable(
     ranges: Iterable[OffsetRange], earliest: Mapping[TopicPartition, int]
 ) -> tuple[list[OffsetRange], list[Lost]]:
-    """Return what of the ranges the cluster still has, and what not: dropped from the front, or cut off at the end."""
+    """Return the parts of ranges that the cluster still has, and those that it has lost, at the start or the end."""
     kept, lost = [], []
     for one in ranges:
         if one.end < one.start:

@@ -1,7 +1,7 @@
 """The options of `format("odradek")`: those of Spark's own Kafka source, checked. No I/O.
 
-Names are compared without regard to case, as everywhere in Spark. What begins with `kafka.` is a setting of the client
-under Kafka's own name; `bootstrap.servers` may leave the prefix out. Nothing that is given is ignored in silence.
+Names are compared without regard to case, as everywhere in Spark. An option that begins with `kafka.` is a setting of
+the client under Kafka's own name; `bootstrap.servers` may be given without the prefix. No option is ignored in silence.
 """
 
 import difflib
@@ -42,8 +42,8 @@ REFUSED = {
     "fetchOffset.numRetries": "offsets are asked for as long as kafka.default.api.timeout.ms allows",
     "fetchOffset.retryIntervalMs": "kafka.retry.backoff.ms is the pause before offsets are asked for again",
     "kafka.auto.offset.reset": "startingOffsets says where to begin",
-    "kafka.enable.auto.commit": "where a query goes on is in its checkpoint; kafka.group.id commits what it has read",
-    "kafka.auto.commit.interval.ms": "kafka.group.id commits what a micro-batch has read when it is finished",
+    "kafka.enable.auto.commit": "the checkpoint says where a query goes on; with kafka.group.id offsets are committed",
+    "kafka.auto.commit.interval.ms": "with kafka.group.id offsets are committed when a micro-batch is finished",
     **dict.fromkeys(
         (
             "kafka.session.timeout.ms",
@@ -52,30 +52,30 @@ REFUSED = {
             "kafka.partition.assignment.strategy",
             "kafka.group.instance.id",
         ),
-        "Spark's tasks are no members of a group, so there is nothing to set",
+        "Spark's tasks are not members of a group, so it has no effect",
     ),
     **dict.fromkeys(
         ("kafka.max.poll.records", "kafka.fetch.max.bytes"),
-        "each answer of a broker becomes rows at once; kafka.max.partition.fetch.bytes says how large it may be",
+        "each answer of a broker becomes rows at once; kafka.max.partition.fetch.bytes limits its size",
     ),
     "kafka.client.rack": "tasks read from leaders",
     "kafka.interceptor.classes": "a source has no interceptors",
     "kafka.key.deserializer": "key is binary: cast it in the query",
     "kafka.value.deserializer": "value is binary: cast it in the query",
 }
-"""Options of Spark's Kafka source that this one does not obey, and what to say of them."""
+"""Options of Spark's Kafka source that this one refuses → why, and what to use instead."""
 SHOWN_MAX = 200
-"""Characters of an option that a refusal shows."""
+"""Most characters of an option that a refusal shows."""
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60 * 1000
 MILLISECONDS = {
     "us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
 }  # fmt: skip
-"""Units of a duration, as Spark has them; without one it is milliseconds."""
+"""Units of a duration, as in Spark, in milliseconds; without a unit it is in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings(CommonConfig):
-    """Settings that may stand behind `kafka.`: names and ranges of Kafka's consumer, sizes for bulk reading."""
+    """Settings that may follow `kafka.`: names and ranges are those of Kafka's consumer, sizes are for bulk reading."""
 
     fetch_min_bytes: int = setting(1, at_least=0)
     fetch_max_wait_ms: int = setting(500, at_least=0)
@@ -92,7 +92,7 @@ class ReadSettings(CommonConfig):
 
 
 class Bound(Enum):
-    """The kinds of a start or an end."""
+    """Kinds of a start or an end."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -126,28 +126,28 @@ class SourceOptions:
     """None: the default, which is earliest in a batch and latest in a stream."""
     end: Limit | None
     latest_when_none: bool
-    """True to start at the end where no record is as young as the timestamp, instead of failing."""
+    """True to start at the end of a partition without a record at or after the timestamp, instead of failing."""
     fail_on_data_loss: bool
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
-    """Longest time, in ms, that fewer than `min_offsets_per_trigger` wait for more."""
+    """Longest time in ms that fewer than `min_offsets_per_trigger` records wait for more."""
     min_partitions: int | None
     max_records_per_partition: int | None
-    """Spark's own option: number of records that one task reads at most."""
+    """Largest number of records that one task reads."""
     include_headers: bool
     group_id_prefix: str | None
     poll_timeout_ms: int | None
-    """Longest time, in ms, that a task waits for records that do not come; None: default.api.timeout.ms."""
+    """Longest time in ms that a task waits for records that do not come; None: default.api.timeout.ms."""
 
     @property
     def settings(self) -> ReadSettings:
-        """The client's settings with defaults."""
+        """Return the client's settings with defaults."""
         return load(ReadSettings, self.client, {})
 
 
 def parse(given: Mapping[str, str]) -> SourceOptions:
-    """Check everything that does not depend on batch or stream. Raises ConfigError, in one line."""
+    """Return the checked options, as far as batches and streams have them in common. Raises ConfigError, one line."""
     named = _canonical(given)
     client = client_settings(named)
     load(ReadSettings, client, {})
@@ -180,8 +180,8 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
 
 
 def for_batch(options: SourceOptions) -> tuple[Limit, Limit]:
-    """Start and end of a batch query. Raises ConfigError for a start at the latest, or behind its end, or an end at the
-    earliest."""
+    """Return start and end of a batch query. Raises ConfigError for a start at the latest offset or behind the end, and
+    for an end at the earliest."""
     start = options.start or Limit(Bound.EARLIEST)
     end = options.end or Limit(Bound.LATEST)
     _refuse(start, Bound.LATEST, LATEST, "a batch query cannot start at the latest offset: there is nothing behind it")
@@ -191,9 +191,9 @@ def for_batch(options: SourceOptions) -> tuple[Limit, Limit]:
 
 
 def for_stream(options: SourceOptions) -> Limit:
-    """The start of a streaming query. Raises ConfigError when it has an end."""
+    """Return the start of a streaming query. Raises ConfigError when an end is given."""
     if options.end is not None:
-        raise ConfigError(f"{options.end.option} is for batch queries: a stream has no end")
+        raise ConfigError(f"{options.end.option} is for batch queries: a stream has no end, leave it out")
     return options.start or Limit(Bound.LATEST)
 
 
@@ -204,7 +204,7 @@ def _refuse(limit: Limit, kind: Bound, offset: int, why: str) -> None:
 
 
 def _refuse_backwards(start: Limit, end: Limit) -> None:
-    """Raise ConfigError for a start behind its end, where both are offsets or both are times."""
+    """Raise ConfigError for a start behind its end, if both are offsets or both are times."""
     if start.kind is not end.kind:
         return
     begins = start.numbers or dict.fromkeys(end.numbers or (), start.timestamp_ms)
@@ -216,7 +216,7 @@ def _refuse_backwards(start: Limit, end: Limit) -> None:
 
 
 def client_settings(named: Mapping[str, str]) -> dict[str, str]:
-    """Return what is the client's, by Kafka's names. Raises ConfigError without good bootstrap.servers."""
+    """Return the client's settings, by Kafka's names. Raises ConfigError without valid bootstrap.servers."""
     plain, prefixed = named.get("bootstrap.servers"), named.get("kafka.bootstrap.servers")
     if plain is not None and prefixed is not None and plain != prefixed:
         raise ConfigError(f"kafka.bootstrap.servers={prefixed} and bootstrap.servers={plain} contradict each other")
@@ -226,13 +226,13 @@ def client_settings(named: Mapping[str, str]) -> dict[str, str]:
         if name.startswith(CLIENT_PREFIX) or name == "bootstrap.servers"
     }
     if "bootstrap.servers" not in client:
-        raise ConfigError("kafka.bootstrap.servers is missing: give host:port of any brokers, with commas")
+        raise ConfigError("kafka.bootstrap.servers is missing: give host:port of some brokers, separated by commas")
     addresses(client["bootstrap.servers"].split(","))
     return client
 
 
 def _canonical(given: Mapping[str, str]) -> dict[str, str]:
-    """Return options by the names of this module; an option given twice (with and without prefix) must not differ."""
+    """Return options by the names of this module. Raises ConfigError for refused and unknown ones."""
     known = {name.lower(): name for name in NAMES}
     refused = {name.lower(): name for name in REFUSED}
     named: dict[str, str] = {}
@@ -296,7 +296,8 @@ def _json(option: str, text: str) -> Any:
 
 
 def _limit(named: Mapping[str, str], options: tuple[str, str, str]) -> Limit | None:
-    """Timestamp for all, timestamps by partition, offsets: the first that is given counts, as in Spark's source."""
+    """Return a start or an end. As in Spark's source, the first option given counts: one timestamp for all partitions,
+    timestamps by partition, offsets."""
     offsets, timestamp, timestamps = options
     if timestamp in named:
         return Limit(Bound.TIMESTAMPS, None, whole_number(timestamp, named[timestamp], at_least=0), timestamp)
@@ -340,7 +341,7 @@ def _duration_ms(option: str, text: str) -> int:
 
 
 def whole_number(option: str, text: str, at_least: int, at_most: int = LONG_MAX) -> int:
-    """Return a number. Raises ConfigError."""
+    """Return an option that is a whole number. Raises ConfigError."""
     try:
         number = int(text)
     except ValueError:

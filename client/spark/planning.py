@@ -1,4 +1,4 @@
-"""Plans that the driver makes by asking the cluster: where a query starts and ends, and what its tasks read."""
+"""Planning on the driver, which asks the cluster: where a query starts and ends, and what its tasks read."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -23,11 +23,11 @@ from odradek.client.waiting import backoff_ms, sleep_ms
 
 logger = logging.getLogger(__name__)
 BACKWARD_ATTEMPTS = 8
-"""Number of times to ask again when a log seems to end before what was read: a new leader may not know its end yet."""
+"""How often log ends are asked for if one is before what was read already: a new leader may not know its end yet."""
 
 
 async def batch_ranges(session: Session, options: SourceOptions) -> list[OffsetRange]:
-    """Return what the tasks of a batch query read. Raises DataLoss, ConfigError for offsets that are not there."""
+    """Return the ranges that the tasks of a batch query read. Raises DataLoss, ConfigError for offsets beyond a log."""
     start_limit, end_limit = for_batch(options)
     if options.max_offsets_per_trigger is not None or options.min_offsets_per_trigger is not None:
         logger.warning("maxOffsetsPerTrigger and minOffsetsPerTrigger have no effect on a batch query")
@@ -44,7 +44,7 @@ async def batch_ranges(session: Session, options: SourceOptions) -> list[OffsetR
 
 
 async def initial(session: Session, options: SourceOptions, limit: Limit) -> Offsets:
-    """Return where a new streaming query starts. Raises DataLoss when that is before the logs' starts."""
+    """Return where a new streaming query starts. Raises DataLoss when that is before the start of a log."""
     partitions = await session.partitions(options)
     earliest, latest = await session.earliest(partitions), await session.latest(partitions)
     start = await resolved(session, limit, earliest, latest, latest_when_none=options.latest_when_none)
@@ -58,13 +58,13 @@ async def initial(session: Session, options: SourceOptions, limit: Limit) -> Off
 
 
 def starts_at_end(limit: Limit) -> bool:
-    """Tell whether a start depends on where some log ends at that moment."""
+    """Tell whether a start depends on the present end of some log."""
     some = limit.kind is Bound.OFFSETS and LATEST in (limit.numbers or {}).values()
     return limit.kind is Bound.LATEST or some
 
 
 async def latest(session: Session, options: SourceOptions, start: Offsets) -> Offsets:
-    """Return where the logs end now, asked again while one seems to end before `start` (KAFKA-7703)."""
+    """Return where the logs end now, asking again while one seems to end before `start` (KAFKA-7703)."""
     for failures in range(1, BACKWARD_ATTEMPTS + 1):
         ends = await session.latest(await session.partitions(options))
         backwards = [one for one, offset in start.items() if ends.get(one, offset) < offset]
@@ -77,13 +77,12 @@ async def latest(session: Session, options: SourceOptions, start: Offsets) -> Of
 
 
 async def stream_ranges(session: Session, options: SourceOptions, start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """Return what the tasks of one micro-batch read. Raises DataLoss.
+    """Return the ranges that the tasks of one micro-batch read. Raises DataLoss.
 
-    Partitions that `start` does not know are new, and read from their beginning; those that `end` does not know are
-    gone.
+    Partitions that only `end` has are new, and are read from offset 0; those that only `start` has are gone.
     """
     gone = [OffsetRange(one.topic, one.partition, start[one], start[one] + 1) for one in sorted(set(start) - set(end))]
-    lost = [Lost(one, "the partition is gone, and what was written since with it") for one in gone]
+    lost = [Lost(one, "the partition is gone, with all that was written since") for one in gone]
     new = [one for one in end if one not in start]
     begins = {**start, **dict.fromkeys(new, 0)}
     ranges = [one for one in between(begins, end) if one.start != one.end]
@@ -95,7 +94,7 @@ async def stream_ranges(session: Session, options: SourceOptions, start: Offsets
 def _without_lost(
     options: SourceOptions, ranges: Iterable[OffsetRange], earliest: Mapping[TopicPartition, int], lost: list[Lost]
 ) -> list[OffsetRange]:
-    """Return what can be read. What cannot is an error, or, with failOnDataLoss=false, a warning."""
+    """Return the ranges that can be read. Raises DataLoss for others, or, with failOnDataLoss=false, logs them."""
     kept, missing = readable(ranges, earliest)
     missing = [*lost, *missing]
     if missing and options.fail_on_data_loss:
@@ -108,7 +107,8 @@ def _without_lost(
 async def resolved(
     session: Session, limit: Limit, earliest: Offsets, latest_offsets: Offsets, *, latest_when_none: bool
 ) -> Offsets:
-    """A limit as offsets of all partitions. Raises ConfigError when it says nothing of one, ClientError for times."""
+    """Return a limit as offsets of all partitions. Raises ConfigError when it lacks one or names others, ClientError
+    for times without a record."""
     if limit.kind is Bound.EARLIEST:
         return dict(earliest)
     if limit.kind is Bound.LATEST:
@@ -131,7 +131,7 @@ async def _at_times(
     if none and not latest_when_none:
         raise ClientError(
             f"{limit.option}: {', '.join(map(str, none))} has no record at or after {times[none[0]]} ms; "
-            "startingOffsetsByTimestampStrategy=latest starts at the end there"
+            "with startingOffsetsByTimestampStrategy=latest the query starts at the end there"
         )
     return {one: latest_offsets[one] if at is None else at.offset for one, at in found.items()}
 

@@ -1,8 +1,8 @@
-"""The loop on which a Spark process talks to clusters, and the sessions that it keeps there.
+"""Event loop of a Spark process, and its sessions with clusters.
 
-Spark's Python workers run one task at a time and are used again for the next; sessions, with their connections, are
-therefore kept for the process. They are coroutines on the core that all clients share, and what Spark calls (`reading`,
-`writing`) waits for them through `Process.run`: on a thread's loop in reality, on a virtual one in tests.
+Spark's Python workers run one task after the other, so sessions, with their connections, are kept for the process.
+The methods that Spark calls (`reading`, `writing`) wait for the coroutines of a session through `Process.run`, on the
+loop of a thread, or in tests on a virtual one.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from odradek.client.loop_thread import LoopThread
 
 Result = TypeVar("Result")
 SESSIONS_LIMIT = 8
-"""Sessions that one process keeps; the one that was made first is closed for a further one."""
+"""Sessions that one process keeps. For a further one, the oldest is closed."""
 
 
 class Closable(Protocol):
-    """A session: made on the loop, closed on the loop."""
+    """A session, which is made and closed on the loop."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -29,7 +29,7 @@ Session = TypeVar("Session", bound=Closable)
 
 
 class Process:
-    """A process of Spark, driver or executor. For one thread of the application at a time."""
+    """Loop and sessions of one Spark process, driver or executor. For one thread of the application at a time."""
 
     def __init__(self, run: Callable[[Coroutine[Any, Any, Any]], Any], world: World) -> None:
         self.world = world
@@ -42,7 +42,7 @@ class Process:
         return result
 
     def session(self, key: object, make: Callable[[World], Session]) -> Session:
-        """Return the session that was made for an equal key, or make one."""
+        """Return the session for this key, made by `make` if there is none yet."""
         return self.run(self._session(key, make))
 
     async def _session(self, key: object, make: Callable[[World], Session]) -> Session:
@@ -54,7 +54,7 @@ class Process:
         return found  # type: ignore[return-value]  # the key names the kind
 
     def iterate(self, items: AsyncGenerator[Result, None]) -> Iterator[Result]:
-        """Wait for one after the other; the generator is closed at the end, whichever it is."""
+        """Wait for the items of an asynchronous generator, one by one. It is closed whenever the iteration ends."""
         steps = _Steps(items)
         try:
             while True:
@@ -73,19 +73,19 @@ class Process:
 
 
 class _Steps(Generic[Result]):
-    """Steps of a generator, one after the other."""
+    """Steps of an asynchronous generator, one at a time."""
 
     def __init__(self, items: AsyncGenerator[Result, None]) -> None:
         self._items = items
         self._step = asyncio.Lock()
 
     async def next(self) -> Result:
-        """Take a step."""
+        """Return the next item."""
         async with self._step:
             return await anext(self._items)
 
     async def close(self) -> None:
-        """Close the generator, also when the last step was interrupted and has not ended yet."""
+        """Close the generator, after a last step that was interrupted and has not ended yet, if there is one."""
         async with self._step:
             await self._items.aclose()
 
@@ -94,7 +94,7 @@ _here: dict[int, Process] = {}
 
 
 def here() -> Process:
-    """Return that of this process, which begins with the first call; a fork has its own."""
+    """Return the Process of this process, made at the first call; a forked process gets its own."""
     found = _here.get(os.getpid())
     if found is None:
         _here.clear()
@@ -103,7 +103,7 @@ def here() -> Process:
 
 
 def stand_in(process: Process | None) -> None:
-    """Let `here` return another one from now on, or (None) begin anew: for tests, on a loop of their own."""
+    """Let `here` return another Process from now on, or, with None, make a new one. For tests with their own loop."""
     _here.clear()
     if process is not None:
         _here[os.getpid()] = process

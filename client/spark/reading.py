@@ -1,6 +1,6 @@
 """Reading as Spark calls it: on the driver to plan, on the executors to read.
 
-Spark pickles these objects, so they hold nothing but options and offsets; connections belong to the process.
+Spark pickles these objects, so they hold only options and offsets; connections belong to the process.
 """
 
 import logging
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Task(InputPartition):
-    """Range of a partition that one Spark task reads."""
+    """Offset range of a partition that one Spark task reads."""
 
     def __init__(self, wanted: OffsetRange) -> None:
         super().__init__(str(wanted))
@@ -60,7 +60,7 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches. One object lives on the driver as long as the query."""
+    """Plans micro-batches. One object is on the driver for as long as the query runs."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -99,14 +99,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> OffsetsJson:
         """Return the end of the next micro-batch.
 
-        A query that starts at the end writes that end down first, as a micro-batch without records: Spark's log holds
-        the ends of micro-batches only, and a first one that is repeated after a crash would start at a later end.
+        A query that starts at the end of a log first gets a micro-batch without records: Spark's log has only the ends
+        of micro-batches, so without that a first one that is repeated after a crash would start at a later end.
         """
         if start is None:
             return self._latest_for_older_spark()
         begin = from_json(start)
         if self._target is None or any(self._target.get(one, -1) < offset for one, offset in begin.items()):
-            ends = self._latest(begin)  # a target from before the start was found: Spark asks for that one first
+            ends = self._latest(begin)  # the target is older than the start: Spark has asked for the target first
             self._target = None if self._target is None else ends
         else:
             ends = self._target
@@ -144,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return here().run(planning.latest(self._session, self._options, begin))
 
     def _latest_for_older_spark(self) -> OffsetsJson:
-        """Return the end of all there is: it is asked for first, and the start only afterwards."""
+        """Return the ends of the logs. An older Spark asks for them first, and for the start only afterwards."""
         if self._start.kind is Bound.LATEST and self._seen is None:
             return self._remembered(self.initialOffset())
         self._initial = None
@@ -165,8 +165,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Task(one) for one in here().run(work)]
 
     def commit(self, end: OffsetsJson) -> None:
-        """Commit what the query has finished to its group, if it has one. The checkpoint is what counts: a group
-        that cannot be reached is a warning."""
+        """Commit what the query has finished to its group, if it has one. If that fails, log a warning: what counts is
+        the checkpoint."""
         if not self._group_id:
             return
         try:
@@ -179,7 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _check_older_spark(options: SourceOptions, mixed_start: bool) -> None:
-    """Raise ConfigError for what Spark's Python interface has no way for before 4.2."""
+    """Raise ConfigError for options that Spark's Python interface cannot support before 4.2."""
     for option, given in (
         ("maxOffsetsPerTrigger", options.max_offsets_per_trigger is not None),
         ("minOffsetsPerTrigger", options.min_offsets_per_trigger is not None),
@@ -197,7 +197,7 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator["pyarro
 
 
 def _decoded(options: SourceOptions, wanted: OffsetRange) -> Iterator["pyarrow.RecordBatch"]:
-    """Decode on the task's own thread, while the loop's fetches the next answer."""
+    """Yield decoded records. Decoding is done on the task's thread, while the loop's thread fetches the next answer."""
     from odradek.client.spark.fetching import read_range
 
     session = session_for(options.client)
@@ -215,7 +215,8 @@ def _decoded(options: SourceOptions, wanted: OffsetRange) -> Iterator["pyarrow.R
 def _together(
     chunk: "Chunk", batches: Sequence[tuple[int, BatchHeader]], wanted: OffsetRange, include_headers: bool
 ) -> "tuple[pyarrow.RecordBatch, int]":
-    """Decode many at once; with how many. Raises CorruptRecords for the first that cannot be read by itself."""
+    """Decode many batches at once; return the rows, and how many batches these are. Raises CorruptRecords for the first
+    batch that cannot be decoded by itself."""
     from odradek.client.spark.columns import locate, record_batch, sections
 
     try:

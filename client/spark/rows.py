@@ -1,4 +1,4 @@
-"""Columns of records for one topic each, made from Spark's rows in Arrow.
+"""Records by topic, as columns, made from Spark's rows in Arrow.
 
 The columns are those of Spark's own Kafka sink: `value` (text or bytes), and optionally `key` (text or bytes),
 `headers` (a list of structs of `key` and `value`), `topic`, which the option of that name overrides, and `partition`.
@@ -21,14 +21,14 @@ from odradek.client.records import Headers
 Integers = NDArray[numpy.int64]
 NO_PARTITION = -1
 LONG_KEY_BYTES = 256
-"""Keys up to this length are hashed all at once, longer ones one by one."""
+"""Keys up to this length are hashed together, longer ones one by one."""
 MASK_64 = (1 << 64) - 1
 SEED, MULTIPLIER = 0x9747B28C, 0x5BD1E995
 
 
 @dataclass(slots=True)
 class Records:
-    """Records of one topic, by columns; `partition` is None where keys (or nothing) decide."""
+    """Records of one topic, as columns. `partition` is None when keys decide, or nothing."""
 
     topic: str
     partition: int | None
@@ -36,13 +36,13 @@ class Records:
     values: list[bytes | None]
     headers: list[Headers] | None
     hashes: NDArray[numpy.uint32] | None
-    """Hashes (murmur2) of the keys, where these decide; of no meaning where a key is None."""
+    """murmur2 hashes of the keys, if these decide; meaningless where a key is None."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def digest(self) -> int:
-        """Return a number that two lists of equal records have in common, in whatever order."""
+        """Return a number that is the same for equal records in any order."""
         place = zlib.crc32(f"{self.topic} {self.partition}".encode())
         keys = (zlib.crc32(b"" if key is None else b"+" + key, place) for key in self.keys)
         total = sum(
@@ -54,7 +54,7 @@ class Records:
 
 
 def records_of(batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[Records]:
-    """Give the rows of a batch, topic by topic, partition by partition. Raises ClientError for a row without topic."""
+    """Yield the rows of a batch by topic and partition. Raises ClientError for a row without a topic."""
     if not batch.num_rows:
         return
     names = batch.schema.names
@@ -76,7 +76,7 @@ def _partitions(batch: pyarrow.RecordBatch) -> Integers:
     column = batch.column("partition").cast(pyarrow.int64())
     numbers: Integers = pyarrow.compute.fill_null(column, NO_PARTITION).to_numpy(zero_copy_only=False)
     if (numbers < NO_PARTITION).any():
-        raise ClientError(f"column partition: {numbers.min()} is no partition")
+        raise ClientError(f"column partition: {numbers.min()} is not a partition's number")
     return numbers
 
 
@@ -86,7 +86,7 @@ def _places(batch: pyarrow.RecordBatch, topic: str | None) -> pyarrow.Dictionary
         return pyarrow.DictionaryArray.from_arrays(zeros, pyarrow.array([topic]))
     column = batch.column("topic").cast(pyarrow.string())
     if column.null_count:
-        raise ClientError("a row has no topic: fill the column, or give the option topic, which is for all rows")
+        raise ClientError("a row has no topic: fill the column topic, or give the option topic for all rows")
     return column.dictionary_encode()
 
 
@@ -115,7 +115,7 @@ def _headers(found: list[dict[str, Any] | None] | None) -> Headers:
 
 
 def murmur2_of_all(keys: pyarrow.BinaryArray) -> NDArray[numpy.uint32]:
-    """Return `murmur2` of each key; what stands for a null means nothing."""
+    """Return `murmur2` of each key; for a null the number is meaningless."""
     bounds = numpy.frombuffer(keys.buffers()[1], dtype=numpy.int32)[keys.offset : keys.offset + len(keys) + 1]
     content = keys.buffers()[2]
     data = numpy.frombuffer(content, dtype=numpy.uint8) if content is not None else numpy.empty(0, numpy.uint8)

@@ -1,4 +1,4 @@
-"""Questions of Spark's driver and executors to a cluster that they read. Coroutines on the core of all clients."""
+"""Requests of Spark's driver and executors to a cluster from which they read. Coroutines for the process's loop."""
 
 import asyncio
 import re
@@ -23,17 +23,17 @@ from odradek.world.tasks import Tasks
 Result = TypeVar("Result")
 PATIENCE = "default.api.timeout.ms"
 COMMIT_PATIENCE_MS = 5_000
-"""Time for committing offsets, which only shows others the lag: the query does not wait long for that."""
+"""Time limit of a commit. It only shows the lag to others, so the query does not wait long for it."""
 
 
 def session_for(client: Mapping[str, str]) -> "Session":
-    """Return the process's session with these settings. Raises ConfigError."""
+    """Return this process's session with these settings. Raises ConfigError."""
     settings = load(ReadSettings, client, {})
     return here().session(("source", *sorted(client.items())), lambda world: Session(settings, world))
 
 
 class Session:
-    """A cluster as its readers see it. Whatever asks raises ClientTimeout, NoBrokerReachable, KafkaError."""
+    """Session with a cluster for reading. All requests raise ClientTimeout, NoBrokerReachable, KafkaError."""
 
     def __init__(self, settings: ReadSettings, world: World) -> None:
         self.settings = settings
@@ -41,11 +41,11 @@ class Session:
         self._tasks = Tasks(self.cluster.clock, lambda said: None)
 
     def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, Result]]) -> "asyncio.Task[Result]":
-        """Start a coroutine beside what runs; whoever wants its result, or its error, awaits what is returned."""
+        """Start a coroutine as a task, which is awaited for its result or error."""
         return self._tasks.result_of(f"spark: {name}", work)
 
     def give_up(self, begun: "asyncio.Task[Any]") -> None:
-        """Give up what was begun: nobody wants it any more."""
+        """Cancel a task whose result is no longer wanted, or drop its error."""
         if not begun.cancel() and not begun.cancelled():
             begun.exception()
 
@@ -55,7 +55,7 @@ class Session:
         self.cluster.close()
 
     def deadline(self, what: str, patience_ms: int | None = None) -> Deadline:
-        """Return the end of `patience_ms` (a task's kafkaConsumer.pollTimeoutMs), or else of default.api.timeout.ms."""
+        """Return the deadline `patience_ms` from now (kafkaConsumer.pollTimeoutMs), or else default.api.timeout.ms."""
         if patience_ms is not None:
             return Deadline(self.cluster, patience_ms, what, "kafkaConsumer.pollTimeoutMs")
         return Deadline(self.cluster, self.settings.default_api_timeout_ms, what, PATIENCE)
@@ -63,7 +63,8 @@ class Session:
     # -- what there is -------------------------------------------------------------------------------------------------
 
     async def partitions(self, options: SourceOptions) -> list[TopicPartition]:
-        """Return all that the options select, in order. Raises KafkaError naming what the cluster does not have."""
+        """Return all partitions that the options select, in order. Raises KafkaError, which names those that do not
+        exist."""
         if options.pattern is not None:
             view = await self._described(None)
             names = [name for name, info in view.topics.items() if not info.internal]
@@ -86,7 +87,7 @@ class Session:
         return list(options.assigned)
 
     async def _described(self, topics: Iterable[str] | None) -> ClusterView:
-        """Metadata, asked for again while a topic's leaders are being elected or no broker answers."""
+        """Return metadata, asking again while leaders of a topic are being elected, or no broker answers."""
         deadline = self.deadline("metadata of topics")
         reached = False
         while True:
@@ -105,7 +106,7 @@ class Session:
             await deadline.pause_after(failure)
 
     def _refusal(self, errors: Mapping[str, ErrorCode]) -> KafkaError:
-        """Return what to say of topics that have errors; raised at once when asking again does not help."""
+        """Return the error of topics after which to ask again. Raises KafkaError if asking again does not help."""
         name, code = next(iter(errors.items()))
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             servers = ",".join(self.settings.bootstrap_servers)
@@ -128,13 +129,13 @@ class Session:
         return {one: at.offset for one, at in found.items() if at is not None}
 
     async def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Find the first offsets at or after times, in milliseconds; None where all records are older."""
+        """Return the first offsets at or after times, in ms since 1970; None where all records are older."""
         if not times:
             return {}
         return await offsets_at(self.cluster, times, self.settings.isolation, self.deadline("offsets of partitions"))
 
     async def commit(self, group_id: str, offsets: Offsets) -> None:
-        """Commit offsets to a group without members, so that its lag is seen. Raises as all, and soon."""
+        """Commit offsets to a group without members, so that its lag can be seen. Takes at most COMMIT_PATIENCE_MS."""
         request = commit_request(group_id, {one: OffsetAndMetadata(offset) for one, offset in offsets.items()})
         deadline = Deadline(self.cluster, COMMIT_PATIENCE_MS, f"committing the offsets of group {group_id}", "its time")
         answer = await ask_coordinator(self.cluster, group_id, request, OffsetCommitResponse, commit_errors, deadline)

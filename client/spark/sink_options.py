@@ -1,7 +1,7 @@
 """Options of `df.write.format("odradek")` and `writeStream`: those of Spark's own Kafka sink, and exactly once. No I/O.
 
-As with the source, names are compared without regard to case, `kafka.` goes before a setting of the client, and nothing
-that is given is ignored in silence.
+As with the source, names are compared without regard to case, a setting of the client begins with `kafka.`, and no
+option is ignored in silence.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from odradek.client.spark.options import CLIENT_PREFIX, client_settings, true_or
 
 NAMES = ("topic", "transactionalId", "epoch", "failOnDataLoss", "bootstrap.servers")
 SPARKS_OWN = ("checkpointlocation", "path", "queryname")
-"""Options that Spark itself takes from the same place."""
+"""Options for Spark itself, which are given in the same way."""
 REFUSED = {
     "transactional.id": "give the option transactionalId: tasks have ids of their own, made from it",
     "key.serializer": "keys are written as they are, text or bytes",
@@ -26,10 +26,10 @@ REFUSED = {
     "partitioner": "give a column partition",
     "partitioner.class": "give a column partition",
 }
-"""Settings of producers that a sink cannot have, and what to say of them."""
+"""Settings of producers that a sink refuses → why, and what to use instead."""
 DEFAULTS = {"batch.size": "131072", "linger.ms": "50"}
-"""Settings for writing in bulk: batches are sent when they are full, or at the end of a task. With acks=0 batches are
-of the client's own size: nobody says that one is too large for its topic, and all of it is lost."""
+"""Settings for writing in bulk: batches are sent when they are full, or at the end of a task. With acks=0 batch.size is
+the client's own default: no answer says that a batch is too large for its topic, and all of it would be lost."""
 TRANSACTION_DEFAULTS = {"transaction.timeout.ms": "900000"}
 """Transactions last as long as brokers allow (transaction.max.timeout.ms): the driver decides when all tasks have
 written."""
@@ -44,11 +44,11 @@ class SinkOptions:
     topic: str | None
     """Topic of every row; None: the one that the row's column names."""
     transactional_id: str | None
-    """Exactly once, with transactional ids and groups whose names begin with it; None: at least once."""
+    """Start of the names of transactional ids and groups for writing exactly once; None: at least once."""
     epoch: int | None
     """Number of this write of a batch job, when the write may be repeated."""
     fail_on_data_loss: bool
-    """True if an epoch that can neither be completed nor repeated is an error."""
+    """Whether an epoch that can be neither completed nor repeated is an error."""
 
     def config(self, **more: Any) -> ProducerConfig:
         """Return the producer's settings with defaults."""
@@ -56,7 +56,7 @@ class SinkOptions:
 
 
 def parse_sink(given: Mapping[str, str]) -> SinkOptions:
-    """Check everything that does not depend on the rows. Raises ConfigError, in one line."""
+    """Return the checked options, as far as these do not depend on the rows. Raises ConfigError, in one line."""
     named = _canonical(given)
     transactional_id = named.get("transactionalId")
     if transactional_id is not None and not transactional_id.strip():

@@ -1,4 +1,4 @@
-"""Session of a sink with a cluster: a producer for at least once, producers with transactional ids, and questions."""
+"""Session of a sink with a cluster: a producer for at least once, transactional producers, and committed offsets."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -20,12 +20,12 @@ PATIENCE = "max.block.ms"
 
 
 def sink_session_for(options: SinkOptions) -> "SinkSession":
-    """Return the process's session with these settings. Raises ConfigError."""
+    """Return this process's session with these settings. Raises ConfigError."""
     return here().session(("sink", *sorted(options.client.items())), lambda world: SinkSession(options, world))
 
 
 class SinkSession:
-    """A cluster as its writers see it. On the process's loop."""
+    """Session with a cluster for writing. On the process's loop."""
 
     def __init__(self, options: SinkOptions, world: World) -> None:
         self.config = options.config()
@@ -34,13 +34,14 @@ class SinkSession:
         self._producer: Producer | None = None
 
     async def producer(self) -> Producer:
-        """Return the one that all tasks of this process share; a new one when the last has broken."""
+        """Return the producer that all tasks of this process share; a new one when the last is broken."""
         if self._producer is None or self._producer.engine.ended is not None:
             self._producer = await self._made({})
         return self._producer
 
     async def transactional(self, transactional_id: str, **more: Any) -> Producer:
-        """Return a new producer with an id, started; the caller closes it, or stops it and leaves its transaction."""
+        """Return a new, started producer with this id. The caller closes it, or stops it and leaves its transaction
+        open."""
         return await self._made({"transactional_id": transactional_id, **more})
 
     async def _made(self, more: Mapping[str, Any]) -> Producer:
@@ -49,23 +50,23 @@ class SinkSession:
         return await producer.start()
 
     async def offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return all that is committed to a group; waits for a transaction that commits to it, to be told the truth."""
+        """Return all offsets that a group has committed, after the end of open transactions that commit to it."""
         what = f"reading the offsets of group {group_id}"
         return await committed_offsets(self.cluster, group_id, None, self.deadline(what))
 
     def deadline(self, what: str) -> Deadline:
-        """Return the end of max.block.ms."""
+        """Return the deadline max.block.ms from now."""
         return Deadline(self.cluster, self.config.max_block_ms, what, PATIENCE)
 
     async def close(self) -> None:
-        """Deliver what is queued, close all connections."""
+        """Deliver what is queued, then close all connections."""
         if self._producer is not None:
             await self._producer.close()
         self.cluster.close()
 
 
 class RecordWriter:
-    """Sends records in bulk to the partitions that keys, columns or chance give them."""
+    """Sends records in bulk to partitions that a column, their keys, or chance decide."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -85,7 +86,7 @@ class RecordWriter:
             await self._send(records, TopicPartition(records.topic, partition), rows, timestamp_ms)
 
     async def flush(self) -> None:
-        """Wait until everything is delivered. Raises what a record has failed with."""
+        """Wait until everything is delivered. Raises the failure of a record."""
         await self._sender.flush()
 
     async def _known(self, topic: str, partition: int | None) -> None:
@@ -94,7 +95,8 @@ class RecordWriter:
             await self._producer.until_known(topic, partition, self._producer.config.max_block_ms)
 
     def _by_partition(self, records: Records, count: int) -> list[tuple[int, list[int] | slice]]:
-        """Keys decide, as with every Kafka client; what has none goes, a batch at a time, where there is a leader."""
+        """Return rows by partition. Keys decide, as in every Kafka client; records without one go, in runs of the size
+        of a batch, to partitions with a leader."""
         if records.hashes is None or self._producer.config.partitioner_ignore_keys:
             return self._in_turns(records, range(len(records)))
         partitions = (records.hashes & numpy.uint32(0x7FFFFFFF)).astype(numpy.int64) % count
@@ -108,7 +110,7 @@ class RecordWriter:
         return found
 
     def _in_turns(self, records: Records, rows: "range | list[int]") -> list[tuple[int, list[int] | slice]]:
-        """Cut into about what a batch holds, each for a partition that chance picks (KIP-480)."""
+        """Cut rows into runs of about the size of a batch, each for a random partition (KIP-480)."""
         sizes = numpy.cumsum([len(records.values[row] or b"") + len(records.keys[row] or b"") + 16 for row in rows])
         filled = sizes // max(self._engine.config.batch_bytes, 1)  # 0: every record is a batch of its own
         bounds = [0, *(numpy.flatnonzero(numpy.diff(filled)) + 1).tolist(), len(rows)]

@@ -1,7 +1,8 @@
-"""Differences between the versions of Spark whose Python data sources these are: 4.0, 4.1 and from 4.2 on.
+"""Differences between the supported versions of Spark: 4.0, 4.1, and 4.2 and later.
 
-Up to 4.1 Spark does not tell a source where a micro-batch starts nor how much it may take, and 4.0 hands a streaming
-sink rows instead of Arrow batches. Names below are Spark's own where it has them, else stand-ins that it never sees.
+Up to 4.1 Spark does not tell a source where a micro-batch starts, nor how much it may take, and 4.0 hands a streaming
+sink rows instead of Arrow batches. The names below are Spark's own if it has them, otherwise stand-ins that it never
+sees.
 """
 
 from dataclasses import dataclass
@@ -30,32 +31,32 @@ else:
     except ImportError:
 
         class ReadLimit:
-            """Limit of what a micro-batch takes."""
+            """Limit of a micro-batch."""
 
         class ReadAllAvailable(ReadLimit):
-            """Everything."""
+            """No limit."""
 
         @dataclass
         class ReadMinRows(ReadLimit):
-            """Read limit: no micro-batch before this many records exist."""
+            """Limit of a micro-batch to at least so many rows."""
 
             min_rows: int
 
         @dataclass
         class ReadMaxRows(ReadLimit):
-            """Limit of a micro-batch by its number of rows."""
+            """Limit of a micro-batch to at most so many rows."""
 
             max_rows: int
 
         class SupportsTriggerAvailableNow:
-            """Plans no further than what there was at the start."""
+            """A source that can stop at what was available at the start."""
 
     DataSourceStreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter)
 
 TELLS_LIMITS = ReadLimit.__module__.startswith("pyspark")
-"""`latestOffset` is told the start of a micro-batch and a limit: since 4.2."""
+"""Whether `latestOffset` gets the start of a micro-batch and a limit: since 4.2."""
 STREAMS_IN_ARROW = hasattr(datasource, "DataSourceStreamArrowWriter")
-"""A streaming sink is given Arrow batches: since 4.1."""
+"""Whether a streaming sink gets Arrow batches: since 4.1."""
 
 __all__ = [
     "STREAMS_IN_ARROW",

@@ -1,7 +1,7 @@
 """Writing as Spark calls it: `write` on the executors, `commit` and `abort` on the driver.
 
-Spark pickles these objects, and may call each method in another process: they hold nothing but options. A task knows
-by its TaskContext which query, micro-batch and task it is of. What is written exactly once, and why, is in `epochs`.
+Spark pickles these objects, and may call each method in another process, so they hold only options. A task's
+TaskContext says its number, and the query and micro-batch that it belongs to. `epochs` explains how exactly once works.
 """
 
 import logging
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 QUERY_PROPERTY, EPOCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Local properties that Spark gives to the tasks of a streaming query, and to those of its foreachBatch."""
+"""Local properties that the tasks of a streaming query have, and those of its foreachBatch."""
 ROWS_PER_BATCH = 1_000
-"""Number of rows that become an Arrow batch, where Spark hands over rows."""
+"""Rows of an Arrow batch, if Spark hands over rows."""
 BYTES = (StringType, BinaryType)
 
 
 class Place(NamedTuple):
-    """Task that writes: its number, and the query and epoch that it belongs to."""
+    """Place of a task that writes: its number, and the query and epoch that it belongs to, if any."""
 
     task: int
     query: str | None
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class Message(WriterCommitMessage):
-    """Message of a task to the driver; `result` is None at least once."""
+    """Message of a task to the driver. `result` is None unless the sink writes exactly once."""
 
     def __init__(self, result: TaskResult | None = None) -> None:
         self.result = result
@@ -51,7 +51,7 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
     """Raise ConfigError for columns that a sink cannot write."""
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
-        raise ConfigError(f"there is no column `value`, only {', '.join(types) or 'none'}: it is what is written")
+        raise ConfigError(f"there is no column `value`, which is written; the columns are {', '.join(types) or 'none'}")
     if options.topic is None and "topic" not in types:
         raise ConfigError("no topic: give the option topic, or a column of that name")
     for name, wanted in (("value", BYTES), ("key", BYTES), ("topic", (StringType,)), ("partition", (IntegerType,))):
@@ -71,10 +71,10 @@ def _is_headers(found: DataType) -> bool:
 
 
 def place_of_this_task() -> Place:
-    """Return which task runs here. Raises ClientError outside of one."""
+    """Return the place of the task that runs here. Raises ClientError outside of a task."""
     context = TaskContext.get()
     if context is None:
-        raise ClientError("rows are written by Spark's tasks: none runs here")
+        raise ClientError("rows can only be written within a task of Spark, and none runs here")
     epoch = context.getLocalProperty(EPOCH_PROPERTY)
     return Place(
         context.partitionId(), context.getLocalProperty(QUERY_PROPERTY), int(epoch) if epoch is not None else None
@@ -82,7 +82,8 @@ def place_of_this_task() -> Place:
 
 
 def write_task(options: SinkOptions, place: Place, batches: Iterable["pyarrow.RecordBatch"]) -> TaskResult | None:
-    """Write a task's rows. Exactly once they are in an open transaction then; else they are delivered (None)."""
+    """Write a task's rows. For exactly once they are in an open transaction afterwards, which the result describes;
+    otherwise they are delivered, and None is returned."""
     session = sink_session_for(options)
     if options.transactional_id is None:
         _write_at_least_once(session, options, batches)
@@ -109,7 +110,7 @@ def _write_at_least_once(session: SinkSession, options: SinkOptions, batches: It
 
 
 async def _epoch(session: SinkSession, options: SinkOptions, place: Place) -> Epoch:
-    """A streaming query's micro-batch; a batch job's epoch, which is the next one where the option is not given."""
+    """Return the micro-batch of a streaming query, or the epoch of a batch job: the option, or else the next one."""
     assert options.transactional_id is not None
     if place.query is not None and place.epoch is not None:
         return Epoch(f"{options.transactional_id}-{place.query}", place.epoch)
@@ -126,7 +127,7 @@ def _records(options: SinkOptions, batches: Iterable["pyarrow.RecordBatch"]) -> 
 
 
 def commit(options: SinkOptions, messages: Iterable[WriterCommitMessage | None], *, strict: bool = False) -> None:
-    """Commit what all tasks wrote, which have finished. Raises as `commit_epoch`."""
+    """Commit what all tasks wrote, once they have finished. Raises as `commit_epoch`."""
     results = _results(messages)
     if not results:
         return
@@ -141,19 +142,19 @@ def commit(options: SinkOptions, messages: Iterable[WriterCommitMessage | None],
 
 
 def abort(options: SinkOptions, messages: Iterable[WriterCommitMessage | None]) -> None:
-    """Abort what was written and is not decided yet, as a task has failed."""
+    """Abort what was written and is not decided yet, because a task has failed."""
     results = _results(messages)
     if results:
         here().run(abort_epoch(sink_session_for(options), results))
 
 
 def _results(messages: Iterable[WriterCommitMessage | None]) -> list[TaskResult]:
-    """Return what the tasks told; a task that has failed has told nothing."""
+    """Return the results in the tasks' messages; a task that has failed has none."""
     return [one.result for one in messages if isinstance(one, Message) and one.result is not None]
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writer of `df.write`. With transactionalId everything is committed at once, or nothing; with epoch, once."""
+    """Writer of `df.write`. With transactionalId either everything is committed or nothing; with epoch, only once."""
 
     def __init__(self, options: SinkOptions, *, overwrite: bool) -> None:
         if overwrite:
@@ -189,7 +190,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class RowStreamWriter(StreamWriter):
-    """The same for Spark 4.0, which hands over rows."""
+    """Writer of `df.writeStream` for Spark 4.0, which hands over rows."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         super().__init__(options)

@@ -1,10 +1,10 @@
 """Kafka 0.8's consumer: its group is balanced in ZooKeeper, by the members themselves.
 
-connector           the ConsumerConnector; core: the same on its loop; config: its settings
+connector           the ConsumerConnector; core: its part on the event loop; config: its settings
 streams             what the application's threads read; fetch_loop: what fills them
-consumption         which stream a partition goes to, and how far it is
-member              one member at work; balance: its next step, pure
-subscriptions       who wants which topics; assignment: who gets which partitions. Both pure
-group_store         the group's znodes; groups: the same for somebody who is no member
+consumption         which stream each partition goes to, and how far it is consumed
+member              carries out a member's steps; balance: which step is next, without I/O
+subscriptions       who wants which topics; assignment: who gets which partitions. Both without I/O
+group_store         the group's znodes as a member uses them; groups: a group as seen from outside
 offset_storage      committed offsets, in ZooKeeper, in Kafka, or in both
 """

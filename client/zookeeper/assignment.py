@@ -1,6 +1,6 @@
 """Assignment of partitions to threads: Kafka's PartitionAssignor (range, roundrobin) of 0.8-1.1. No I/O.
 
-Every member computes it by itself from what ZooKeeper says and comes to the same result, whoever wrote its program.
+Every member computes it by itself from what is in ZooKeeper, and comes to the same result, whichever client it uses.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,13 +27,13 @@ class GroupView:
     threads: Threads
     partitions: Partitions
     brokers: Sequence[str] = ()
-    """Addresses, `host:port`, of those that live."""
+    """Addresses of the live brokers, as `host:port`."""
     held: frozenset[TopicPartition] = field(default_factory=frozenset)
-    """Partitions, of those that were asked about, that this session really owns."""
+    """Those of the partitions asked about whose owner znode belongs to this session."""
 
 
 def range_assignment(threads: Threads, partitions: Partitions) -> Assignment:
-    """Deal topic by topic: runs of size/threads partitions, the first size%threads threads get one more."""
+    """Assign topic by topic: each thread gets a run of size/threads partitions, the first size%threads one more."""
     assigned: Assignment = {}
     for topic, consuming in threads.items():
         numbers = sorted(partitions.get(topic, ()))
@@ -47,11 +47,11 @@ def range_assignment(threads: Threads, partitions: Partitions) -> Assignment:
 
 
 def round_robin_assignment(threads: Threads, partitions: Partitions) -> Assignment:
-    """Deal all partitions, in the order of the hash of their names, to all threads in turn that consume the topic.
+    """Assign all partitions, in the order of the hashes of their names, in turn to the threads that consume the topic.
 
-    The hashed name is `topic-partition`, as in Kafka 1.0 and 1.1. Before 1.0 it was `[topic,partition]`, so that those
-    versions cannot share a group with 1.x under roundrobin, and not with this either. Names of equal hash, which Kafka
-    leaves in the order of a hash map, go by topic and number here.
+    The hashed name is `topic-partition`, as in Kafka 1.0 and 1.1. Before 1.0 it was `[topic,partition]`: those versions
+    can share a roundrobin group neither with 1.x nor with this. Names of equal hash, which Kafka leaves in the order of
+    a hash map, are sorted by topic and number here.
     """
     all_threads = sorted({thread for consuming in threads.values() for thread in consuming})
     names = sorted(TopicPartition(topic, number) for topic in threads for number in partitions.get(topic, ()))
@@ -73,14 +73,14 @@ STRATEGIES: Mapping[str, Callable[[Threads, Partitions], Assignment]] = {
 
 
 def topics_needed(strategy: str, consumer_id: str, threads: Threads) -> list[str]:
-    """Topics whose partitions must be known: range looks at the member's own, roundrobin at the whole group's."""
+    """Return the topics whose partitions must be known: the member's own (range) or the whole group's (roundrobin)."""
     if strategy == "roundrobin":
         return list(threads)
     return [topic for topic, consuming in threads.items() if consumer_id in map(consumer_of, consuming)]
 
 
 def own_assignment(strategy: str, consumer_id: str, view: GroupView) -> Assignment:
-    """Return what one member is to own."""
+    """Return the partitions that one member is to own, each with its thread."""
     threads = {topic: consuming for topic, consuming in view.threads.items() if consuming}
     assigned = STRATEGIES[strategy](threads, view.partitions)
     return {name: thread for name, thread in assigned.items() if consumer_of(thread) == consumer_id}

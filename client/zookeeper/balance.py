@@ -1,19 +1,19 @@
-"""Balancing of a group as one member sees it: the next step, and what follows from how it went. No I/O.
+"""Balancing of a group as one member sees it: the next step, and what follows from its outcome. No I/O.
 
-The rules of ZookeeperConsumerConnector.ZKRebalancerListener in Kafka 0.8-1.1, without the ways in which a partition
-could be left lying there. One step at a time, in this order of precedence:
+The rules are those of ZookeeperConsumerConnector.ZKRebalancerListener in Kafka 0.8-1.1, except that no partition can be
+left without an owner. One step at a time, in this order of precedence:
 
-    Register   not registered in this session
-    Release    owns what it is not to own, or lost a race: everything it has claimed goes back
-    Read       something may have changed since the group was read, or it is time for another attempt
+    Register   the member is not registered in this session
+    Release    it owns something that it should not, or lost a race: everything that it has claimed goes back
+    Read       something may have changed since the group was read, or another attempt is due
     Claim      it is known what to own, and nothing is owned
     Start      everything is claimed: read offsets, fetch
     Wait       for a change, or for the next attempt
 
-Kafka tells nobody that an owner has gone: a member that has used up rebalance.max.retries waits for some other change,
-for ever if need be. Here the owner znodes that were in the way are watched, and when they are all gone it is tried
-again. What fails by other trouble is tried again for as long as it takes; every rebalance.max.retries failures in a row
-are reported. What is claimed but cannot be started is released.
+In Kafka no member learns that an owner has gone: one that has used up rebalance.max.retries waits for another change,
+perhaps for ever. Here the owner znodes that were in the way are watched; when all are gone, there is another attempt.
+Steps that fail for other reasons are repeated without a limit, and every rebalance.max.retries failures in a row are
+logged. Partitions that are claimed but cannot be started are released.
 """
 
 from collections.abc import Collection, Mapping
@@ -52,14 +52,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Step: read the offsets, now that nobody else can change them, and fetch, then `fetching`."""
+    """Step: read the offsets, which nobody else changes now, and begin to fetch, then `fetching`."""
 
     partitions: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Step: report a failure to the application, in its log."""
+    """Step: log a failure."""
 
     text: str
 
@@ -75,7 +75,7 @@ Step = Register | Release | Read | Claim | Start | Report | Wait
 
 
 class Balance:
-    """State of a member's balancing. Whoever carries out a step reports its outcome, unless the session has ended."""
+    """State of a member's balancing. The caller reports each step's outcome, unless the session has ended meanwhile."""
 
     def __init__(self, consumer_id: str, strategy: str, max_retries: int, backoff_ms: float) -> None:
         self.consumer_id = consumer_id
@@ -103,7 +103,7 @@ class Balance:
     # -- what to do ----------------------------------------------------------------------------------------------------
 
     def take_step(self, now_ms: float) -> Step:
-        """Return the next step, which the caller begins."""
+        """Return the next step; it counts as begun."""
         if self._report is not None:
             report, self._report = Report(self._report), None
             return report
@@ -129,14 +129,14 @@ class Balance:
     # -- what happens --------------------------------------------------------------------------------------------------
 
     def connected(self, session_id: int) -> None:
-        """Note that a session is connected, a new one or the same as before."""
+        """Note that a session is connected, a new one or the previous one."""
         if session_id != self.session_id:
             self.expired()
             self.session_id = session_id
         self.changed()
 
     def expired(self) -> None:
-        """Note that the session has expired, and all its znodes with it: nothing is owned, nothing to be released."""
+        """Note that the session has expired, and with it all its znodes: nothing is owned, and nothing to release."""
         self.session_id = 0
         self.owned, self._target = {}, None
         self.started = self.settled = self._registered = self._releasing = False
@@ -149,7 +149,7 @@ class Balance:
         self._attempts = 0
 
     def owner_gone(self, path: str) -> None:
-        """Note that an owner znode that was in the way is deleted; when all of them are, another attempt is due."""
+        """Note that an owner znode was deleted. When all that were in the way are gone, another attempt is due."""
         if path in self._blockers:
             self._blockers.discard(path)
             self._stale = self._stale or not self._blockers
@@ -166,7 +166,7 @@ class Balance:
         self.started = self._releasing = False
 
     def read(self, view: GroupView) -> None:
-        """Compare the group in ZooKeeper with what is owned: claim another assignment, or leave all as it is."""
+        """Compare the assignment that follows from the group with what is owned, and claim it if it differs."""
         if self.consumer_id not in view.members:
             self._registered = False
             return
@@ -194,24 +194,24 @@ class Balance:
             self._settle()
             return
         self._blockers = set(blockers)
-        given_up = self._count_failure("others still own what is to be ours: " + ", ".join(sorted(blockers)))
+        given_up = self._count_failure("others still own its partitions: " + ", ".join(sorted(blockers)))
         self._retry_at_ms = NEVER if given_up and blockers else now_ms + self._backoff_ms
 
     def fetching(self) -> None:
-        """Note that what is owned is being fetched."""
+        """Note that the owned partitions are being fetched."""
         self.started = True
         self._settle()
 
     def interrupted(self, step: Step) -> None:
-        """Note that a step was not finished, as the connection was lost; it is back now, in the same session."""
+        """Note that a step was not finished, because the connection was lost. It is back now, in the same session."""
         if isinstance(step, Claim):
-            # Nobody knows which of them were created: all of them go back.
+            # Any of the owner znodes may have been created: all partitions go back.
             self.owned, self._target = dict(step.partitions), None
         self._releasing = self._releasing or not self.started
         self._stale = True
 
     def failed(self, step: Step, reason: str, now_ms: float) -> None:
-        """Note that a step has failed, not by a lost race. What is owned and fetched stays so."""
+        """Note that a step has failed, for another reason than a lost race. Partitions that are fetched stay owned."""
         self.interrupted(step)
         self._count_failure(reason)
         self._not_before_ms = now_ms + self._backoff_ms
@@ -226,7 +226,7 @@ class Balance:
         return True
 
     def _settle(self) -> None:
-        """Note that there is nothing to do, unless partitions are claimed and not yet started."""
+        """Note that there is nothing more to do, unless partitions are claimed and not started yet."""
         if self.started or not self.owned:
             self._attempts = 0
             self.settled = not self._stale

@@ -19,9 +19,10 @@ RESET_TIMESTAMPS = {"smallest": EARLIEST_TIMESTAMP, "largest": LATEST_TIMESTAMP}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorSettings(SecurityConfig):
-    """Durations in ms, sizes in bytes. `None` stands for a default that follows another setting.
+    """Settings of the ConsumerConnector. Durations in ms, sizes in bytes; None is a default that another setting gives.
 
-    Those of security, which Kafka 0.8 did not have, are for brokers; those for ZooKeeper are named as brokers' are.
+    The settings of SecurityConfig, which Kafka 0.8 did not have, are for connections to brokers; those for ZooKeeper
+    have the names that brokers use.
     """
 
     zookeeper_connect: str = setting()
@@ -35,7 +36,7 @@ class ConnectorSettings(SecurityConfig):
     zookeeper_sasl_jaas_config: str | None = setting(None, secret=True)
     """Login at ZooKeeper: DigestLoginModule with username and password."""
     zookeeper_set_acl: bool = setting(False)
-    """True to make znodes that only the same user may change: all members of a group must log in as that user."""
+    """True to create znodes that only the same user may change: all members of a group must log in as that user."""
     zookeeper_ssl_client_enable: bool = setting(False)
     zookeeper_ssl_keystore_location: str | None = setting(None)
     zookeeper_ssl_keystore_password: str | None = setting(None, secret=True)
@@ -55,7 +56,7 @@ class ConnectorSettings(SecurityConfig):
     fetch_max_bytes: int = setting(52_428_800, at_least=1)
     fetch_wait_max_ms: int = setting(100, at_least=0)
     num_consumer_fetchers: int = setting(1, at_least=1, at_most=1)
-    """Fetchers for each broker: one loop has no use for more than one."""
+    """Fetchers for each broker: on one event loop more than one would be of no use."""
     queued_max_message_chunks: int = setting(2, at_least=1)
     auto_commit_enable: bool = setting(True)
     auto_commit_interval_ms: int = setting(60_000, at_least=1)
@@ -87,17 +88,17 @@ class ConnectorSettings(SecurityConfig):
 
     @property
     def dual_commit(self) -> bool:
-        """Tell whether offsets that are kept in Kafka are written to ZooKeeper too."""
+        """Tell whether offsets that are stored in Kafka are written to ZooKeeper, too."""
         given = self.dual_commit_enabled
         return self.offsets_storage == "kafka" and (given is None or given)
 
     @property
     def reset_timestamp(self) -> int:
-        """Return what ListOffsets is asked for where there is no offset to go on from."""
+        """Return the ListOffsets timestamp at which to start without a committed offset."""
         return RESET_TIMESTAMPS[self.auto_offset_reset]
 
     def link(self) -> Link:
-        """Read how ZooKeeper is reached, with files of keys and certificates. Raises ConfigError."""
+        """Return TLS, login and access lists for ZooKeeper; reads key and certificate files. Raises ConfigError."""
         if not (self.zookeeper_ssl_client_enable or self.zookeeper_sasl_jaas_config or self.zookeeper_set_acl):
             return OPEN
         from odradek.security.zookeeper_link import read_link
@@ -108,7 +109,7 @@ class ConnectorSettings(SecurityConfig):
             raise ConfigError(str(error), setting=error.setting) from None
 
     def for_brokers(self, bootstrap_servers: list[str]) -> ConsumerSettings:
-        """The same as settings of the code that talks to brokers."""
+        """Return these settings in the form of the code that talks to brokers."""
         defaults = load(ConsumerSettings, {"bootstrap.servers": bootstrap_servers}, {})
         return replace(
             defaults,

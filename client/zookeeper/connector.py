@@ -32,7 +32,7 @@ class ConsumerConnector:
     """A member of a consumer group that is balanced in ZooKeeper.
 
         connector = ConsumerConnector.create(zookeeper_connect="localhost:2181", group_id="g")
-        streams = connector.create_message_streams({"topic": 2})["topic"]    # one thread of yours for each
+        streams = connector.create_message_streams({"topic": 2})["topic"]    # two streams, each for one thread
         for message in streams[0]: ...
         connector.shutdown()
 
@@ -50,7 +50,7 @@ class ConsumerConnector:
         self._created = False
         self._closed = False
         self._end = threading.RLock()
-        """Held while it is being shut down."""
+        """Held during the shutdown, for which other callers wait."""
         try:
             self._core = self._thread.run(self._opened())
         except BaseException:
@@ -72,9 +72,10 @@ class ConsumerConnector:
     def create_message_streams(
         self, topic_count: Mapping[str, int], key_decoder: Any = None, value_decoder: Any = None
     ) -> dict[str, list[MessageStream]]:
-        """Join the group with the number of streams given for each topic; once for a connector.
+        """Join the group with the number of streams given for each topic; only once for a connector.
 
-        Returns when the member has its partitions, or has reported that it cannot get them (it goes on trying then).
+        Returns when the member has its partitions, or has logged that it cannot get them, which it then keeps trying.
+        Raises ConfigError, TypeError; ClientError if streams were created before.
         """
         for topic, count in topic_count.items():
             _check_count(count, arguments.topic_name(topic))
@@ -86,9 +87,8 @@ class ConsumerConnector:
     def create_message_streams_by_filter(
         self, topic_filter: TopicFilter | str, count: int = 1, key_decoder: Any = None, value_decoder: Any = None
     ) -> list[MessageStream]:
-        """Join the group with `count` streams for all topics in a `Whitelist` (a text is one) or not in a `Blacklist`.
-
-        Topics that are created later belong to it too.
+        """Join the group with `count` streams for all topics that match a `Whitelist` (or a text), or do not match a
+        `Blacklist`, those created later too. Raises as `create_message_streams`.
         """
         _check_count(count, "the filter")
         given = Whitelist(topic_filter) if isinstance(topic_filter, str) else topic_filter
@@ -97,9 +97,9 @@ class ConsumerConnector:
         return self._join(registration, {ANY_TOPIC: count}, key_decoder, value_decoder)[ANY_TOPIC]
 
     def commit_offsets(self, offsets: Mapping[TopicPartition | tuple[str, int], int] | None = None) -> None:
-        """Commit everything that the streams have handed out; or offsets given, of any partitions of the group.
+        """Commit everything that the streams have handed out, or the offsets given, of any partitions of the group.
 
-        Raises ClientError, KafkaError; ConfigError, TypeError for offsets that are none.
+        Raises ClientError, KafkaError; ConfigError, TypeError for invalid offsets.
         """
         if offsets is None:
             return self._run(self._core.commit(None))
@@ -107,8 +107,8 @@ class ConsumerConnector:
         return self._run(self._core.commit({name: position.offset for name, position in given.items()}))
 
     def shutdown(self) -> None:
-        """Commit (with auto.commit.enable), leave the group at once, end all iterations; harmless twice: another thread
-        that shuts it down, too, waits for the end of that."""
+        """Commit (with auto.commit.enable), leave the group at once, end all iterations. Calling it again does nothing;
+        in another thread it waits for the end of the first call."""
         self._shutdown(in_hand=True)
 
     def _shutdown(self, *, in_hand: bool) -> None:
@@ -121,7 +121,7 @@ class ConsumerConnector:
             try:
                 self._thread.run(self._core.close(in_hand=in_hand))
             finally:
-                # Last of all: when its iterations end, a program may end too, and what is not done yet never will be.
+                # Last of all: a program may end with its iterations, and with it whatever is not done yet.
                 for stream in self._core.streams.all_streams():
                     stream.close()
                 self._thread.stop()
@@ -132,7 +132,7 @@ class ConsumerConnector:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Shut down; after an exception the messages in hand, whose processing may have failed, come again."""
+        """Shut down. After an exception the messages in hand, whose processing may have failed, are not committed."""
         self._shutdown(in_hand=kind is None)
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -147,7 +147,7 @@ class ConsumerConnector:
     async def _opened(self) -> ConnectorCore:
         settings, loop = self._settings, asyncio.get_running_loop()
         clock = LoopClock(loop)
-        # Once for its errors alone, at the door: keys and certificates that cannot be read, a login without a password.
+        # Only for its errors, which the constructor is to raise: keys that cannot be read, a login without a password.
         secured(TcpNetwork(loop), clock, settings)
         try:
             store = KazooStore(

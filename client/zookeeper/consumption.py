@@ -1,6 +1,6 @@
-"""Consumption of the partitions that a member owns: which stream each goes to, and how far it is.
+"""Consumption of the partitions that a member owns: which stream each goes to, and how far it is consumed.
 
-Between the member, which claims and releases, the fetcher, which asks brokers, and the streams. Loop-thread only.
+It connects the member, which claims and releases partitions, the fetcher, and the streams. For the loop's thread only.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Streams(Protocol):
 
 
 class Claimed:
-    """A partition that is owned and read."""
+    """A partition that is owned and read: its stream, and its progress in that."""
 
     __slots__ = ("progress", "stream")
 
@@ -36,29 +36,29 @@ class Claimed:
 
 
 class Consumption:
-    """The partitions that are read now. `positions` is the fetcher's list of what to ask for."""
+    """Consumption of one member. `positions` has the partitions that are read now, for the fetcher."""
 
     def __init__(self, clock: Clock, streams: Streams, stored: Mapping[TopicPartition, int]) -> None:
         self.positions = Positions()
         self.lock = nullcontext()
-        """Positions are the loop's alone."""
+        """No lock: only the loop uses the positions."""
         self.chunks: dict[TopicPartition, Sized] = {}
-        """Nothing waits here: a stream that is full has its partitions paused."""
+        """Always empty, as chunks go to streams at once; the partitions of a full stream are paused instead."""
         self.claimed: dict[TopicPartition, Claimed] = {}
         self.changed = WakeUp(clock)
-        """Something for the fetcher to look at."""
+        """Wakes the fetch loop."""
         self._clock = clock
         self._streams = streams
         self._stored = stored
         self._claims = itertools.count(1)
         self._leaving: dict[TopicPartition, Claimed] = {}
-        """Still owned, no longer read."""
+        """Partitions that are still owned, but no longer read."""
         self._before: dict[TopicPartition, tuple[int | None, Progress]] = {}
-        """Partitions that were read before: the offset stored when they were given up, and how far they were read."""
+        """Partitions that were given up → the offset that was stored then, and their progress."""
         self._stopping: asyncio.Event | None = None
 
     def wake(self) -> None:
-        """Have the fetcher look again: a stream has room, or a message has been processed."""
+        """Wake the fetch loop, and `stop`: a stream has room, or a message was processed."""
         self.changed.set()
         if self._stopping is not None:
             self._stopping.set()
@@ -66,7 +66,7 @@ class Consumption:
     # -- for the fetcher -----------------------------------------------------------------------------------------------
 
     def keep(self, chunk: Chunk) -> None:
-        """Give the partition's stream what a fetch has brought."""
+        """Add the records of a fetch to the partition's stream."""
         self.claimed[chunk.topic_partition].stream.put(chunk)
 
     def holds(self, partition: TopicPartition) -> bool:
@@ -85,7 +85,7 @@ class Consumption:
     # -- claiming and releasing ----------------------------------------------------------------------------------------
 
     def start(self, partitions: Mapping[TopicPartition, str]) -> None:
-        """Read these, which are owned now and whose stored offsets are known, from there on."""
+        """Read these partitions, which are owned now, from their stored offsets on, which were read before."""
         assert not self.claimed, self.claimed
         for name, thread in partitions.items():
             stream = self._streams.stream_of(name.topic, thread_number(thread))
@@ -98,8 +98,8 @@ class Consumption:
         self.wake()
 
     def _progress(self, name: TopicPartition, stored: int | None) -> Progress:
-        """Return where to go on: at the stored offset or, if it is as this member left it, behind what was read
-        then."""
+        """Return where to go on: at the stored offset, or, if that is still as this member left it, behind the messages
+        that it was handed then."""
         stored_before, progress = self._before.pop(name, (None, None))
         if progress is None or stored_before != stored or progress.handed_out < 0:
             offset = -1 if stored is None else stored
@@ -108,9 +108,9 @@ class Consumption:
         return progress
 
     async def stop(self, patience_ms: float) -> None:
-        """Read and hand out nothing more. Returns when all messages in hand are done with, or after a while.
+        """Read and hand out nothing more. Return when all messages in hand are done with, or after `patience_ms`.
 
-        A message that is still in hand then will come again, to whoever owns its partition next.
+        A message that is still in hand then comes again, to the next owner of its partition.
         """
         self._leave()
         self._stopping = stopping = asyncio.Event()
@@ -136,13 +136,13 @@ class Consumption:
         self.positions.partitions = {}
 
     def given_up(self) -> None:
-        """Forget partitions that are no longer this member's: after `stop`, when what was consumed is committed."""
+        """Note that the partitions are no longer this member's: after `stop` and the commit of what was consumed."""
         for name, one in self._leaving.items():
             self._before[name] = (self._stored.get(name), one.progress)
         self._leaving = {}
 
     def abandon(self) -> None:
-        """Ownership is lost: read and hand out nothing more, now."""
+        """Read and hand out nothing more at once: the ownership is lost."""
         self._leave()
         self.given_up()
         self.wake()
@@ -150,7 +150,7 @@ class Consumption:
     # -- progress ------------------------------------------------------------------------------------------------------
 
     def consumed(self, *, in_hand: bool) -> dict[TopicPartition, int]:
-        """Return the next offsets of all owned partitions. With `in_hand` the application is done with all it has."""
+        """Return the next offsets to consume of all owned partitions; with `in_hand`, behind messages in hand."""
         found: dict[TopicPartition, int] = {}
         for name, one in (*self.claimed.items(), *self._leaving.items()):
             offset = one.stream.read(one.progress, in_hand=in_hand)
@@ -159,7 +159,7 @@ class Consumption:
         return found
 
     def locate(self, name: TopicPartition, offset: int) -> None:
-        """Start a partition here that has no offset to go on from."""
+        """Start a partition that has no offset to go on from at `offset`."""
         state = self.positions.partitions[name]
         state.move_to(offset)
         state.fetch_offset, state.reset_to = offset, None

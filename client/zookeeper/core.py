@@ -30,7 +30,7 @@ from odradek.zk_schema.znodes.consumers import ConsumerRegistration
 logger = logging.getLogger(__name__)
 
 ANY_TOPIC = ""
-"""Key of the streams of a topic filter, which are the same for every topic."""
+"""Key of the streams of a topic filter, which serve all topics."""
 
 
 class StreamTable:
@@ -51,7 +51,7 @@ class StreamTable:
 
 
 class ConnectorCore:
-    """A connector on a loop, with a session in ZooKeeper that somebody else has made. For the loop's thread only."""
+    """A connector on its event loop, with a ZooKeeper session that the caller opens. For the loop's thread only."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class ConnectorCore:
         host: str,
         network: Callable[[ConsumerSettings], Network],
     ) -> None:
-        """`host` is part of the member's name, unless consumer.id is set; `network` makes what brokers are reached by
-        when the first of them are known."""
+        """`host` becomes part of the consumer id, unless consumer.id is set; `network` is called once the first brokers
+        are known, and returns the network to reach them by."""
         self.streams = StreamTable()
         self.keeper = OffsetKeeper(storage_of(settings, store, self._known_cluster))
         self.consumption = Consumption(clock, self.streams, self.keeper.stored)
@@ -82,11 +82,11 @@ class ConnectorCore:
 
     @property
     def consumer_id(self) -> str:
-        """Consumer id of this member."""
+        """Return the consumer id of this member."""
         return self.member.balance.consumer_id
 
     async def begin(self, registration: ConsumerRegistration) -> None:
-        """Join the group; returns when the member has its partitions, or has reported that it cannot get them."""
+        """Join the group; return when the member has its partitions, or has logged that it cannot get them."""
         self.member.join(ConsumerRegistration(registration.subscription, registration.pattern, self._clock.now_ms()))
         running = self._spawn(self.member.run())
         if self._settings.auto_commit_enable:
@@ -102,10 +102,10 @@ class ConnectorCore:
         if offsets is None:
             await self.member.commit(retries=retries)
         else:
-            await self.keeper.commit(lambda: offsets, retries, unchanged=True)  # others may have written since
+            await self.keeper.commit(lambda: offsets, retries, unchanged=True)  # others may have changed them since
 
     async def close(self, *, in_hand: bool) -> None:
-        """Commit (with auto.commit.enable), and leave the group; `in_hand`: the application is done with all it has."""
+        """Commit (with auto.commit.enable), and leave the group. `in_hand`: commit messages in hand as well."""
         try:
             for task in self._tasks:
                 task.cancel()
@@ -113,7 +113,7 @@ class ConnectorCore:
             for stream in self.streams.all_streams():
                 stream.stop()
             await self._commit_at_last(in_hand=in_hand)
-        finally:  # interrupted, too: the session would go on, and the others wait for the partitions
+        finally:  # also when interrupted: otherwise other members wait for the partitions until the session expires
             with suppress(StoreError):
                 await self._store.close()
         if self._cluster is not None and self._fetch_loop is not None:
@@ -135,7 +135,7 @@ class ConnectorCore:
         return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """An error here is a mistake in this program: whoever reads must hear of it."""
+        """Hand a task's exception, which is a fault in this program, to the readers of all streams."""
         if not task.cancelled() and isinstance(task.exception(), Exception):
             logger.error("%s: broken", self.consumer_id, exc_info=task.exception())
             for stream in self.streams.all_streams():
@@ -147,7 +147,7 @@ class ConnectorCore:
         return self._cluster
 
     def _brokers_seen(self, addresses: Sequence[str]) -> None:
-        """The first brokers that are seen are those to begin from; later ones come with the metadata."""
+        """Take registered brokers as bootstrap addresses; with the first ones, begin to use the cluster."""
         if not addresses or list(addresses) == self._bootstrap:
             return
         self._bootstrap = list(addresses)

@@ -1,7 +1,7 @@
-"""Loop that keeps the streams of a connector filled: finds where to start, and has the partitions' leaders asked.
+"""Loop that keeps the streams of a connector filled: finds where to start, and fetches from the partitions' leaders.
 
-Kafka's ConsumerFetcherManager. A stream that is full is not asked for; what was under way to it when it became full is
-kept, so that at most one answer of each broker comes on top of queued.max.message.chunks.
+It does the work of Kafka's ConsumerFetcherManager. For a full stream nothing is fetched. Answers that were under way
+when it became full are kept, at most one of each broker on top of queued.max.message.chunks.
 """
 
 import logging
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class FetchLoop:
-    """Runs until cancelled."""
+    """Fetch loop of one connector. `run` until it is cancelled."""
 
     def __init__(
         self, cluster: Cluster, settings: ConsumerSettings, consumption: Consumption, reset_timestamp: int
@@ -43,7 +43,7 @@ class FetchLoop:
         return self._cluster.clock.monotonic_ms()
 
     async def run(self) -> None:
-        """Look what is to ask, ask, wait."""
+        """Fetch, and look up offsets, whatever is due; then wait; until cancelled."""
         changed = self._consumption.changed
         self._cluster.refreshed = self._metadata_refreshed
         try:
@@ -54,11 +54,11 @@ class FetchLoop:
             self._tasks.close()
 
     async def end_sessions(self) -> None:
-        """Tell the brokers that nothing is fetched any more. After the end of `run`."""
+        """End the fetch sessions with brokers. After the end of `run`."""
         await self._fetcher.end_sessions(END_SESSIONS_MS)
 
     def _spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run something beside the loop; what it raises, the readers of all streams get."""
+        """Run a task; an exception that it raises goes to the readers of all streams."""
         task = self._tasks.spawn(f"{self._settings.client_id}: {name}", work, OnDeath.REPORT, self._fail_all)
         task.add_done_callback(lambda _: self._consumption.wake())
 
@@ -123,12 +123,12 @@ class FetchLoop:
     # -- where to go on ------------------------------------------------------------------------------------------------
 
     def _reset(self, name: TopicPartition) -> None:
-        """Locate it anew, by auto.offset.reset."""
-        state = self._consumption.positions.partitions[name]  # its version stays: it is the claim's
+        """Have a partition located again, by auto.offset.reset."""
+        state = self._consumption.positions.partitions[name]  # its version stays: it is the number of the claim
         state.move_to(-1)
         state.fetch_offset = state.fetch_epoch = -1
 
     def _truncate(self, name: TopicPartition, offset: int, leader_epoch: int) -> None:
-        """Go on where the leader's log parts from what was read."""
+        """Go on at the offset from which on the leader's log differs from what was read."""
         self._consumption.positions.partitions[name].fetch_epoch = leader_epoch
         self._consumption.locate(name, offset)

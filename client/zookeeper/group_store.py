@@ -30,14 +30,14 @@ PLAINTEXT = "PLAINTEXT"
 
 
 class ClaimOutcome(NamedTuple):
-    """What a claim has brought. `blockers`: owner znodes of others, which are watched."""
+    """Outcome of a claim. `blockers`: paths of others' owner znodes, which are watched."""
 
     won: Assignment
     blockers: list[str]
 
 
 class GroupStore:
-    """A member's view of its group. Loop-thread only; all methods raise StoreError and BadZnode."""
+    """Znodes of a member and its group. For the loop's thread only; all methods raise StoreError and BadZnode."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class GroupStore:
         exclude_internal: bool,
         security_protocol: str = PLAINTEXT,
     ) -> None:
-        """`security_protocol`: that of the listener by which the brokers are to be reached."""
+        """`security_protocol` is that of the listener on which the brokers are reached."""
         self._store = store
         self._security_protocol = security_protocol
         self._group_id = group_id
@@ -63,8 +63,8 @@ class GroupStore:
     async def register(self, registration: ConsumerRegistration) -> None:
         """Write the member's znode. One that an earlier session of this very member has left is replaced.
 
-        Raises NodeExists, leaving a watch on the group, when somebody else has the id (consumer.id given twice, or a
-        program started again before ZooKeeper has missed its predecessor).
+        Raises NodeExists, and leaves a watch on the group, if another process has the id: consumer.id is given twice,
+        or a program was restarted before the session of its predecessor has expired.
         """
         path = consumer_id_path(self._group_id, self._consumer_id)
         await create_if_missing(self._store, consumer_ids_path(self._group_id))
@@ -91,7 +91,7 @@ class GroupStore:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def read(self, owned: Collection[TopicPartition]) -> GroupView:
-        """Read the group as it is now. Every change of it from here on fires a watch."""
+        """Read the group as it is now, and leave watches that fire at any later change."""
         members = await self._members()
         brokers = await self._brokers()
         existing = await self._children(TOPICS_PATH) if any(map(is_pattern, members.values())) else []
@@ -113,7 +113,7 @@ class GroupStore:
         return {name: one for name, one in zip(names, found, strict=True) if one is not None}
 
     async def _member(self, consumer_id: str) -> ConsumerRegistration | None:
-        """Read a member; None when it has just left: the watch on the list says so too."""
+        """Return a member; None when it has just left, for which the watch on the list of members fires."""
         try:
             data, _ = await self._store.get(consumer_id_path(self._group_id, consumer_id))
         except NoNode:
@@ -128,19 +128,19 @@ class GroupStore:
         return sorted(address for address in found if address is not None)
 
     async def _broker(self, broker_id: int) -> str | None:
-        """Return where it is reached; None when it has just gone or cannot be understood: the others can be reached."""
+        """Return a broker's address; None when it has just gone, has no such listener, or cannot be decoded."""
         try:
             data, _ = await self._store.get(broker_path(broker_id))
             endpoints = BrokerRegistration.decode(broker_id, data).endpoints
         except NoNode:
             return None
         except BadZnode as bad:
-            logger.warning("%s: ignored: %s", self._consumer_id, bad)
+            logger.warning("%s: a broker is ignored: %s", self._consumer_id, bad)
             return None
         return next((one.address for one in endpoints if one.security_protocol == self._security_protocol), None)
 
     async def _partitions(self, topic: str) -> tuple[int, ...]:
-        """Read the partitions of a topic; of one that does not exist there are none, and it is watched for."""
+        """Return the partitions of a topic; none if it does not exist, in which case its creation is watched for."""
         while True:
             try:
                 data, _ = await self._store.get(topic_path(topic), watch=True)
@@ -150,7 +150,7 @@ class GroupStore:
                     return ()
 
     async def _children(self, path: str) -> list[str]:
-        """Return a znode's children, sorted; of one that does not exist none, and it is watched for."""
+        """Return a znode's children, sorted; none if it does not exist, in which case its creation is watched for."""
         while True:
             try:
                 return sorted(await self._store.children(path, watch=True))
@@ -165,9 +165,9 @@ class GroupStore:
         return stat is not None and stat.ephemeral_owner == self._store.session_id
 
     async def claim(self, partitions: Mapping[TopicPartition, str], session_id: int) -> ClaimOutcome:
-        """Create owner znodes in this session, as many as can be. When it raises, some may be there.
+        """Create owner znodes in this session, as many as possible. When this raises, some may have been created.
 
-        Raises SessionExpired when there is another session by now: znodes of that one nobody would know of.
+        Raises SessionExpired when there is another session by now, so that none is created in that unnoticed.
         """
         for topic in {name.topic for name in partitions}:
             await create_if_missing(self._store, owners_path(self._group_id, topic))
@@ -195,7 +195,7 @@ class GroupStore:
                 return True
 
     async def _was_left_by_us(self, path: str) -> bool:
-        """Tell whether the znode was of an earlier session of this very member; then it is deleted."""
+        """Delete an owner znode if an earlier session of this very member has left it; tell whether that is so."""
         try:
             data, stat = await self._store.get(path)
         except NoNode:
@@ -206,7 +206,7 @@ class GroupStore:
         return True
 
     async def release(self, partitions: Collection[TopicPartition]) -> None:
-        """Delete owner znodes, of this session only."""
+        """Delete the owner znodes of these partitions that belong to this session."""
         await asyncio.gather(*(self._release(owner_path(self._group_id, *name)) for name in partitions))
 
     async def _release(self, path: str) -> None:

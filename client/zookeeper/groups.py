@@ -1,4 +1,4 @@
-"""Groups below /consumers as somebody sees them who is no member: who is in them, who owns what, offsets."""
+"""Groups below /consumers, read from outside: their members, the owners of partitions, and offsets."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,15 +23,15 @@ T = TypeVar("T")
 
 @dataclass
 class GroupInZooKeeper:
-    """A group of the consumer of Kafka 0.8 at one moment."""
+    """A group of Kafka 0.8's consumer at one moment."""
 
     group_id: str
     members: dict[str, ConsumerRegistration] = field(default_factory=dict)
     """Members by consumer id."""
     owners: dict[TopicPartition, str] = field(default_factory=dict)
-    """The consumer thread that owns a partition: the consumer's id, `-`, the thread's number."""
+    """Partition → the consumer thread that owns it: the consumer's id, `-`, the thread's number."""
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    """The next offset to consume. With offsets.storage=kafka they are in the cluster instead."""
+    """Partition → the next offset to consume. With offsets.storage=kafka these are in the cluster instead."""
 
 
 async def group_ids(store: Store) -> list[str]:
@@ -40,7 +40,7 @@ async def group_ids(store: Store) -> list[str]:
 
 
 async def group_in_zookeeper(store: Store, group_id: str) -> GroupInZooKeeper | None:
-    """Read a group; None where there is none of that name. What nobody can understand is left out.
+    """Return a group; None when there is none of that name. Znodes that cannot be decoded are left out.
 
     Raises StoreError.
     """
@@ -68,7 +68,7 @@ async def group_in_zookeeper(store: Store, group_id: str) -> GroupInZooKeeper | 
 
 
 async def _below(store: Store, path: str, decode: Callable[[str, bytes], T]) -> dict[str, T]:
-    """Decode the znodes below a path, by name, but those that are gone by now or make no sense."""
+    """Return the decoded znodes below a path, by name, without those that are gone by now or cannot be decoded."""
 
     async def one(name: str) -> tuple[str, T] | None:
         try:

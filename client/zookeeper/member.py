@@ -1,4 +1,4 @@
-"""Member of a group at work: carries out the steps of its `Balance` on ZooKeeper, and commits offsets."""
+"""Member of a group: carries out the steps of its `Balance` in ZooKeeper, and commits offsets."""
 
 import asyncio
 import logging
@@ -31,18 +31,18 @@ from odradek.zk_schema.znodes.json_data import BadZnode
 logger = logging.getLogger(__name__)
 
 PATIENCE_PER_BACKOFF = 0.5
-"""Time for messages in hand when partitions are handed over, as a part of rebalance.backoff.ms, so that others do not
-give up."""
+"""Share of rebalance.backoff.ms that a release waits for messages in hand. Others, which want the partitions, must not
+use up their attempts meanwhile."""
 
 
 class Reading(Protocol):
     """Consumption of owned partitions (`consumption.Consumption`)."""
 
     def start(self, partitions: Mapping[TopicPartition, str]) -> None:
-        """Begin to read these partitions, each with the name of its thread."""
+        """Begin to read these partitions, each for the thread of that name."""
 
     async def stop(self, patience_ms: float) -> None:
-        """Read nothing more; wait `patience_ms` at most for messages in hand."""
+        """Read nothing more, and wait at most `patience_ms` for messages in hand."""
 
     def abandon(self) -> None:
         """Stop at once: the partitions are lost to other members."""
@@ -55,8 +55,8 @@ class Reading(Protocol):
 
 
 class Member:
-    """Member of a group. `run` and `commit_periodically` run until they are cancelled; `brokers_seen` is told the live
-    brokers. Loop-thread only."""
+    """Member of a group. `run` and `commit_periodically` run until they are cancelled; `brokers_seen(addresses)` is
+    called with the live brokers. For the loop's thread only."""
 
     def __init__(
         self,
@@ -91,13 +91,13 @@ class Member:
         store.subscribe(self._on_event)
 
     def join(self, registration: ConsumerRegistration) -> None:
-        """Take part in the group: before `run`."""
+        """Set what this member consumes. Before `run`."""
         self._registration = registration
         if self._store.connected:
             self.balance.connected(self._store.session_id)
 
     async def decided(self) -> None:
-        """Wait until the first rebalance is done, or was reported to have failed."""
+        """Wait until the first rebalance is done, or its failure was logged."""
         await self._decided.wait()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Member:
                 outcome()
 
     async def _outcome(self, step: Step) -> Callable[[], object]:
-        """Carry out a step; return what reports its outcome to the balance, to be called in the same session only."""
+        """Carry out a step; return a function that reports its outcome to the balance, for the same session only."""
         balance = self.balance
         match step:
             case Register():
@@ -184,9 +184,9 @@ class Member:
         self.balance.fetching()
 
     async def _release(self, partitions: Mapping[TopicPartition, str]) -> None:
-        """Stop, commit, delete: whoever claims a partition after this finds everything that was consumed committed."""
+        """Stop reading, commit, delete the owner znodes, in this order: the next owner finds all offsets committed."""
         await self._reading.stop(self._settings.backoff_ms * PATIENCE_PER_BACKOFF)
-        # Without auto commit too: a commit of the application that is under way must come to its end first.
+        # Also without auto commit, with no offsets: this waits for a commit of the application that is under way.
         automatic = self._settings.auto_commit_enable
         await self._commit_quietly(lambda: self._reading.consumed(in_hand=False) if automatic else {})
         self._reading.given_up()
@@ -195,21 +195,21 @@ class Member:
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     async def commit(self, *, retries: int = 0, in_hand: bool = True) -> None:
-        """Commit all that was handed out, but without `in_hand` for the messages that are still being processed.
+        """Commit all messages handed out; unless `in_hand`, without those that are still being processed.
 
         Raises StoreError, ClientError, KafkaError.
         """
         await self._keeper.commit(lambda: self._reading.consumed(in_hand=in_hand), retries)
 
     async def commit_periodically(self) -> None:
-        """Commit from time to time all that the application is done with (auto commit)."""
+        """Commit every auto.commit.interval.ms all that the application is done with."""
         while True:
             await sleep_ms(self._clock, self._settings.auto_commit_interval_ms)
             if self._store.connected:
                 await self._commit_quietly(lambda: self._reading.consumed(in_hand=False))
 
     async def _commit_quietly(self, consumed: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Commit, or say that it could not be done: what is not committed will come again."""
+        """Commit, or log that it failed; what is not committed will come again."""
         try:
             await self._keeper.commit(consumed)
         except (StoreError, *NOT_COMMITTED) as error:

@@ -1,4 +1,4 @@
-"""Storage of a group's offsets: in ZooKeeper, in Kafka, or (while a group moves from one to the other) in both."""
+"""Storage of a group's offsets: in ZooKeeper, in Kafka, or, while a group moves from one to the other, in both."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -22,27 +22,28 @@ Offsets = dict[TopicPartition, int]
 
 
 class OffsetStorage(Protocol):
-    """Offsets of one group."""
+    """Storage of one group's offsets."""
 
     async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return those that have one."""
+        """Return the offsets of these partitions; those without one are left out."""
 
     async def write(self, offsets: Mapping[TopicPartition, int], retries: int, *, unchanged: bool = False) -> None:
-        """Write offsets, whatever was there. `retries`: after failures that may pass. Raises when nothing is under way.
+        """Write offsets, whatever is stored; up to `retries` times again after failures that may pass. When it raises,
+        no write is under way.
 
-        `unchanged`: also those that are as this member has last read or written them; storage where offsets expire
-        always does that.
+        With `unchanged`, also offsets that are as this member has last read or written them; a storage in which offsets
+        expire always writes those.
         """
 
 
 class ZooKeeperOffsets:
-    """/consumers/[group]/offsets/[topic]/[partition]. Waits for a lost connection; a lost session raises."""
+    """Offsets in /consumers/[group]/offsets/[topic]/[partition]. Waits for a lost connection; a lost session raises."""
 
     def __init__(self, store: Store, group_id: str) -> None:
         self._store = store
         self._group_id = group_id
         self._known: Offsets = {}
-        """Offsets as last read or written: an offset is written once."""
+        """Offsets as last read or written, so that none is written twice."""
 
     async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
         answers = await asyncio.gather(*(self._read(name) for name in partitions))
@@ -79,9 +80,9 @@ class ZooKeeperOffsets:
 
 
 class KafkaOffsets:
-    """The group's offsets in __consumer_offsets, as of somebody who is no member of a group of the newer kind.
+    """Offsets in __consumer_offsets, committed without a membership, as brokers do not coordinate the group.
 
-    They expire offsets.retention.minutes after their commit: those that stand still are written again and again.
+    They expire offsets.retention.minutes after their commit, so unchanged ones are written at each commit.
     """
 
     def __init__(self, cluster: Callable[[], Cluster], settings: ConnectorSettings) -> None:
@@ -119,7 +120,7 @@ class KafkaOffsets:
 
 
 class DualOffsets:
-    """Kafka first, then ZooKeeper; where they differ, the higher one counts (ZookeeperConsumerConnector)."""
+    """Offsets in Kafka and ZooKeeper, written in this order; of two, the higher counts (ZookeeperConsumerConnector)."""
 
     def __init__(self, kafka: OffsetStorage, zookeeper: OffsetStorage) -> None:
         self._kafka = kafka
@@ -137,7 +138,7 @@ class DualOffsets:
 
 
 def storage_of(settings: ConnectorSettings, store: Store, cluster: Callable[[], Cluster]) -> OffsetStorage:
-    """Return what offsets.storage and dual.commit.enabled ask for."""
+    """Return the storage that offsets.storage and dual.commit.enabled ask for."""
     in_zookeeper = ZooKeeperOffsets(store, settings.group_id)
     if settings.offsets_storage == "zookeeper":
         return in_zookeeper
@@ -146,7 +147,7 @@ def storage_of(settings: ConnectorSettings, store: Store, cluster: Callable[[], 
 
 
 class OffsetKeeper:
-    """Reads and commits, one commit at a time, and remembers what is stored."""
+    """Reads and commits a group's offsets, one commit at a time, and remembers what is stored."""
 
     def __init__(self, storage: OffsetStorage) -> None:
         self.stored: Offsets = {}
@@ -155,7 +156,7 @@ class OffsetKeeper:
         self._turn = asyncio.Lock()
 
     async def read(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Offsets to start from. Raises what the storage raises."""
+        """Return the offsets to start from. Raises what the storage raises."""
         found = await self._storage.read(partitions)
         for name in partitions:
             if name not in found:
@@ -166,9 +167,10 @@ class OffsetKeeper:
     async def commit(
         self, consumed: Callable[[], Mapping[TopicPartition, int]], retries: int = 0, *, unchanged: bool = False
     ) -> None:
-        """Write what `consumed` says when it is this commit's turn: what was given up meanwhile is no longer in it.
+        """Write the offsets that `consumed()` returns once it is this commit's turn, so that partitions given up
+        meanwhile are not among them.
 
-        `unchanged` as for the storage. Raises ClientError, KafkaError, StoreError.
+        `retries` and `unchanged` are those of the storage. Raises ClientError, KafkaError, StoreError.
         """
         async with self._turn:
             offsets = consumed()

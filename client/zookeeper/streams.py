@@ -1,9 +1,9 @@
 """Streams of messages: filled by the loop, read by the application's threads, one thread for each stream.
 
-A message counts as consumed when its reader comes back for another one, or gives up waiting for it: until then it is
-in hand. What the application commits by itself (commit_offsets, shutdown) counts the messages in hand too, as all of
-Kafka's commits do; what is committed behind its back (auto commit, handing over) does not, so that a crash never loses
-a message that was only half processed.
+A message counts as consumed when its reader asks for the next one; until then it is in hand. Commits that the
+application makes itself (commit_offsets, shutdown) include messages in hand, as all of Kafka's commits do. Automatic
+ones (auto commit, before a partition goes to another member) do not, so that a crash never loses a message that was
+only half processed.
 """
 
 import threading
@@ -21,24 +21,24 @@ READY_LIMIT = 500
 
 
 class ConsumerTimeout(ClientTimeout):
-    """Lack of messages for consumer.timeout.ms. The stream can still be read."""
+    """No message came within consumer.timeout.ms. The stream can still be read."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """Progress in one partition. Changed with its stream's lock held; -1 until it is known where to start."""
+    """Progress in one partition. Changed only with the stream's lock held; -1 until it is known where to start."""
 
     name: TopicPartition
     consumed: int = -1
-    """The next offset after the messages that are done with."""
+    """Offset after the last message that the application is done with."""
     handed_out: int = -1
-    """The next offset after the messages that the application has seen."""
+    """Offset after the last message that the application got."""
     claim: int = 0
-    """Number of the claim that it belongs to: chunks of earlier claims are dropped."""
+    """Number of the claim by which the partition is owned: chunks of earlier claims are dropped."""
 
 
 class MessageStream:
-    """Iterate over it. Iteration ends when the connector is shut down."""
+    """Stream of messages for one thread, which iterates over it. The iteration ends when the connector is shut down."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class MessageStream:
         self._key = key
         self._value = value
         self._changed = changed
-        """Called, without the lock, when there is room for another chunk or a message is done with."""
+        """Called, without the lock, when there is room for another chunk, or the last message in hand is done with."""
         self._arrived = threading.Condition()
         self._progress: dict[TopicPartition, Progress] = {}
         self._chunks: deque[Chunk] = deque()
@@ -67,7 +67,7 @@ class MessageStream:
 
     @property
     def full(self) -> bool:
-        """Tell whether queued.max.message.chunks wait here."""
+        """Tell whether queued.max.message.chunks chunks wait here."""
         return len(self._chunks) >= self._chunks_limit
 
     @property
@@ -81,7 +81,7 @@ class MessageStream:
             self._progress[progress.name] = progress
 
     def locate(self, progress: Progress, offset: int) -> None:
-        """Reading starts here, whatever was there before."""
+        """Start reading a partition at `offset`, whatever its progress was."""
         with self._arrived:
             progress.consumed = progress.handed_out = offset
 
@@ -106,7 +106,7 @@ class MessageStream:
             self._arrived.notify()
 
     def stop(self) -> None:
-        """Hand out nothing more of what is here; partitions are given up, but their progress can still be read."""
+        """Hand out no more messages of the present partitions, whose progress can still be read."""
         with self._arrived:
             self._progress = {}
             self._chunks.clear()
@@ -121,10 +121,8 @@ class MessageStream:
             self._arrived.notify_all()
 
     def read(self, progress: Progress, *, in_hand: bool) -> int:
-        """Return the next offset to consume, -1 when it is not known yet.
-
-        With `in_hand` the application says that it is done with everything it has.
-        """
+        """Return the next offset to consume; -1 when it is not known yet. With `in_hand`, messages in hand count as
+        consumed from now on."""
         with self._arrived:
             if in_hand:
                 progress.consumed = progress.handed_out
@@ -138,7 +136,8 @@ class MessageStream:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """Return the next message. Raises ConsumerTimeout, ClientError, DeserializationError (then read on)."""
+        """Return the next message. Raises ConsumerTimeout, ClientError; DeserializationError, after which the next call
+        goes on behind that message."""
         self._done_with_message()
         with self._arrived:
             while True:
@@ -158,7 +157,7 @@ class MessageStream:
             return self._decoded(record)
         except DeserializationError:
             raise
-        except BaseException:  # an interrupt: nobody has got it, and what is committed now must not count it
+        except BaseException:  # an interrupt: the application has not got the message, so a commit must not count it
             self._take_back(record)
             raise
 
@@ -184,7 +183,7 @@ class MessageStream:
         return record
 
     def _take_back(self, record: ConsumerRecord) -> None:
-        """Have the record in hand come again: to this application, unless it has given up the partition meanwhile."""
+        """Put the record in hand back, to be returned next, unless the partition was given up meanwhile."""
         with self._arrived:
             if self._in_hand is None:
                 return
@@ -197,7 +196,7 @@ class MessageStream:
             self._changed()
 
     def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
-        """Return a record with its key and value decoded; without the lock, as the loop need not wait for decoders."""
+        """Return a record with its key and value decoded. Without the lock: the loop must not wait for decoders."""
         topic, headers = record.topic, record.headers
         try:
             key = record.key if self._key is None else self._key(topic, headers, record.key)
@@ -208,7 +207,7 @@ class MessageStream:
         return record._replace(key=key, value=value)
 
     def _fill(self) -> bool:
-        """Make some records ready, or see that a chunk has no more. False when there is nothing to read."""
+        """Make some records ready, or drop a chunk that has no more; return False when there is nothing to read."""
         if self._reader is None:
             if not self._chunks:
                 return False
@@ -221,7 +220,7 @@ class MessageStream:
             return True
         self._ready.extend(reader.take(progress.handed_out, READY_LIMIT))
         if reader.finished and not self._ready:
-            # Behind the last message there may be offsets without any: markers, compacted ones.
+            # Behind the last message there may be offsets without messages: markers, compacted ones.
             progress.consumed = progress.handed_out = max(progress.handed_out, reader.chunk.next_offset)
             self._reader = None
         return True

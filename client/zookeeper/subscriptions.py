@@ -1,6 +1,6 @@
 """Subscriptions of a group's members: which topics they consume, with which threads. No I/O.
 
-Kafka's TopicCount and TopicFilter: a member names its topics, or a regular expression over all topics that there are.
+As Kafka's TopicCount and TopicFilter: a member names its topics, or a regular expression that selects from all topics.
 """
 
 import re
@@ -15,13 +15,13 @@ from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, C
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """A regular expression that must match the whole of a topic's name; commas count as `|`, spaces as nothing."""
+    """A regular expression for whole topic names; commas count as `|`, spaces are ignored."""
 
     expression: str
 
     @property
     def cleaned(self) -> str:
-        """Return the pattern as it is registered. Raises ConfigError when it is no regular expression."""
+        """Return the pattern as it is registered. Raises ConfigError when it is not a regular expression."""
         text = self.expression.strip().replace(",", "|").replace(" ", "").strip("\"'")
         try:
             arguments.regular_expression(text)
@@ -39,7 +39,7 @@ class Blacklist(TopicFilter):
 
 
 def thread_id(consumer_id: str, number: int) -> str:
-    """Return what stands in an owner znode."""
+    """Return the id of a consumer thread, as in owner znodes."""
     return f"{consumer_id}-{number}"
 
 
@@ -49,7 +49,7 @@ def consumer_of(thread: str) -> str:
 
 
 def thread_number(thread: str) -> int:
-    """Return the number of a thread among the member's, from its name."""
+    """Return the number of a thread within its member."""
     return int(thread.rpartition("-")[2])
 
 
@@ -59,12 +59,12 @@ def consumer_id_of(group_id: str, host: str, now_ms: int, random_bits: int) -> s
 
 
 def is_pattern(registration: ConsumerRegistration) -> bool:
-    """Tell whether the topics there are decide what it consumes."""
+    """Tell whether a member consumes all topics that match a pattern."""
     return registration.pattern != STATIC and bool(registration.subscription)
 
 
 def topics_of(registration: ConsumerRegistration, existing: Iterable[str], *, exclude_internal: bool) -> dict[str, int]:
-    """Topic → number of threads. Raises re.error for a pattern that cannot be understood."""
+    """Return the number of threads by topic. Raises re.error for an invalid pattern."""
     if not is_pattern(registration):
         return dict(registration.subscription)
     assert registration.pattern in (WHITE_LIST, BLACK_LIST), registration.pattern
@@ -81,7 +81,7 @@ def topics_of(registration: ConsumerRegistration, existing: Iterable[str], *, ex
 def threads_by_topic(
     members: Mapping[str, ConsumerRegistration], existing: Iterable[str], *, exclude_internal: bool
 ) -> dict[str, list[str]]:
-    """Return all threads that consume each topic, sorted as text, as Kafka's ConsumerThreadId is."""
+    """Return the threads that consume each topic, sorted as text, as Kafka's ConsumerThreadId is."""
     topics = list(existing)
     found: dict[str, list[str]] = {}
     for consumer_id, registration in members.items():

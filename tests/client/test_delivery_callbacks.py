@@ -121,7 +121,7 @@ def test_a_callback_does_not_end_the_thread_of_its_producer(caplog: pytest.LogCa
     """The thread was gone, and who waited for a record waited for ever."""
     assert sending.send("t", b"x", callback=end_program).result(PATIENCE_S).offset == 0
     assert sending.send("t", b"y").result(PATIENCE_S).offset == 0
-    assert "a callback wants to end the program" in caplog.text
+    assert "a callback raised this to end the program" in caplog.text
 
 
 def test_a_send_that_another_threads_close_overtakes_has_its_record_delivered(sending: Any) -> None:

@@ -187,7 +187,7 @@ def test_what_another_member_says_and_nobody_understands_is_raised_until_that_is
         bench.come_back_after(odd.value)
     bench.join(2)
     assert isinstance(bench.step(), Sync)
-    with pytest.raises(GroupError, match="group g: what its leader has assigned cannot be read") as odd:
+    with pytest.raises(GroupError, match="group g: its leader's assignment cannot be read") as odd:
         bench.member.synced(ErrorCode.NONE, b"?", bench.now_ms)
     bench.come_back_after(odd.value)
     assert bench.join(3).request.member_id == "me", "its place is kept, and nobody waits for who it was before"

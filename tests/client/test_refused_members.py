@@ -38,7 +38,7 @@ def test_a_consumer_says_once_that_its_group_has_no_coordinator(caplog: pytest.L
 
     run(test)
     said = warnings_in(caplog)[0]
-    assert said.startswith("group g: no coordinator has let this consumer in for 5 s; it goes on asking: ")
+    assert said.startswith("group g: no coordinator has let this consumer in for 5 s; it keeps trying: ")
 
 
 def test_a_coordinator_that_is_away_for_a_moment_now_and_then_is_worth_no_warning(

@@ -392,7 +392,7 @@ def test_a_thousand_tasks_fit_into_a_decision() -> None:
     assert decision_of({}) == Decision()
     many = decision_offset(Decision(7, 9_000, {task: ProducerIdentity(task**2, 0) for task in range(9_000)}))
     assert decision_of({TopicPartition("t", 0): many}) == Decision(7, 9_000, None)
-    with pytest.raises(ClientError, match="is the group another program's"):
+    with pytest.raises(ClientError, match="does another program use the group"):
         decision_of({TopicPartition("t", 0): offset._replace(metadata="mine")})
 
 

@@ -115,7 +115,7 @@ def test_a_row_without_topic_and_a_topic_that_is_not_there() -> None:
         with pytest.raises(ClientError, match="partition 7 of topic t: the topic has only 3 partitions"):
             batch = rows("a", topic=["t"], partition=pyarrow.array([7], pyarrow.int32()))
             one.task(0, None, batch, options=parse_sink({**SERVERS, "kafka.max.block.ms": "1000"}))
-        with pytest.raises(ClientError, match="-2 is no partition"):
+        with pytest.raises(ClientError, match="-2 is not a partition"):
             one.task(0, None, rows("a", topic=["t"], partition=pyarrow.array([-2], pyarrow.int32())), options=PLAIN)
 
 
@@ -140,7 +140,7 @@ def test_a_digest_is_of_the_records_and_not_of_their_order() -> None:
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 SCHEMAS: dict[str, dict[str, DataType]] = {
     "column key must be string or binary, not int: cast it": {"key": IntegerType(), "value": StringType()},
-    "there is no column `value`, only key": {"key": StringType()},
+    "there is no column `value`, which is written; the columns are key": {"key": StringType()},
     "column value must be string or binary, not double": {"value": DoubleType()},
     "column partition must be integer, not bigint": {"value": StringType(), "partition": LongType()},
     "column headers must be array<struct<key:string,value:binary>>, not array<string>": {
