@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 OF_UP = re.compile(r"broker-\d+\.properties")
-"""Names of the files that `up` makes."""
+"""Pattern of the names of files that `up` makes."""
 
 
 def broker(
@@ -33,8 +33,8 @@ def broker(
 
 @contextmanager
 def _pid_file(file: Path) -> Iterator[None]:
-    """Show the pid while the broker runs, if `up` has made its file: then it is one of that cluster, and `stop` ends
-    it with the others. What lies in `run` beside any other file is somebody else's."""
+    """Keep a pid file while the broker runs, if `up` has made its properties file: it then belongs to that cluster, and
+    `stop` ends it with the others. A folder `run` beside any other file is somebody else's."""
     from odradek.local.processes import locked, read_pid
 
     pid_file = file.parent.parent / "run" / f"{file.stem}.pid"

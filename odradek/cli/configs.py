@@ -14,7 +14,7 @@ configs = new_app("Describe and alter settings of topics and brokers.")
 
 Topic = Annotated[str | None, typer.Option(metavar="NAME", help="the settings of this topic")]
 Broker = Annotated[int | None, typer.Option(metavar="ID", help="the settings of this broker")]
-BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="the dynamic settings of all brokers")]
+BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="the dynamic settings for all brokers")]
 
 BrokerLoggers = Annotated[
     int | None,
@@ -37,7 +37,7 @@ def _resource(
 
 
 def _lists(given: list[str] | None, option: str) -> dict[str, str]:
-    """Parse `KEY=VALUE` texts; what is given for one key in several of them is one list. Raises BadParameter."""
+    """Parse `KEY=VALUE` texts; values of the same key are joined to one list. Raises BadParameter."""
     found: dict[str, str] = {}
     for text in given or ():
         for name, value in settings([text], option).items():
@@ -55,7 +55,7 @@ def describe(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Show which settings are set, and at which level."""
+    """Show which settings are set, and where: for the topic, the broker, or all brokers."""
     from odradek.client.admin.values import ConfigSource
 
     resource = _resource(topic, broker, broker_defaults, broker_loggers)

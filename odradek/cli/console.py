@@ -25,7 +25,7 @@ def console(
             help="host:port of one or more brokers, separated by commas",
         ),
     ] = DEFAULT_BOOTSTRAP_SERVER,
-    host: Annotated[str, typer.Option(help="address to listen on; other addresses require the token")] = ("127.0.0.1"),
+    host: Annotated[str, typer.Option(help="address to listen on; browsers elsewhere need the token")] = ("127.0.0.1"),
     port: Annotated[int, typer.Option(min=0, max=PORT_MAX, help="port of the page; 0 takes a free one")] = 9090,
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="another host name under which browsers reach the page")
@@ -40,7 +40,7 @@ def console(
 
 
 def check_installed() -> None:
-    """Raise OSError, with what to do, where the extra `console` is not installed."""
+    """Raise OSError, which says what to do, if the extra `console` is not installed."""
     if find_spec("aiohttp") is None:
         raise OSError("the console needs aiohttp: pip install 'odradek[console]'")
 

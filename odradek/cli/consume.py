@@ -43,15 +43,15 @@ def consume(
     if group == "":
         raise typer.BadParameter("it is empty", param_hint="--group")
     if group is not None and partition is not None:
-        raise typer.BadParameter("a group decides itself who reads which", param_hint="--partition")
+        raise typer.BadParameter("not together with --group, which assigns partitions itself", param_hint="--partition")
     config = {"auto.offset.reset": "earliest" if from_beginning else "latest", **NO_NEW_TOPIC, **settings(property)}
     if partition is None:
         group = group or config.get("group.id")
     signal.signal(signal.SIGTERM, _interrupt)
     printer = Printer(max_messages, key_separator, as_json=json)
     opened = KafkaConsumer(config, bootstrap_servers=bootstrap_server, group_id=group)
-    # a group that lets nobody in, or a leader that cannot be reached, is no error, for that may end any moment; but
-    # somebody is looking at an empty terminal
+    # A group that lets nobody in, or a leader that cannot be reached, is no error, as that may end at any moment. But
+    # whoever looks at the empty terminal should know.
     refused = heard_from("WARNING", "odradek.client.consumer.group_driver")
     unreachable = heard_from("WARNING", "odradek.client.cluster")
     with refused, unreachable, contextlib.suppress(KeyboardInterrupt), opened as consumer:
@@ -70,9 +70,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _end_on_signals(consumer: "KafkaConsumer", printer: "Printer") -> None:
-    """Let SIGINT and SIGTERM end the printing behind what a poll has brought, for that is what closing commits.
+    """Let SIGINT and SIGTERM end the printing once all records of the last poll are printed, as closing commits these.
 
-    A second one interrupts at once, and commits nothing.
+    A second signal interrupts at once, and nothing is committed.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -86,7 +86,7 @@ def _end_on_signals(consumer: "KafkaConsumer", printer: "Printer") -> None:
 
 
 def _known_partitions(consumer: "KafkaConsumer", topic: str, partition: int | None) -> list[int]:
-    """Return the topic's partition ids, ascending. Raises KafkaError when it, or the one asked for, is not there."""
+    """Return the topic's partition numbers, sorted. Raises KafkaError if the topic, or `partition`, does not exist."""
     from odradek.protocol.errors import ErrorCode, KafkaError
 
     known = sorted(consumer.partitions_for_topic(topic) or ())
@@ -115,7 +115,7 @@ class Printer:
     def __init__(self, limit: int | None, key_separator: str | None, *, as_json: bool) -> None:
         self.printed = 0
         self.ended = False
-        """True when nothing more is to be printed."""
+        """True when the printing is to end."""
         self._limit = limit
         self._separator = None if key_separator is None else os.fsencode(key_separator)
         self._as_json = as_json

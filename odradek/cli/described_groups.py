@@ -1,4 +1,4 @@
-"""Description of a group by `odradek groups describe`, wherever it balances: by a coordinator, or in ZooKeeper."""
+"""Description of a group for `odradek groups describe`, balanced by a coordinator, or by its members in ZooKeeper."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ class DescribedGroup:
 
     title: str
     fields: dict[str, Any]
-    """The group's own, for JSON."""
+    """Fields of the group itself, for JSON."""
     lags: "list[PartitionLag]"
     owners: "dict[TopicPartition, str]"
     member_columns: list[str]
@@ -30,7 +30,7 @@ class DescribedGroup:
         ]
 
     def as_object(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the group for JSON."""
         names = ("topic", "partition", "committed", "log_end_offset", "lag", "member")
         return {
             **self.fields,
@@ -40,7 +40,7 @@ class DescribedGroup:
 
 
 def coordinated(admin: "KafkaAdminClient", group_id: str) -> DescribedGroup:
-    """Describe a group of a coordinator. Raises KafkaError, GROUP_ID_NOT_FOUND where there is none of that name."""
+    """Describe a group that a coordinator balances. Raises KafkaError, GROUP_ID_NOT_FOUND if there is none."""
     from odradek.protocol.errors import ErrorCode, KafkaError
 
     group = admin.describe_groups([group_id])[0]
@@ -48,7 +48,7 @@ def coordinated(admin: "KafkaAdminClient", group_id: str) -> DescribedGroup:
     if group.state == "Dead" and not lags:
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND,
-            f"the cluster has no group {group_id}; --zookeeper looks for those that balance there",
+            f"the cluster has no group {group_id}; --zookeeper HOST:PORT shows groups of Kafka 0.8's consumer",
         )
     return DescribedGroup(
         f"group {group_id}: {group.state}, {len(group.members)} member(s), "

@@ -1,4 +1,4 @@
-"""`odradek doctor`: what is wrong with a cluster, the gravest first, each with the command that mends it."""
+"""`odradek doctor`: what is wrong with a cluster, worst first, each with the command that fixes it."""
 
 from enum import Enum
 from typing import Annotated
@@ -11,7 +11,7 @@ from odradek.cli.why import ZooKeeper
 from odradek.cli.zookeeper import ZooKeeperFile, zookeeper_link
 
 WELL, FAILS, BROKEN = 0, 3, 4
-"""Exit codes: nothing to mend; less to fall back on, or late; somebody cannot read or write, or records are lost."""
+"""Exit codes: nothing is degraded; redundancy or timeliness is degraded; something has stopped, or records are lost."""
 
 
 class Least(Enum):

@@ -1,4 +1,4 @@
-"""`odradek dump-log FILE`: what stands in a file of a log, without a broker; as JSON, or in columns for people."""
+"""`odradek dump-log FILE`: the contents of a log's file, read without a broker; as JSON, or in columns for people."""
 
 import json as json_format
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 LOOKED_AT = 500
-"""Rows at the beginning that decide how wide the columns are."""
+"""Rows at the beginning from which the widths of columns are taken."""
 WIDTH_MAX = 60
 TEXT_MAX = 120
 """Characters of a key or value that are shown to people."""
@@ -28,7 +28,7 @@ PRODUCER_COLUMNS = (("producer", 14), ("sequences", 13))
 
 
 def json_row(row: Mapping[str, object]) -> dict[str, Any]:
-    """Return the row with its values as JSON can hold them."""
+    """Return a row with values that JSON can represent."""
     return {name: _json(value) for name, value in row.items()}
 
 
@@ -43,7 +43,7 @@ def _json(value: object) -> Any:
 
 
 def text(value: bytes) -> str:
-    """Return what clients sent: the characters when it is text, else 0x and the bytes."""
+    """Return bytes from a client: as characters if they are text, otherwise as 0x and digits."""
     try:
         characters = value.decode()
     except UnicodeDecodeError:
@@ -53,7 +53,7 @@ def text(value: bytes) -> str:
 
 
 def time(timestamp_ms: object) -> str:
-    """Write a timestamp as 2023-11-14 22:13:20.000; a dash for none; the number for what no calendar has."""
+    """Return a timestamp as 2023-11-14 22:13:20.000, a dash for none, and the number if it is no possible date."""
     assert isinstance(timestamp_ms, int), timestamp_ms
     if timestamp_ms < 0:
         return "-" if timestamp_ms == -1 else str(timestamp_ms)
@@ -83,7 +83,7 @@ def _table_lines(rows: Iterator[Mapping[str, object]]) -> Iterator[str]:
     try:
         looked_at.extend(islice(rows, LOOKED_AT))
     except CorruptFile as error:
-        damage = error  # said when what comes before it has been shown
+        damage = error  # raised once the rows before it are shown
     heads = [_head(name) for name in looked_at[0]]
     widths = [len(head) for head in heads]
     for row in looked_at:
@@ -179,14 +179,14 @@ def shown(value: object) -> str:
 
 
 def _readable(value: bytes) -> str:
-    """Return the bytes as quoted text with escapes for what is no text, or as 0x and digits when that is most of it."""
+    """Return bytes as quoted text, escaping what is not text, or as 0x and digits if most would be escaped."""
     characters = value.decode("utf-8", "backslashreplace")
     escaped = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in characters)
     return f"0x{value.hex()}" if len(escaped) > 2 * len(value) else f'"{escaped}"'
 
 
 def _inner(value: object, name: str = "") -> str:
-    """Return a part of something decoded."""
+    """Return a nested part of a decoded value as text."""
     if isinstance(value, Mapping):
         return "{" + shown(value) + "}"
     if isinstance(value, list | tuple):
@@ -218,7 +218,7 @@ def dump_log(
 
 
 def _dump(paths: list[str], records: bool, topic: str | None, json: bool) -> int:
-    """Print what the files hold; return 1 when one was damaged: it is shown as far as it goes."""
+    """Print the contents of files; return 1 when one is damaged. It is shown up to the damage."""
     from odradek.broker.log.dump import Damaged, dump, title
     from odradek.protocol.record_batch import CorruptBatch
     from odradek.world.os_files import ReadOnlyOsFiles
@@ -230,7 +230,7 @@ def _dump(paths: list[str], records: bool, topic: str | None, json: bool) -> int
             rows = dump(files, path, records=records, topic=topic)
             if not json:
                 heading = f"{path}: {title(path)}"
-                files.open(path)  # one that is not there has none
+                files.open(path)  # a file that does not exist gets no heading
                 print(("\n" if number else "") + heading)
             _print(path, rows, json)
         except ValueError as error:
@@ -243,7 +243,7 @@ def _dump(paths: list[str], records: bool, topic: str | None, json: bool) -> int
 
 
 def _print(path: str, rows: "Iterable[Row]", json: bool) -> None:
-    """Print the rows one by one, without holding them all: a file may hold millions."""
+    """Print rows one by one, without keeping them: a file may have millions."""
     if json:
         for row in rows:
             print(json_format.dumps({"file": path} | json_row(row), ensure_ascii=False))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ZooKeeper = Annotated[str | None, zookeeper_option("show groups of Kafka 0.8's consumers, which this ZooKeeper holds")]
 
 STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling")
-"""States of groups. The last two are of Kafka's newer protocol, which brokers of Kafka 4 may have."""
+"""States of groups. The last two belong to the newer group protocol (KIP-848), which brokers of Kafka 4 may have."""
 
 groups = new_app("Consumer groups: list, describe with lag, reset offsets, delete.")
 
@@ -139,7 +139,7 @@ def reset_offsets(
 
 
 def named_partitions(admin: "KafkaAdminClient", topics: list[str]) -> "list[TopicPartition]":
-    """Return the partitions that `TOPIC` and `TOPIC:PARTITION` mean. Raises KafkaError, ClientError."""
+    """Return the partitions of texts `TOPIC` and `TOPIC:PARTITION`. Raises KafkaError, ClientError."""
     from odradek.client.errors import ClientError
     from odradek.client.records import TopicPartition
     from odradek.zk_schema.znodes.json_data import number_named
@@ -157,7 +157,7 @@ def named_partitions(admin: "KafkaAdminClient", topics: list[str]) -> "list[Topi
 
 
 def _milliseconds(text: str) -> int:
-    """Return a time as Kafka has it. No record is older than 1970, and numbers below 0 name other places of a log."""
+    """Return a time in ms since 1970, at least 0: negative numbers would mean other places in a log."""
     from datetime import datetime
 
     try:

@@ -8,7 +8,7 @@ quick, and a broker does not pay for clients.
 import sys
 
 TYPE_CHECKING = False
-"""As in `typing`. Nothing but `sys` is imported before `main` ends Ctrl-C quietly."""
+"""Stands for `typing.TYPE_CHECKING`: nothing but `sys` is imported before `main`, which ends Ctrl-C quietly."""
 
 if TYPE_CHECKING:
     from typing import Any
@@ -23,13 +23,13 @@ COMMANDS = {
     "produce": "Send the lines of standard input to a topic",
     "consume": "Print the records of a topic",
     "groups": "Consumer groups: list, describe with lag, reset offsets, delete",
-    "users": "Users who log in with SCRAM: add, list, delete",
+    "users": "Users that log in with SCRAM: add, list, delete",
     "configs": "Describe and alter settings of topics and brokers",
     "reassign": "Move partitions to other brokers",
     "elect-leaders": "Elect the preferred leaders of partitions",
     "why": "Explain the state of a topic, partition, broker or group, and what to do",
     "doctor": "Check a cluster: what is wrong, and the command that fixes it",
-    "top": "Show brokers, throughput, partitions in trouble and groups' lag, live",
+    "top": "Show brokers, throughput, partitions in trouble and the lag of groups, live",
     "transactions": "Transactions: list, find hanging ones, abort one",
     "pipeline": "Count flight delays with Spark: topic, Parquet, chart",
     "dump-log": "Print the contents of a log segment or index file, or check it",
@@ -42,7 +42,8 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 
 def main() -> None:
-    """The console script. Ends the process: 0, 1 with one line on stderr, 2 for wrong usage, 130 for Ctrl-C."""
+    """Run the console script, and end the process with its exit code: 0, or 1 with one line on stderr, 2 for wrong
+    usage, 130 for Ctrl-C."""
     try:
         _open_closed_streams()
         code = run(sys.argv[1:])
@@ -52,15 +53,15 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Have nothing behind a standard stream that is closed, for which Python has None: its number might be given to a
-    file of a log."""
+    """Open /dev/null for each standard stream that is closed, for which Python has None: otherwise a log file might get
+    its descriptor."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open("/dev/null", mode))  # noqa: SIM115 (for the whole life)
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command, and have all of its output written; its exit code."""
+    """Run a command, and flush its output; return the exit code."""
     try:
         code = _run(arguments)
         if sys.stdout is not None:
@@ -75,7 +76,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _told(error: Exception) -> str:
-    """Return what an error says; of a file first which, as tools do, and no number."""
+    """Return an error's message; an error of a file begins with the file's name, as usual, and has no number."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error)
@@ -126,7 +127,7 @@ def version() -> str:
 
 
 def run_command(name: str, arguments: list[str]) -> int:
-    """Import a command's file and run it; errors become one line and an exit code."""
+    """Import a command's file and run it; return the exit code. An error becomes one line on stderr."""
     import typer
 
     from odradek.cli.options import origins
@@ -141,7 +142,7 @@ def run_command(name: str, arguments: list[str]) -> int:
         if not arguments and hasattr(command, "commands"):  # `odradek topics`: which of them?
             command.main(args=["--help"], prog_name=f"odradek {name}", standalone_mode=False)
             return WRONG_USAGE
-        with heard_from("ERROR", "odradek.client"):  # a command says itself what is wrong, in one line
+        with heard_from("ERROR", "odradek.client"):  # the command itself reports errors, in one line
             result = command.main(args=arguments, prog_name=f"odradek {name}", standalone_mode=False)
     except wrong_usage as error:
         where = error.ctx.command_path if error.ctx is not None else f"odradek {name}"
@@ -165,9 +166,9 @@ def run_command(name: str, arguments: list[str]) -> int:
 
 
 def _take_command_config(arguments: list[str], wrong_usage: "Any") -> list[str]:
-    """Read the file of `--command-config`, which every command has; the arguments without it.
+    """Read the file of `--command-config`, which every command accepts; return the arguments without that option.
 
-    Raises OSError, and `wrong_usage` where no file is named.
+    Raises OSError, and `wrong_usage` if no file is named.
     """
     from odradek.cli import options
 
@@ -208,7 +209,7 @@ def _complain(message: str, code: int) -> int:
 
 
 def _forget_stdout() -> None:
-    """The reader of our output has gone (`| head`): let the interpreter's last flush go nowhere."""
+    """Send further output to /dev/null, such as the interpreter's last flush: the reader has gone (`| head`)."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

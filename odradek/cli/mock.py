@@ -1,4 +1,4 @@
-"""`odradek mock`: a cluster in this process for tests in any language, with its faults over HTTP."""
+"""`odradek mock`: a cluster in this process for tests in any language, with faults over HTTP."""
 
 import json
 import signal

@@ -25,8 +25,8 @@ def check_addresses(text: str) -> str:
 
 
 def one_of(*names: str) -> Callable[[Given], Given]:
-    """Make what checks an option of which each value is one of these, in whatever case; it returns them as they are
-    here. Raises BadParameter."""
+    """Return a callback that checks the values of an option: each must be one of `names`, in any case, and is returned
+    as written in `names`. It raises BadParameter."""
     known = {name.lower(): name for name in names}
 
     def check(given: Given) -> Given:
@@ -51,14 +51,14 @@ Properties = Annotated[
     list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="a client setting by Kafka's name")
 ]
 NO_NEW_TOPIC = {"allow.auto.create.topics": "false"}
-"""Settings of commands that read: a name that was misspelled must not become a topic."""
+"""Settings of commands that read: a misspelled name must not create a topic."""
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 command_config: dict[str, str] = {}
 """Settings from the file of `--command-config`."""
 command_config_files: list[str] = []
 """That file; none without the option."""
 origins: dict[str, str] = {}
-"""Place where each setting of a client was given, by its name: told where one is wrong."""
+"""Setting of a client → where it was given, for messages about wrong ones."""
 
 
 def new_app(help_text: str) -> typer.Typer:
@@ -73,7 +73,8 @@ def new_app(help_text: str) -> typer.Typer:
 
 
 def connect(bootstrap_server: str) -> "KafkaAdminClient":
-    """Return an administrative client that gives up after half a minute: somebody is waiting."""
+    """Return an administrative client, which gives up after half a minute, as somebody is waiting. Raises KafkaError at
+    once if no broker answers."""
     from odradek.client.admin.client import KafkaAdminClient
 
     admin = KafkaAdminClient(
@@ -85,7 +86,7 @@ def connect(bootstrap_server: str) -> "KafkaAdminClient":
         socket_connection_setup_timeout_ms=5_000,
     )
     try:
-        admin.describe_cluster()  # nobody there: say so now, and not after half a minute of attempts
+        admin.describe_cluster()  # if nobody is there, this fails now, and not after half a minute of attempts
     except BaseException:
         admin.close()
         raise
@@ -93,11 +94,11 @@ def connect(bootstrap_server: str) -> "KafkaAdminClient":
 
 
 def read_command_config(path: str) -> None:
-    """Have all clients of this process take the settings of a properties file. Raises OSError."""
+    """Give all clients of this process the settings of a properties file. Raises OSError."""
     from odradek.broker.settings.properties import BadProperties, parse_properties
 
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # as a broker reads its own
+        with open(path, encoding="utf-8", errors="replace") as file:  # as brokers read theirs
             found = parse_properties(file.read())
     except BadProperties as error:
         raise OSError(f"{path}:{error.line}: {error.reason}") from None
@@ -119,7 +120,7 @@ def settings(given: Iterable[str] | None, option: str = "--property") -> dict[st
 
 
 def chosen(**options: str | None) -> dict[str, str]:
-    """Return the options that were given by their settings' names; what was not given leaves the setting alone."""
+    """Return the options that were given, by the names of the settings that they set."""
     return {name.replace("_", "."): value for name, value in options.items() if value}
 
 

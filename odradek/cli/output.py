@@ -12,7 +12,7 @@ from typing import Any
 
 @contextmanager
 def heard_from(least: str, logger: str) -> Iterator[None]:
-    """Have a logger tell what is at least so grave, here and not in whatever the process does later."""
+    """Set a logger's level to `least` within a `with` block."""
     one = logging.getLogger(logger)
     level = one.level
     one.setLevel(least)
@@ -23,7 +23,7 @@ def heard_from(least: str, logger: str) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one JSON document on one line; in ASCII if it holds what has no encoding."""
+    """Print a value as one JSON document on one line; in ASCII if it has characters that cannot be encoded."""
     text = json.dumps(plain(value), ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -77,13 +77,13 @@ def _rich_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
 
 
 def printable(text: str) -> str:
-    """Return a text with its control characters as escapes: names of groups are anybody's, and terminals obey them."""
+    """Return a text with control characters escaped: anybody can put some into a group's name, and terminals obey."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def note(message: str) -> None:
-    """Tell people something beside the output: on stderr, and only when that is a terminal."""
+    """Print a remark for people on stderr, if that is a terminal."""
     if sys.stderr.isatty():
         print(message, file=sys.stderr)

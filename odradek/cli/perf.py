@@ -28,12 +28,12 @@ Records = Annotated[int, typer.Option(min=1, help="number of records")]
 Size = Annotated[int, typer.Option(min=1, help="size of each record in bytes")]
 Report = dict[str, float | int]
 IDLE_LIMIT_SECONDS = 10.0
-"""Consuming ends with an error when nothing comes for so long."""
+"""Time without records after which consuming ends with an error."""
 
 
 @contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable[[int], object]]:
-    """Give a function to call with how many are done; show a bar on a terminal, nothing elsewhere."""
+    """Yield a function to call with the number of records done. It shows a bar on a terminal, elsewhere nothing."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -51,7 +51,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def rates(records: int, size_bytes: int, seconds: float) -> Report:
-    """Return what is reported of every run."""
+    """Return the part of a report that every run has."""
     return {
         "records": records,
         "seconds": round(seconds, 3),
@@ -61,7 +61,7 @@ def rates(records: int, size_bytes: int, seconds: float) -> Report:
 
 
 def latencies(seconds: Sequence[float]) -> Report:
-    """Percentiles in milliseconds."""
+    """Return percentiles in milliseconds."""
     ordered = sorted(seconds)
     return {f"p{share * 100:g}_ms": round(percentile(ordered, share) * 1000, 3) for share in (0.5, 0.95, 0.99, 0.999)}
 
@@ -183,10 +183,10 @@ def latency(
             started = time.perf_counter()
             sent = producer.send(topic, value, partition=0)
             if not consumer.poll(IDLE_LIMIT_SECONDS * 1000):
-                sent.result()  # what was refused never comes
+                sent.result()  # raises if the record was refused, and so never comes
                 if not consumer.poll(IDLE_LIMIT_SECONDS * 1000):
                     raise ClientTimeout(
-                        f"topic {topic}: record {number + 1} was sent with acks={producer.config.acks} and has not come"
+                        f"topic {topic}: record {number + 1}, sent with acks={producer.config.acks}, has not arrived"
                     )
             waits.append(time.perf_counter() - started)
             done(number)

@@ -16,33 +16,42 @@ if TYPE_CHECKING:
 
 DEFAULT_DATA = Path("odradek-data/pipeline")
 DEFAULT_WATERMARK = "366 days"
-"""The data set lists October to December right behind January: with less, the rest of the year would come too late."""
+"""The data set has October to December right after January: with less, the rest of the year would come too late."""
 
 QUERY = "=== Streaming Query ==="
-"""What comes behind it in Spark's words is the query's state, not the reason."""
+"""Heading in Spark's messages: what follows is the query's state, not the reason of the failure."""
 RAISED = re.compile(r"[A-Za-z_][\w.]*: \S")
-"""The last line of a traceback."""
+"""Pattern of the last line of a traceback."""
 
 
 def pipeline(
-    topic: Annotated[str, typer.Option(help="lines of the flights file, one per record")] = "flights",
-    result_topic: Annotated[str, typer.Option(help="created, compacted, when it is not there")] = "flight-delays",
+    topic: Annotated[
+        str, typer.Option(help="topic to read, with lines of the flights file, one per record")
+    ] = "flights",
+    result_topic: Annotated[
+        str, typer.Option(help="topic for the totals; created, with compaction, if it does not exist")
+    ] = "flight-delays",
     checkpoint: Annotated[
-        str, typer.Option(metavar="DIR", help="where a run that is started again goes on")
+        str, typer.Option(metavar="DIR", help="Spark's checkpoint, from which a run started again goes on")
     ] = f"{DEFAULT_DATA}/checkpoint",
-    output: Annotated[str, typer.Option(metavar="DIR", help="Parquet")] = f"{DEFAULT_DATA}/delays",
+    output: Annotated[
+        str, typer.Option(metavar="DIR", help="directory for the totals as Parquet")
+    ] = f"{DEFAULT_DATA}/delays",
     chart: Annotated[Path | None, typer.Option(metavar="FILE.png", help="draw the totals when done")] = None,
     master: Annotated[str, typer.Option(help="local[N], or a cluster: spark://host:port, yarn, k8s://…")] = "local[2]",
     follow: Annotated[bool, typer.Option("--follow", help="wait for more records, until Ctrl-C")] = False,
     watermark: Annotated[
-        str, typer.Option(help="a day is final when a flight so much later was seen; in order: '1 day'")
+        str,
+        typer.Option(help="a day is final once a flight this much later was read; for flights in order: '1 day'"),
     ] = DEFAULT_WATERMARK,
     max_offsets_per_trigger: Annotated[int, typer.Option(min=1, help="records of one micro-batch")] = 100_000,
-    replication_factor: Annotated[int, typer.Option(help="of the result topic; -1: the broker's default")] = -1,
+    replication_factor: Annotated[
+        int, typer.Option(help="replicas of the result topic; -1: the broker's default")
+    ] = -1,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Count delays on Spark, exactly once: killed and started again, the results are the same."""
+    """Count delays with Spark, exactly once: a run that is killed and started again has the same results."""
     from odradek.cli.options import command_config
     from odradek.client.errors import ClientError
 
@@ -70,7 +79,7 @@ def pipeline(
 
 
 def _prepare(bootstrap_server: str, topic: str, result_topic: str, replication_factor: int) -> None:
-    """Check that the input is there, and create the result topic, before Spark is started: that takes its time."""
+    """Check that the input exists, and create the result topic, before Spark is started, which takes a while."""
     from odradek.cli.options import command_config
     from odradek.client.errors import ClientError
     from odradek.pipeline.result_topic import create_result_topic
@@ -130,11 +139,12 @@ def _print(summary: "Summary", result_topic: str) -> None:
     said = f"{summary.records:,} records in {summary.batches} micro-batches"
     print(f"{said}; {summary.written:,} totals written to {result_topic}")
     if summary.no_flights or summary.too_late:
-        print(f"not counted: {summary.no_flights:,} lines are no flights, {summary.too_late:,} rows came too late")
+        print(f"not counted: {summary.no_flights:,} lines are not flights, {summary.too_late:,} rows came too late")
 
 
 def _reason(error: Exception) -> str:
-    """Pick the line that matters from what Spark says: the end of a Python traceback (ours first) or else its first."""
+    """Return the line of Spark's message that matters: the last one of a Python traceback, preferably with an error of
+    ours, or else the first line."""
     lines = [line.strip() for line in str(error).partition(QUERY)[0].splitlines() if line.strip()]
     raised = [line for line in lines if RAISED.match(line)]
     ours = [line for line in raised if line.startswith("odradek.")]

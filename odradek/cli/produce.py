@@ -36,7 +36,7 @@ class Tally:
         self.failure: Exception | None = None
 
     def count(self, metadata: "RecordMetadata | None", error: Exception | None) -> None:
-        """A delivery callback."""
+        """Count a record: the callback of its delivery."""
         if error is None:
             self.delivered += 1
         elif self.failure is None:
@@ -60,14 +60,14 @@ def produce(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Send the lines of standard input as records; returns when all are acknowledged."""
+    """Send the lines of standard input as records, and wait until all are acknowledged."""
     from odradek.client.producer.client import KafkaProducer
 
     own = chosen(acks=acks, compression_type=compression)
     config = {"max.block.ms": "15000", **settings(property), **own}
     tally = Tally()
     interrupted = False
-    unreachable = heard_from("WARNING", "odradek.client.cluster")  # it may be back before a record is given up
+    unreachable = heard_from("WARNING", "odradek.client.cluster")  # told at once: records wait for such a leader
     with unreachable, KafkaProducer(config, bootstrap_servers=bootstrap_server) as producer:
         try:
             _send_lines(producer, topic, partition, os.fsencode(key_separator), tally)
@@ -80,7 +80,7 @@ def produce(
         print_json({"topic": topic, "sent": tally.delivered})
     else:
         note(f"sent {tally.delivered} record(s) to {topic}")
-    if interrupted:  # with a line in hand, which may not have been sent
+    if interrupted:  # the line being sent then may be missing
         raise typer.Exit(130)
 
 

@@ -28,8 +28,8 @@ def stop(
 
 
 def _stop_all(run_directory: Path) -> int:
-    """Stop a whole cluster: brokers that were started by hand, before `up` ends their ZooKeeper, then `up`, which shuts
-    its children down; when it is gone, brokers before ZooKeeper."""
+    """Stop a whole cluster. Brokers that were started by hand come first, since `up` ends their ZooKeeper; then `up`,
+    which shuts down its children. If there is no `up` any more, brokers come before ZooKeeper."""
     from odradek.local.processes import parent_of, read_pid
 
     up = read_pid(run_directory / "up.pid")
@@ -39,7 +39,7 @@ def _stop_all(run_directory: Path) -> int:
         return _stop_together(by_hand) or _stop_one(run_directory / "up.pid", "odradek up")
     alive = list(found)
     if not alive:
-        print(f"odradek stop: nothing runs in {run_directory.parent}", file=sys.stderr)
+        print(f"odradek stop: nothing is running in {run_directory.parent}", file=sys.stderr)
         return 1
     brokers = [path for path in alive if path.stem.startswith("broker-")]
     others = [path for path in alive if path not in brokers]
@@ -54,7 +54,7 @@ def _stop_one(pid_file: Path, name: str) -> int:
     from odradek.local.processes import read_pid
 
     if read_pid(pid_file) is None:
-        print(f"odradek stop: {name} does not run in {pid_file.parent.parent}", file=sys.stderr)
+        print(f"odradek stop: {name} is not running in {pid_file.parent.parent}", file=sys.stderr)
         return 1
     return _stop_together([pid_file])
 
@@ -69,11 +69,11 @@ def _stop_together(pid_files: list[Path]) -> int:
             print(f"odradek stop: {path.stem} runs {described(pid)}: stop it there", file=sys.stderr)
             return 1
     for pid in pids.values():
-        with suppress(ProcessLookupError):  # it has ended just now
+        with suppress(ProcessLookupError):  # it has just ended
             os.kill(pid, signal.SIGTERM)
-            os.kill(pid, signal.SIGCONT)  # one that is stopped, with Ctrl-Z say, would not hear of it
+            os.kill(pid, signal.SIGCONT)  # a process that is suspended, as by Ctrl-Z, handles no signals
     give_up_at = time.monotonic() + TIMEOUT_SECONDS
-    while any(read_pid(path) in (pid, ELSEWHERE) for path, pid in pids.items()):  # one that is ending has no files
+    while any(read_pid(path) in (pid, ELSEWHERE) for path, pid in pids.items()):  # ELSEWHERE: while it ends
         if time.monotonic() > give_up_at:
             names = ", ".join(path.stem for path in pids if read_pid(path) is not None)
             print(f"odradek stop: still running after {TIMEOUT_SECONDS:.0f} s: {names}", file=sys.stderr)

@@ -1,6 +1,7 @@
-"""`odradek storage`: a broker's log directories, without a broker.
+"""`odradek storage`: work on a broker's log directories without a broker.
 
-Named as kafka-storage.sh names them, for directories of ZooKeeper mode: `meta.properties` of version 0.
+The subcommands are named as those of kafka-storage.sh, but are for directories of ZooKeeper mode, with a
+`meta.properties` of version 0.
 """
 
 from pathlib import Path
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 WRONG = 1
 PEOPLE_READ = 20
-"""Damages of a directory that are printed; --json has all."""
+"""Findings of damage in a directory that are printed; --json prints all."""
 
 storage = new_app("Format, show and check the log directories of a stopped broker.")
 Config = Annotated[Path, typer.Option("--config", "-c", metavar="FILE.properties", help="the broker's properties file")]
@@ -60,11 +61,11 @@ def format_directories(
         uuid_bytes(cluster_id)
     except ValueError:
         raise typer.BadParameter(
-            f"{cluster_id!r} is no id: 22 characters, as random-uuid prints them", param_hint="--cluster-id"
+            f"{cluster_id!r} is not an id of 22 characters, such as random-uuid prints", param_hint="--cluster-id"
         ) from None
     found = _load(config)
     if found.broker_id < 0:
-        raise typer.BadParameter(f"{config} has no broker.id: a broker that is to choose it formats by itself")
+        raise typer.BadParameter(f"{config} has no broker.id: a broker that chooses its own formats them itself")
     owner = DirectoryOwner(found.broker_id, cluster_id)
     files = OsFiles()
     wanted = []
@@ -75,7 +76,7 @@ def format_directories(
         elif said[:2] != owner:
             raise OSError(f"{path} belongs to broker {said.broker_id} of cluster {said.cluster_id}")
         elif not ignore_formatted:
-            raise OSError(f"{path} is formatted already: --ignore-formatted leaves it and formats the others")
+            raise OSError(f"{path} is formatted already: --ignore-formatted skips it and formats the others")
     for path in wanted:
         files.make_directory(path)
         files.write_atomically(f"{path}/{META_PROPERTIES}", encode_meta(owner, int(time.time() * 1000), {}))
@@ -102,9 +103,7 @@ def info(config: Config, json: Json = False) -> None:
     try:
         common = common_owner(owners)
         if common.broker_id is not None and found.broker_id not in (-1, common.broker_id):
-            problems.append(
-                f"broker.id is {found.broker_id}, and the directories are those of broker {common.broker_id}"
-            )
+            problems.append(f"broker.id is {found.broker_id}, but the directories belong to broker {common.broker_id}")
     except UnusableDirectory as error:
         problems.append(str(error))
     used = {path: locked_by(f"{path}/.lock") for path in found.log_dirs}
@@ -118,7 +117,9 @@ def info(config: Config, json: Json = False) -> None:
         for path, one in owners.items():
             formatted = f"broker {one.broker_id} of cluster {one.cluster_id}"
             text = (
-                formatted if one.broker_id is not None else "not formatted: the first broker that starts here takes it"
+                formatted
+                if one.broker_id is not None
+                else "not formatted: the first broker that starts with it formats it"
             )
             print(printable(f"{path}: {text}{_used(used[path])}"))
         for problem in problems:
@@ -164,13 +165,13 @@ def check(
 
 
 def _tell(found: "Survey", process: int) -> None:
-    """Print what is known of a directory, and its damage."""
+    """Print what is known about a directory, and its damage."""
     owner = found.owner
-    whose = "nobody's yet" if owner.broker_id is None else f"broker {owner.broker_id} of cluster {owner.cluster_id}"
+    whose = "not formatted" if owner.broker_id is None else f"broker {owner.broker_id} of cluster {owner.cluster_id}"
     ended = (
         "stopped cleanly"
         if found.stopped_cleanly
-        else "not stopped cleanly: its next start checks what was not flushed"
+        else "not stopped cleanly: the next start checks what was not flushed"
     )
     print(printable(f"{found.path}: {whose}; {_used(process).removeprefix(', ') or ended}"))
     print(f"  {found.partitions} partition(s), {found.segments} segment(s), {found.log_bytes:,} bytes of records")
@@ -179,9 +180,9 @@ def _tell(found: "Survey", process: int) -> None:
     for damage in found.damage[:PEOPLE_READ]:
         print(printable(f"  {damage.path.removeprefix(found.path + '/')}: byte {damage.position}: {damage.reason}"))
     if len(found.damage) > PEOPLE_READ:
-        print(f"  and {len(found.damage) - PEOPLE_READ} more: --json has all")
+        print(f"  and {len(found.damage) - PEOPLE_READ} more: --json prints all")
     if found.damage and process:
-        print("  a broker writes here: what is newest may look cut off")
+        print("  a broker is writing here: the newest batches may look cut off")
     print(f"  {len(found.damage)} damage(s)" if found.damage else "  no damage")
 
 
@@ -194,7 +195,7 @@ def _load(config: Path) -> "BrokerConfig":
     from odradek.broker.config import ConfigError, load_config
 
     try:
-        with heard_from("ERROR", "odradek.broker"):  # warnings of settings are for who starts it
+        with heard_from("ERROR", "odradek.broker"):  # warnings about settings are for whoever starts the broker
             return load_config(str(config))
     except ConfigError as error:
         raise OSError(str(error)) from None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 INTERVAL_MAX_S = 86_400.0
 NAMED = 5
-"""Most partitions in trouble that are named."""
+"""Largest number of partitions in trouble whose names are shown."""
 
 
 def top(
@@ -25,13 +25,13 @@ def top(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Show a cluster's activity, live; Ctrl-C stops. Bytes are shown for brokers with a metrics.port."""
+    """Show a cluster's activity, live, until Ctrl-C. Bytes are shown only for brokers with a metrics.port."""
     import asyncio
 
-    if math.isnan(interval):  # which is no further from a range than within it
+    if math.isnan(interval):  # which passes the range check, as it is neither less nor more than any number
         raise typer.BadParameter(f"{interval} is not in the range", param_hint="--interval")
     if not once and not json and not sys.stdout.isatty():
-        raise typer.BadParameter("standard output is no terminal: give --once", param_hint="odradek top")
+        raise typer.BadParameter("standard output is not a terminal: give --once", param_hint="odradek top")
     try:
         asyncio.run(_watch(bootstrap_server, interval, rows, once=once or json, as_json=json))
     except KeyboardInterrupt:

@@ -37,7 +37,7 @@ def create(
     configs = settings(config, "--config")
     assignment = _assignment(replica_assignment)
     if assignment and (partitions, replication_factor) != (-1, -1):
-        said = "it is in place of --partitions and --replication-factor"
+        said = "give either it or --partitions and --replication-factor"
         raise typer.BadParameter(said, param_hint="--replica-assignment")
     with connect(bootstrap_server) as admin:
         existing = set(admin.list_topics(internal=True)) if if_not_exists else set()
@@ -55,7 +55,7 @@ def create(
 
 
 def _created_unless_there(admin: "KafkaAdminClient", topic: "NewTopic") -> "list[CreatedTopic]":
-    """Create a topic, unless somebody else has done so since the topics were listed, or it was not known there yet."""
+    """Create a topic; return none if it exists: it may be newer than the list of topics, or than that broker knew."""
     from odradek.protocol.errors import ErrorCode, KafkaError
 
     try:

@@ -25,7 +25,7 @@ def list_(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Js
 
 @transactions.command()
 def hanging(bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER, json: Json = False) -> None:
-    """List transactions that are open for five minutes longer than any may be, or that no coordinator knows."""
+    """List transactions that are open for five minutes longer than is allowed, or that no coordinator knows."""
     with connect(bootstrap_server) as admin, heard_from("WARNING", "odradek.client.admin"):
         found = admin.find_hanging_transactions()
     if json:
@@ -53,13 +53,13 @@ def abort(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
 ) -> None:
-    """Abort a hanging transaction in one partition; only one that is open there."""
+    """Abort a transaction that hangs in one partition. It must be open there."""
     from odradek.client.admin.values import AbortTransactionSpec
     from odradek.client.errors import ClientError
 
     where = topic_partition(partition)
     with connect(bootstrap_server) as admin:
-        named_partitions(admin, [f"{where.topic}:{where.partition}"])  # of another no leader is ever found
+        named_partitions(admin, [f"{where.topic}:{where.partition}"])  # raises if it does not exist
         opened = {
             (one.producer_id, one.producer_epoch): one
             for one in admin.describe_producers([where])[where]
@@ -70,10 +70,10 @@ def abort(
             others = ", ".join(f"producer {id_}, epoch {epoch}" for id_, epoch in sorted(opened)) or "none"
             said = f"no transaction of producer {producer_id}, epoch {producer_epoch} is open in {where}"
             raise ClientError(f"{said}; open there: {others}")
-        # A partition refuses whoever knows less than the coordinator of the producer's last transaction.
+        # A partition refuses a lower coordinator epoch than that of the producer's last transaction.
         epoch = max(found.coordinator_epoch, 0)
         admin.abort_transaction(AbortTransactionSpec(where, producer_id, producer_epoch, epoch))
     if json:
         print_json({"aborted": str(where), "producer_id": producer_id, "producer_epoch": producer_epoch})
     else:
-        print(f"aborted what producer {producer_id} had open in {where}")
+        print(f"aborted the transaction of producer {producer_id} in {where}")

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 PORT_MAX = 65535
 USUAL_PORT, USUAL_METRICS_PORT = 9092, 7071
 READY = re.compile(r'^(ready |{"event": *"ready")', re.MULTILINE)
-"""Begins what a cluster says when it is ready, as text and as JSON."""
+"""Pattern of the line that a cluster prints when it is ready, as text or as JSON."""
 LOOK_SECONDS = 0.05
-CHANGED_USER = "ZooKeeper does not have user {0} with the password of users.json: {0}.properties will not log in"
+CHANGED_USER = (
+    "ZooKeeper does not have user {0} with the password in users.json: clients with {0}.properties cannot log in"
+)
 UNUSABLE = {errno.ENOTDIR, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM}
-"""Errors of files in a directory where no cluster can be."""
+"""Errors which mean that a directory cannot be used for a cluster."""
 HOST, SUPER_USER = "127.0.0.1", "broker"
 
 
@@ -98,16 +100,16 @@ def up(
     )
     if console:
         check_installed()
-        import_module("odradek.console.life")  # now: later the loop is the brokers' way to ZooKeeper
+        import_module("odradek.console.life")  # now: later it would hold up the loop, which watches over the brokers
     _print_warnings(plan)
     raise typer.Exit(run(plan, as_json=as_json))
 
 
 def _detached(data: Path) -> int:
-    """Run the same command in the background; its exit code. Raises OSError."""
+    """Run the same command in the background; return the exit code. Raises OSError."""
     arguments = [one for one in sys.argv[1:] if one not in ("--detach", "-d")]
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as SIGHUP is after nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # after nohup SIGHUP is ignored
             signal.signal(number, signal.default_int_handler)
     try:
         return run_detached(arguments, data / "logs")
@@ -116,19 +118,21 @@ def _detached(data: Path) -> int:
 
 
 def _check_ports(wanted: Mapping[str, Sequence[int]]) -> None:
-    """Raise BadParameter when there are not so many ports, or two options want one: a broker would say it later."""
+    """Raise BadParameter if ports would be beyond the highest, or two options need the same one, as a broker would only
+    find later."""
     taken: dict[int, str] = {}
     for option, ports in wanted.items():
         for port in ports:
             if port > PORT_MAX:
-                raise typer.BadParameter(f"{len(ports)} brokers do not fit above it", param_hint=option)
+                said = f"{len(ports)} brokers need ports up to {ports[-1]}, and the highest is {PORT_MAX}"
+                raise typer.BadParameter(said, param_hint=option)
             if port in taken:
-                raise typer.BadParameter(f"port {port} is wanted for {taken[port]}, too", param_hint=option)
+                raise typer.BadParameter(f"port {port} is needed for {taken[port]}, too", param_hint=option)
             taken[port] = option
 
 
 def _check_folder(data: Path) -> None:
-    """Raise BadParameter where log.dirs cannot name a folder in this one: brokers would write to others."""
+    """Raise BadParameter if log.dirs cannot name folders in this one, so that brokers would write to others."""
     if "," in (folder := str(data.resolve())):
         said = f"{folder} has a comma, which ends a folder's name in log.dirs: give another place"
         raise typer.BadParameter(said, param_hint="--data")
@@ -139,7 +143,7 @@ def _no_room(data: Path, error: OSError) -> str:
 
 
 def _print_warnings(plan: "ClusterPlan") -> None:
-    """Print what is odd about the brokers' settings; exit with 2 where one of them is wrong."""
+    """Print warnings about the brokers' settings; exit with 2 if one of them is wrong."""
     from odradek.broker.config import ConfigError
 
     try:
@@ -153,8 +157,8 @@ def _print_warnings(plan: "ClusterPlan") -> None:
 def run_detached(arguments: Sequence[str], logs: Path) -> int:
     """Start the same command as a process of its own, which writes to `up.log`; return when it is ready or has ended.
 
-    Returns 0, or the exit code of a cluster that did not start; what it said is printed. Two in one folder start one
-    after the other, or each would read what the other says.
+    Returns 0, or the exit code of a cluster that did not start, and prints its output. Two in one folder start one
+    after the other, since each would read the other's output.
     """
     from odradek.local.processes import lock
 
@@ -162,9 +166,9 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
     path = logs / "up.log"
     code = None
     said = ""
-    # Nobody else may read it: it may hold a token.
+    # Nobody else may read the log: it may contain a token.
     with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as log, path.open("rb") as reading:
-        lock(reading)  # it is this process's alone: the cluster does not inherit it
+        lock(reading)  # a lock of this process alone, which the cluster does not inherit
         begins = log.seek(0, os.SEEK_END)
         command = [sys.executable, "-m", "odradek", *arguments]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
@@ -173,9 +177,9 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     code = process.wait(LOOK_SECONDS)
                 reading.seek(begins)
-                said = reading.read().decode(errors="replace")  # it may end in the middle of a character
+                said = reading.read().decode(errors="replace")  # may end in the middle of a character
         except KeyboardInterrupt:
-            process.terminate()  # whoever gives up wants no cluster that comes up behind them
+            process.terminate()  # otherwise the cluster would come up although its user has given up
             process.wait()
             raise
         if code and not said:
@@ -186,10 +190,10 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
 
 
 def _metrics_port(port: int, brokers: int, others: Set[int]) -> int:
-    """Choose the metrics port of broker 0 when none is given: without it no broker can be asked for its journal.
+    """Return the metrics port of broker 0 when none is given: without one, no broker can be asked for its journal.
 
-    A cluster on the usual ports takes the usual metrics ports if these are free, any other cluster ports that are free
-    and that neither its brokers nor `others` are about to take.
+    A cluster on the default port gets the usual metrics ports if these are free; any other gets free ports that neither
+    its brokers nor `others` are about to use.
     """
     from odradek.local.ports import PortInUse, check_port_free, free_port_range
 
@@ -214,14 +218,14 @@ def _secure_files(data: Path, brokers: int) -> "SecureFiles":
     try:
         return SecureFiles.make(directory, brokers)
     except BadSecuritySetting as error:
-        again = "put back what is damaged, or delete the folder for new keys and passwords"
+        again = "restore the damaged file, or delete the folder to get new keys and passwords"
         raise OSError(f"{directory}: {error}: {again}") from None
     except OSError as error:
         raise error if error.errno not in UNUSABLE else OSError(_no_room(data, error)) from None
 
 
 def run(plan: "ClusterPlan", *, as_json: bool = False) -> int:
-    """Run the whole life of a cluster; return the exit code."""
+    """Run a cluster from start to stop; return the exit code."""
     from odradek.local.report import choose
 
     with choose(as_json=as_json) as report:
@@ -247,7 +251,7 @@ class _Up:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is after nohup
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # after nohup it is ignored
             loop.add_signal_handler(signal.SIGHUP, self._asked_to_stop.set)
         self._cluster = LocalCluster(self._plan, self._show)
         code = 1
@@ -262,8 +266,8 @@ class _Up:
         return code
 
     def _stop(self) -> None:
-        """Ask for the end; when asked a second time, wait for nobody. A closed terminal's SIGHUP, which comes twice,
-        from the kernel and from the shell, does not count."""
+        """Begin to stop; at the second signal end at once. SIGHUP does not count as one: a closed terminal sends it
+        twice, from the kernel and from the shell."""
         if self._told_to_stop:
             self._cluster.kill()
             os._exit(130)
@@ -298,7 +302,7 @@ class _Up:
             await self._cluster.start()
         except PortInUse as failure:
             options = "--port, --zookeeper-port" + (", --console-port" if self._plan.console_port else "")
-            return ClusterFailure(f"{failure}: choose another ({options}), or stop who has it")
+            return ClusterFailure(f"{failure}: choose another ({options}), or stop the process that uses it")
         except (ClusterFailure, NoZooKeeper) as failure:
             return failure
         except BlockingIOError:

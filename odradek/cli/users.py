@@ -1,6 +1,7 @@
-"""`odradek users add|list|delete`: who may log in with SCRAM.
+"""`odradek users add|list|delete`: users that can log in with SCRAM.
 
-Written to ZooKeeper, before the first broker starts as well; or given to a broker by whoever may reach no ZooKeeper.
+They are written to ZooKeeper, which works even before the first broker starts, or sent to a broker, if ZooKeeper cannot
+be reached.
 """
 
 import os
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 PASSWORD_VARIABLE = "ODRADEK_USER_PASSWORD"
 
-users = new_app("Add, list and delete users who log in with SCRAM. A running cluster applies changes at once.")
+users = new_app("Add, list and delete users that log in with SCRAM. A running cluster applies changes at once.")
 
 PasswordFile = Annotated[
     Path | None,
@@ -160,22 +161,22 @@ def _check_name(name: str) -> None:
     from odradek.zk_schema.znodes.configs import is_part_of_path, sanitize
 
     if not name:
-        raise typer.BadParameter("a user has a name", param_hint="NAME")
+        raise typer.BadParameter("it is empty", param_hint="NAME")
     try:
         fits = is_part_of_path(sanitize(name))
     except UnicodeEncodeError:
         raise typer.BadParameter(f"{name!r} has characters that UTF-8 cannot encode", param_hint="NAME") from None
     if not fits:
-        raise typer.BadParameter(f"{name!r} cannot be the name of a znode, as a user's is", param_hint="NAME")
+        raise typer.BadParameter(f"{name!r} cannot be part of a path in ZooKeeper", param_hint="NAME")
 
 
 def _check_place(bootstrap_server: str | None, zookeeper: str | None, zookeeper_file: Path | None) -> None:
     if bootstrap_server and (zookeeper or zookeeper_file):
-        raise typer.BadParameter("it takes the place of ZooKeeper's options", param_hint="--bootstrap-server")
+        raise typer.BadParameter("not together with the options for ZooKeeper", param_hint="--bootstrap-server")
 
 
 def _number(mechanism: str) -> "ScramMechanism":
-    """Return how a mechanism is written on the wire."""
+    """Return a mechanism's number in the protocol."""
     from odradek.client.admin.access_values import ScramMechanism
 
     return ScramMechanism(MECHANISMS.index(mechanism) + 1)
@@ -195,7 +196,7 @@ def _password(path: Path | None) -> str:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise typer.BadParameter(
-                f"{path} is no text in UTF-8: {error.reason}", param_hint="--password-file"
+                f"{path} is not text in UTF-8: {error.reason}", param_hint="--password-file"
             ) from None
     elif PASSWORD_VARIABLE in os.environ:
         text = os.environ[PASSWORD_VARIABLE]

@@ -1,4 +1,4 @@
-"""`odradek why TOPIC[-PARTITION] | BROKER | GROUP`: what is so, why, and the way out."""
+"""`odradek why TOPIC[-PARTITION] | BROKER | GROUP`: the state, the reason for it, and what to do."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from odradek.zk_schema.link import Link
 
 ZooKeeper = Annotated[
-    str | None, zookeeper_option("ZooKeeper of the cluster; default: as the brokers say; `none`: do without")
+    str | None, zookeeper_option("the cluster's ZooKeeper; default: the one that brokers name; `none`: do without")
 ]
 
 
 def why(
     name: Annotated[str, typer.Argument(metavar="TOPIC[-PARTITION] | BROKER | GROUP")],
-    history: Annotated[int, typer.Option("--history", min=0, help="most events of the journals to show")] = 10,
+    history: Annotated[
+        int, typer.Option("--history", min=0, help="show at most this many events of the journals")
+    ] = 10,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     zookeeper: ZooKeeper = None,
     zookeeper_file: ZooKeeperFile = None,
@@ -44,7 +46,7 @@ def why(
 
 
 async def _look(name: str, bootstrap: str, zookeeper: str | None, link: "Link") -> "tuple[Facts, list[Subject]]":
-    """Find out what the name means, and what there is to know of that."""
+    """Return what is known, and the subjects that `name` stands for."""
     from dataclasses import replace
 
     from odradek.cli.options import command_config, command_config_files
@@ -55,7 +57,7 @@ async def _look(name: str, bootstrap: str, zookeeper: str | None, link: "Link") 
     wanted: list[Subject] = []
 
     def scope(names: Names) -> Scope:
-        wanted[:] = subjects(name, names.topics, names.groups, names.brokers)  # each round of questions asks anew
+        wanted[:] = subjects(name, names.topics, names.groups, names.brokers)  # again in each round of requests
         topics = {one.topic for one in wanted if one.topic is not None}
         groups = {one.group for one in wanted if one.group is not None}
         return Scope(None if any(one.broker is not None for one in wanted) else topics, groups)

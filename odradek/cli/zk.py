@@ -1,4 +1,4 @@
-"""`odradek zk`: a look into the cluster's ZooKeeper (`ls`, `get`), and its znodes as a file (`export`, `import`)."""
+"""`odradek zk`: shows znodes of the cluster's ZooKeeper (`ls`, `get`); a file of them all (`export`, `import`)."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ def ls(
     zk_tls_config_file: ZooKeeperFile = None,
     as_json: Json = False,
 ) -> None:
-    """List the names below a path, sorted; numbers by their value."""
+    """List the names below a path, sorted, numbers by value."""
     path = _absolute(path)
 
     async def read(store: "Store") -> None:
@@ -77,13 +77,13 @@ def export(
 
     async def read(store: "Store") -> None:
         znodes = await read_znodes(store)
-        if not znodes:  # a path that is misspelled: the backup of before stays
+        if not znodes:  # perhaps the path is misspelled: the previous backup stays
             raise OSError(f"{zookeeper}: there is no cluster: nothing was written")
         text = "".join(f"{line}\n" for line in encode(znodes))
         said = f"{len(znodes)} znode(s) to {file}"
-        if file.exists() and not file.is_file():  # a device or a pipe: a rename would put it away
+        if file.exists() and not file.is_file():  # a device or a pipe, which a rename would replace
             file.write_text(text, encoding="utf-8")
-            print(said, file=sys.stderr)  # it may be the standard output itself
+            print(said, file=sys.stderr)  # the file may be standard output itself
         else:
             _write_whole(file.resolve(), text)
             print(said)
@@ -92,13 +92,13 @@ def export(
 
 
 def _write_whole(file: Path, text: str) -> None:
-    """Write a file of its owner's, whole or not at all. Raises OSError."""
+    """Write a file that only its owner can read, as a whole or not at all. Raises OSError."""
     unfinished = file.with_name(f"{file.name}.part")
-    unfinished.unlink(missing_ok=True)  # whoever may read that would read this
+    unfinished.unlink(missing_ok=True)  # whoever can read an old one could read the new one
     unfinished.touch(0o600, exist_ok=False)
     try:
         unfinished.write_text(text, encoding="utf-8")
-    except OSError as error:  # which does not know of which file
+    except OSError as error:  # which does not name the file
         unfinished.unlink()
         raise OSError(error.errno, error.strerror, str(file)) from None
     unfinished.rename(file)
@@ -139,9 +139,9 @@ def import_znodes(
 
 
 def decoded(data: bytes) -> Any:
-    """JSON as its value, other text as text, bytes that are neither as their repr.
+    """Return the value of JSON, other text as it is, and bytes that are neither as their repr.
 
-    What Python alone takes for JSON (NaN), and what is too deep to be written again, is text.
+    What only Python accepts as JSON (NaN), and what is nested too deeply to be written again, counts as text.
     """
     try:
         text = data.decode()
@@ -164,7 +164,7 @@ def _absolute(path: str) -> str:
 
 
 def _described(stat: "Stat") -> dict[str, Any]:
-    """Describe a znode: times as people write them, session ids as ZooKeeper's log does."""
+    """Return a znode's metadata: times in ISO format, session ids as in ZooKeeper's log."""
     return {
         **stat._asdict(),
         "ephemeral_owner": f"0x{stat.ephemeral_owner:x}",

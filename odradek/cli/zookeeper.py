@@ -1,4 +1,4 @@
-"""The ZooKeeper that a command is given: its options, and a session for one piece of work."""
+"""ZooKeeper for commands: the options that name it, and a session for one piece of work."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 def _check(address: str | None) -> str | None:
-    """Check the address of a ZooKeeper, where one is given. Raises BadParameter."""
+    """Check the address of a ZooKeeper, if one is given. Raises BadParameter."""
     if address is None:
         return None
     from odradek.zk_schema.kazoo_store.values import BadAddress, split_connect
@@ -43,7 +43,7 @@ ZooKeeperFile = Annotated[
 ]
 DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
 TIMEOUT_MS = 10_000
-"""Longest time that a server may keep silent: in connecting, and later."""
+"""Longest time that a server may be silent, while connecting and later."""
 
 
 def zookeeper_link(file: Path | None) -> "Link":
@@ -71,9 +71,9 @@ def with_store(
 ) -> Result:
     """Connect to a ZooKeeper, do the work, disconnect; return what the work returns.
 
-    `address`: host:port of its servers, with commas, and a path. `make_chroot`: that path may be missing, and is made.
-    Raises OSError with what ZooKeeper says, also when it does not answer within ten seconds, and for a znode whose
-    content cannot be understood.
+    `address` is host:port of the servers, separated by commas, and a path, which is created if it is missing and
+    `make_chroot` is set. Raises OSError with ZooKeeper's error, also when it does not answer within ten seconds, and
+    for a znode whose content cannot be decoded.
     """
     from odradek.world.clock import LoopClock
     from odradek.zk_schema.kazoo_store import KazooStore

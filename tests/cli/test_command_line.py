@@ -173,9 +173,13 @@ def test_files_that_are_no_text_and_users_without_a_name(
     latin.write_bytes("# café\n".encode("latin-1"))
     for arguments, code, said in (
         (["topics", "list", "--command-config", str(latin), "--bootstrap-server", dead_address], 1, "not reachable"),
-        (["users", "add", "ann", "--password-file", str(latin), "--zookeeper", dead_address], 2, "is no text in UTF-8"),
-        (["users", "add", "", "--password-file", str(latin), "--zookeeper", dead_address], 2, "a user has a name"),
-        (["users", "delete", "", "--zookeeper", dead_address], 2, "a user has a name"),
+        (
+            ["users", "add", "ann", "--password-file", str(latin), "--zookeeper", dead_address],
+            2,
+            "is not text in UTF-8",
+        ),
+        (["users", "add", "", "--password-file", str(latin), "--zookeeper", dead_address], 2, "it is empty"),
+        (["users", "delete", "", "--zookeeper", dead_address], 2, "it is empty"),
     ):
         assert command_line.run(arguments) == code
         (line,) = capsys.readouterr().err.splitlines()
@@ -236,12 +240,12 @@ def test_a_complaint_does_not_command_the_terminal(capsys: pytest.CaptureFixture
         (["reassign", "start", "t-0=a"], "'a' is not a list of broker ids"),
         (["reassign", "start", "t-0"], "'t-0' is not TOPIC-PARTITION=ID,ID…"),
         (["reassign", "start", "t-0=1", "t-0=2"], "t-0 is named twice"),
-        (["topics", "create", "t", "--replica-assignment", "0:1", "--partitions", "3"], "is in place of --partitions"),
+        (["topics", "create", "t", "--replica-assignment", "0:1", "--partitions", "3"], "either it or --partitions"),
         (["consume", "t", "--group", ""], "Invalid value for --group: it is empty"),
         (["top", "--once", "--interval", "nan"], "nan is not in the range"),
         (["top", "--once", "--interval", "inf"], "inf is not in the range"),
-        (["up", "--port", "9092", "--zookeeper-port", "9093"], "port 9093 is wanted for --port, too"),
-        (["up", "--port", "9092", "--metrics-port", "9090"], "port 9092 is wanted for --port, too"),
+        (["up", "--port", "9092", "--zookeeper-port", "9093"], "port 9093 is needed for --port, too"),
+        (["up", "--port", "9092", "--metrics-port", "9090"], "port 9092 is needed for --port, too"),
         (["reassign", "move", "0", "t-0"], "'t-0' is not TOPIC-PARTITION=PATH"),
         (["elect-leaders", "--unclean"], "name the partitions: it may lose records"),
         (["elect-leaders", "orders-²"], "'orders-²' is not TOPIC-PARTITION"),
@@ -261,8 +265,8 @@ def test_a_complaint_does_not_command_the_terminal(capsys: pytest.CaptureFixture
         (["perf", "latency", "t", "--acks", "2"], "'2' is not one of all, 1, 0"),
         (["produce", "t", "--compression", "zip"], "'zip' is not one of none, gzip, snappy, lz4, zstd"),
         (["produce", "t", "--partition", "-1"], "-1 is not in the range x>=0"),
-        (["users", "add", ".."], "'..' cannot be the name of a znode, as a user's is"),
-        (["users", "delete", "."], "'.' cannot be the name of a znode, as a user's is"),
+        (["users", "add", ".."], "'..' cannot be part of a path in ZooKeeper"),
+        (["users", "delete", "."], "'.' cannot be part of a path in ZooKeeper"),
         (["zk", "ls", "/brokers/../config"], "'/brokers/../config': ZooKeeper knows neither . nor .."),
         (["zk", "get", "/."], "'/.': ZooKeeper knows neither . nor .."),
         (["users", "add", "\udcff"], "'\\udcff' has characters that UTF-8 cannot encode"),

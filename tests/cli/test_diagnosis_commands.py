@@ -310,7 +310,7 @@ def test_a_record_that_is_refused_ends_the_measuring_of_latency(
     code, lines = run(cluster, capsys, "perf", "latency", "narrow", "--size", "1000")
     assert code == 1 and "MESSAGE_TOO_LARGE" in lines[0]
     code, lines = run(cluster, capsys, "perf", "latency", "narrow", "--size", "1000", "--acks", "0")
-    assert (code, lines) == (1, ["odradek: topic narrow: record 1 was sent with acks=0 and has not come"])
+    assert (code, lines) == (1, ["odradek: topic narrow: record 1, sent with acks=0, has not arrived"])
 
 
 def test_batches_of_which_nobody_says_that_they_are_too_large_are_small(cluster: Cluster, capsys: Capture) -> None:

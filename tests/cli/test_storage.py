@@ -115,7 +115,7 @@ def test_info_says_whose_they_are(stopped: Path, capsys: Capture) -> None:
     assert run(["storage", "info", "-c", properties(stopped, directories="a b c")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == f"{stopped}/a: broker 1 of cluster {CLUSTER}"
-    assert said[2] == f"{stopped}/c: not formatted: the first broker that starts here takes it"
+    assert said[2] == f"{stopped}/c: not formatted: the first broker that starts with it formats it"
     (stopped / "b" / "meta.properties").write_bytes(encode_meta(DirectoryOwner(1, OTHER), 0, {}))
     assert run(["storage", "info", "--json", "-c", properties(stopped, broker=2)]) == 1
     told = json.loads(capsys.readouterr().out)
@@ -125,7 +125,7 @@ def test_info_says_whose_they_are(stopped: Path, capsys: Capture) -> None:
     assert run(["storage", "info", "-c", properties(stopped, broker=2)]) == 1
     said = capsys.readouterr().out.splitlines()
     assert [line for line in said if line.startswith("problem: ") and "version 1" in line]
-    assert "problem: broker.id is 2, and the directories are those of broker 1" in said
+    assert "problem: broker.id is 2, but the directories belong to broker 1" in said
 
 
 def test_check_counts_and_changes_nothing(stopped: Path, capsys: Capture) -> None:

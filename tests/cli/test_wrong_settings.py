@@ -92,7 +92,7 @@ def test_up_that_does_not_start_says_what_to_do(tmp_path: Path, capsys: pytest.C
         assert command_line.run([*up, "--data", str(tmp_path / "data")]) == 1
     assert capsys.readouterr().err == (
         f"odradek up: port {ports[0]} on 127.0.0.1, wanted for broker 0, is in use: "
-        "choose another (--port, --zookeeper-port), or stop who has it\n"
+        "choose another (--port, --zookeeper-port), or stop the process that uses it\n"
     )
 
 
@@ -134,7 +134,7 @@ def test_a_damaged_file_of_a_secured_cluster_is_named_with_what_to_do(
     assert command_line.run(["up", "--secure", "--data", str(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"odradek: {directory}: {said.format(directory)}")
-    assert line.endswith(": put back what is damaged, or delete the folder for new keys and passwords")
+    assert line.endswith(": restore the damaged file, or delete the folder to get new keys and passwords")
 
 
 def test_an_export_for_which_there_is_no_room_leaves_nothing_and_names_its_file(

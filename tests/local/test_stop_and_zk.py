@@ -66,9 +66,9 @@ def reap(children: list[subprocess.Popen[bytes]]) -> None:
 
 def test_nothing_to_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["stop", "--data", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == f"odradek stop: nothing runs in {tmp_path}\n"
+    assert capsys.readouterr().err == f"odradek stop: nothing is running in {tmp_path}\n"
     assert run(["stop", "1", "--data", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == f"odradek stop: broker 1 does not run in {tmp_path}\n"
+    assert capsys.readouterr().err == f"odradek stop: broker 1 is not running in {tmp_path}\n"
 
 
 @pytest.fixture(scope="module")

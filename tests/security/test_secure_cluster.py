@@ -213,7 +213,7 @@ def test_users_says_what_is_wrong(
         (
             ["list", "--bootstrap-server", "127.0.0.1:9"],
             2,
-            "--bootstrap-server: it takes the place of ZooKeeper's options",
+            "--bootstrap-server: not together with the options for ZooKeeper",
         ),
     ):
         if "PLAIN" in arguments:
