@@ -25,11 +25,11 @@ from odradek.protocol.topic_names import CONSUMER_OFFSETS
 
 Model = dict[str, Any]
 PARTITIONS_MAX = 500
-"""Partitions and members of one group that are shown; those that are furthest behind first."""
+"""Partitions and members of one group that are shown; partitions that are furthest behind come first."""
 
 
 def groups_model(listed: Sequence[GroupListing], told: Mapping[str, Any]) -> list[list[str]]:
-    """Return id, state and protocol type of each group; `told`: the controller's word of those in ZooKeeper."""
+    """Return id, state and protocol type of each group; `told`: the controller's page /lag, with those in ZooKeeper."""
     groups = [[one.group_id, one.state, one.protocol_type] for one in listed]
     return groups + [
         [name, IN_ZOOKEEPER, "consumer"]
@@ -58,7 +58,8 @@ def group_model(
 ) -> Model:
     """Return a group with its members, its lag by partition, and its generations on a time line.
 
-    `told`: what a broker tells at /lag of it, which has the seconds; of a group in ZooKeeper it is all there is.
+    `told` is a broker's page /lag about the group, which has the lag in seconds; for a group in ZooKeeper nothing else
+    is known.
     """
     rows = {
         TopicPartition(topic, index): (committed, behind, seconds)
@@ -117,7 +118,7 @@ def transactions_model(
     described: Mapping[str, TransactionDescription],
     now_ms: int,
 ) -> dict[str, Any]:
-    """Return all transactional ids, those with an open transaction first, the oldest of them before the others."""
+    """Return all transactional ids, those with an open transaction first, the oldest transaction at the top."""
     rows = []
     for coordinator, some in listed.items():
         for one in some:
@@ -141,12 +142,12 @@ def transactions_model(
 
 
 RECORDS_BACK: Final = 20_000
-"""Records of the partition that are looked through when somebody begins to look."""
+"""Latest records of the partition of __consumer_offsets that are read when the view of a group is opened."""
 GENERATIONS_MAX: Final = 200
 
 
 class Rebalances:
-    """Follows one group, while somebody looks at it."""
+    """Reads the generations of one group from __consumer_offsets, while its view is open."""
 
     def __init__(self, reader: Reader, admin: Admin, group: str) -> None:
         self._reader, self._admin, self._group = reader, admin, group
@@ -155,7 +156,7 @@ class Rebalances:
         self._found: deque[dict[str, Any]] = deque(maxlen=GENERATIONS_MAX)
 
     async def read(self) -> dict[str, Any]:
-        """Return what is known by now, oldest first; with `error` where the topic cannot be read."""
+        """Return the generations known by now, oldest first; with `error` if the topic cannot be read."""
         try:
             await self._read()
         except KafkaError as error:
@@ -190,13 +191,13 @@ class Rebalances:
             self._found.append(generation)
 
     async def close(self) -> None:
-        """Follow no more."""
+        """Stop reading."""
         if self._consumer is not None:
             await self._consumer.close()
 
 
 def generation_of(group: str, record: ConsumerRecord) -> dict[str, Any] | None:
-    """Return what a record of __consumer_offsets says of this group; None when it is about something else."""
+    """Return the generation of this group in a record of __consumer_offsets; None for any other record."""
     if record.key is None or group.encode("utf-8", "surrogatepass") not in record.key:
         return None
     try:

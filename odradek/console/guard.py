@@ -1,8 +1,8 @@
-"""Checks of who may ask the console, as values. A page of another site must get and do nothing here.
+"""Checks of requests to the console, without I/O. A page of another site must not get or do anything here.
 
-Against DNS rebinding: the Host header must be one of ours. Against requests that other sites make with this browser:
-Origin, where there is one, must be ours, and Sec-Fetch-Site must not say otherwise. What changes something, and
-everything where the console is `private`, needs the token besides: it was printed to whoever started the console.
+Against DNS rebinding, the Host header must be one of the console's names. Against requests that other sites make with
+this browser, Origin must be the console's, if there is one, and Sec-Fetch-Site must agree. Requests that change
+something, and all requests to a `private` console, need the token as well, which was printed at the start.
 """
 
 import hmac
@@ -34,45 +34,45 @@ def new_token() -> str:
 
 @dataclass(frozen=True)
 class Guard:
-    """Rules that the console's requests are checked against."""
+    """Rules by which requests to the console are checked."""
 
     port: int
     token: str
     hosts: tuple[str, ...] = ()
-    """Names under which the console is reached besides those of this machine's loopback."""
+    """Further names of the console, besides those of this machine's loopback."""
     private: bool = False
-    """True if reading needs the token too."""
+    """True if reading needs the token, too."""
 
     def refusal(self, headers: Mapping[str, str], *, changes: bool = False, public: bool = False) -> str | None:
-        """Return why a request is refused; None when it is not. `public`: the page itself, in which nothing is known
-        of the cluster. Header names are as in a case-insensitive mapping."""
+        """Return why a request is refused; None when it is allowed. `changes`: it changes something. `public`: it is
+        for a file of the page, in which there is nothing about the cluster. `headers` ignores the case of names."""
         authorities = self._authorities()
         if headers.get("Host", "").lower() not in authorities:
-            return "this console is not reached under that name: see --host and --allow-host"
+            return "the console does not answer under this host name: see --host and --allow-host"
         origin = headers.get("Origin")
         if origin is not None and origin.partition("://")[2].lower() not in authorities:
-            return "a page of another site has asked"
+            return "the request comes from a page of another site"
         if not public and headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            return "a page of another site has asked"
+            return "the request comes from a page of another site"
         if changes and headers.get("Content-Type", "").partition(";")[0] != "application/json":
             return "the body must be application/json"
         if (changes or (self.private and not public)) and not self.knows(headers.get("Authorization", "")):
-            return "the token is missing or another one: use the address that was printed at the start"
+            return "the token is missing or wrong: use the address that was printed at the start"
         return None
 
     def _authorities(self) -> set[str]:
-        """Return what a browser puts into the Host header for a console of ours."""
+        """Return the values of the Host header that browsers send for this console."""
         hosts = _bracketed((*LOOPBACK, *self.hosts))
         with_port = {f"{host}:{self.port}" for host in hosts}
-        of_proxies = hosts.difference(LOOPBACK)  # which may be on the usual ports; on ours, that is another server
+        of_proxies = hosts.difference(LOOPBACK)  # proxies may use the default ports; on loopback that is another server
         return with_port | (hosts if self.port == HTTP_PORT else of_proxies)
 
     def knows(self, authorization: str) -> bool:
         """Tell whether `Bearer TOKEN` has the token."""
-        given = authorization.encode(errors="surrogateescape")  # bytes of a header that are no UTF-8
+        given = authorization.encode(errors="surrogateescape")  # a header may have bytes that are not UTF-8
         return hmac.compare_digest(given, f"Bearer {self.token}".encode())
 
 
 def _bracketed(hosts: Iterable[str]) -> set[str]:
-    """Return hosts as they stand in an address."""
+    """Return hosts in the form that they have in an address."""
     return {f"[{host}]" if ":" in host and host[0] != "[" else host for host in map(str.lower, hosts)}

@@ -1,4 +1,4 @@
-"""The time line: what happened, from brokers' journals and from what differs between two looks, each thing once."""
+"""Time line: what happened, from brokers' journals and from differences between two snapshots, each happening once."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -11,19 +11,19 @@ from odradek.diagnosis.shapes import is_readable
 from odradek.journal.sentences import TABLE, Sentence, tell, tell_change
 
 JOURNAL, OBSERVED, PAGE = "journal", "observed", "page"
-OUTSIDE = "seen from outside, in the metadata: no journal says why"
+OUTSIDE = "seen in the metadata; no journal says why"
 SAME_TIME_MS = 1_500
 PARTS_MAX = 40
-"""Partitions of one happening that are named; of the others their number is said."""
+"""Partitions of one happening that are named; of the others only their number is shown."""
 ABOUT_PARTITIONS = ("isr", "partition", "truncation")
 """Kinds of journal entries whose subject is a partition."""
 LEFT_OUT = ("group",)
-"""Kinds of sentences that are not on the time line: a group's rebalances stand in its own view."""
+"""Kinds of sentences that are not on the time line: the rebalances of a group are in its own view."""
 
 
 @dataclass(slots=True)
 class Happening:
-    """An entry of the time line. Several partitions to which the same happened at once are one entry."""
+    """An entry of the time line. If the same happened to several partitions at once, they share one entry."""
 
     at_ms: int
     kind: str
@@ -33,16 +33,16 @@ class Happening:
     source: str
     """journal, observed, page"""
     broker: int | None = None
-    """Broker whose journal it is from."""
+    """Broker whose journal has it."""
     many: str = ""
-    """Title with room for a number, where several may be one entry."""
+    """Title for several partitions, with a place for their number; empty if they cannot share an entry."""
     count: int = 1
     parts: list[str] = field(default_factory=list)
-    """The titles of those that are one entry, the first PARTS_MAX of them."""
+    """Titles of the partitions that share the entry, at most PARTS_MAX."""
     keys: set[tuple[Any, ...]] = field(default_factory=set)
-    """Keys of what changed, to recognise it in another source. They stay in the server."""
+    """Keys of what changed, to recognise it in another source. The page does not get them."""
     topics: set[str] = field(default_factory=set)
-    """Topics of the partitions to which it happened, for a title that names the only one. They stay there too."""
+    """Topics of the partitions; if there is only one, the title names it. The page does not get them."""
 
     def as_model(self, number: int) -> dict[str, Any]:
         """Return the entry as the page gets it."""
@@ -51,7 +51,7 @@ class Happening:
 
 
 def grouped(happenings: Iterable[Happening]) -> list[Happening]:
-    """Join what happened to several partitions within SAME_TIME_MS for the same reason."""
+    """Join happenings of several partitions within SAME_TIME_MS for the same reason."""
     found: list[Happening] = []
     last: dict[tuple[str, str, str, int | None], Happening] = {}
     for one in happenings:
@@ -83,7 +83,7 @@ def _title_of_several(happening: Happening) -> str:
 
 
 def from_journal(broker: int, entries: Iterable[Mapping[str, Any]]) -> list[Happening]:
-    """Return what new entries of a broker's journal amount to, in order. Unknown shapes are left out."""
+    """Return the happenings in new entries of a broker's journal, in order. Entries of unknown shape are left out."""
     return grouped(one for entry in entries if (one := _happening(broker, entry)) is not None)
 
 
@@ -113,7 +113,7 @@ def _topics(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _keys(entry: Mapping[str, Any]) -> set[tuple[Any, ...]]:
-    """Return what an entry says to have changed, as two looks would see it."""
+    """Return the keys of an entry's changes: those that two snapshots would give for the same."""
     match entry["kind"], entry.get("change"):
         case "partition", _:
             return {_partition_key(entry["subject"], entry["after"])}
@@ -125,7 +125,7 @@ def _keys(entry: Mapping[str, Any]) -> set[tuple[Any, ...]]:
 
 
 def _partition_key(partition: str, state: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Identify a partition's state, whoever tells of it."""
+    """Return a key of a partition's state, which is the same from every source."""
     return partition, state["leader"], state["leader_epoch"], tuple(sorted(state["isr"]))
 
 
@@ -133,7 +133,7 @@ def _partition_key(partition: str, state: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def observed(before: Snapshot, after: Snapshot) -> list[Happening]:
-    """Return the differences between two looks, with what can be said of their reasons."""
+    """Return the differences between two snapshots, with their reasons as far as these can be told."""
     return [*_observed_brokers(before, after), *_observed_topics(before, after), *_observed_partitions(before, after)]
 
 
@@ -192,13 +192,13 @@ def _seen_reason(kind: str, old: PartitionInfo, new: PartitionInfo, gone: Collec
 HAPPENINGS_MAX: Final = 1_000
 KEYS_MAX: Final = 50_000
 PATIENCE_MS: Final = 2_500
-"""Time for which an observation is held back: a journal may tell it better."""
+"""Time for which an observation is held back, since a journal may have it with its reason."""
 SAME_MS: Final = 20_000
-"""Span within which an observation is what a journal has told already, and not a repetition."""
+"""Time within which an observation counts as one that a journal has had already, and not as a repetition of it."""
 
 
 class Timeline:
-    """The last happenings, numbered in the order in which they were learnt."""
+    """The last happenings, numbered in the order in which they became known."""
 
     def __init__(self) -> None:
         self._known: deque[tuple[int, Happening]] = deque(maxlen=HAPPENINGS_MAX)
@@ -207,7 +207,7 @@ class Timeline:
         self.last_number = 0
 
     def add(self, happenings: Iterable[Happening], now_ms: int) -> None:
-        """Take what happened. What was only observed waits whether a journal has it too."""
+        """Add happenings. Those that were only observed wait, as a journal may have them, too."""
         for one in happenings:
             if one.source == OBSERVED and one.keys:
                 self._held.append(one)
@@ -216,7 +216,7 @@ class Timeline:
         self.settle(now_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Let go of what no journal has told in time."""
+        """Show the observations that have waited long enough, unless a journal has had them."""
         ready = [one for one in self._held if now_ms - one.at_ms >= PATIENCE_MS]
         self._held = [one for one in self._held if now_ms - one.at_ms < PATIENCE_MS]
         for one in grouped(one for one in ready if not self._is_told(one)):
@@ -235,5 +235,5 @@ class Timeline:
             del self._told_ms[next(iter(self._told_ms))]
 
     def since(self, number: int) -> list[dict[str, Any]]:
-        """Return what has a greater number, for the page."""
+        """Return the happenings with a greater number, for the page."""
         return [one.as_model(at) for at, one in self._known if at > number]

@@ -1,4 +1,4 @@
-"""The journals of brokers, read at `/journal` of their metrics.port: new entries alone, as far as they say."""
+"""Journals of brokers, read at `/journal` of their metrics.port, only new entries each time."""
 
 import asyncio
 import json
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 ANSWER_BYTES_MAX: Final = 32_000_000
 TIMEOUT_SECONDS: Final = 1.0
 SKIPPED: Final = 8
-"""Readings for which a journal is left out that did not answer: its broker may be frozen, and the others wait; or whose
-broker has none: it may be started again, with one."""
+"""Readings for which a journal is left out after it did not answer (its broker may be frozen, and the others have to
+wait for it) or after its broker had none (it may have one after a restart)."""
 
 LAG_ROW: Final = (str, int, int, int, (int, float))
 """Topic, partition, offset, records and seconds behind."""
@@ -43,14 +43,14 @@ class Journals:
         self._read: dict[int, int] = {}
         """Number of the last entry read, by broker."""
         self._began_ms: dict[int, Any] = {}
-        """Time when a broker's journal was begun, as it says, by broker."""
+        """Broker → the time at which its journal began, as it says."""
         self._skip: dict[int, int] = {}
         """Number of readings for which a broker is left out, by broker."""
         self.readable: list[int] = []
         """Brokers whose journal could be read the last time."""
 
     async def read(self, nodes: Iterable[Node]) -> list[Happening]:
-        """Return what the journals of these brokers have got since the last time, in the order of its times."""
+        """Return what these brokers' journals have got since the last reading, in the order of times."""
         there = list(nodes)
         answers = await asyncio.gather(*(self._read_one(node) for node in there))
         self.readable = sorted(node.node_id for node, found in zip(there, answers, strict=True) if found is not None)
@@ -76,14 +76,14 @@ class Journals:
             self._urls.pop(node, None)
             return None
         last, began_ms = self._read.get(node.node_id, 0), answer.get("began_ms")
-        if began_ms != self._began_ms.setdefault(node.node_id, began_ms):  # a new life of the broker
+        if began_ms != self._began_ms.setdefault(node.node_id, began_ms):  # the broker was started again
             self._began_ms[node.node_id], self._read[node.node_id] = began_ms, 0
-            return []  # its numbers begin again: it is read from the first on the next time
+            return []  # its numbers begin again: the next reading starts with the first
         self._read[node.node_id] = max([last, *numbers])
         return from_journal(node.node_id, [one for one, at in zip(entries, numbers, strict=True) if at > last])
 
     async def lag(self, node: Node, path: str) -> Mapping[str, Any]:
-        """Return what a broker tells at /lag of its metrics.port; empty where it does not answer, or something else."""
+        """Return a broker's page /lag, from its metrics.port; empty if it does not answer, or something else does."""
         try:
             told = await self._ask(node, path) or {}
             if not tells_lag(told):
@@ -94,7 +94,7 @@ class Journals:
         return told
 
     async def _ask(self, node: Node, path: str) -> Mapping[str, Any] | None:
-        """Return a page of a broker; None where it has no metrics.port, or nobody may ask for it."""
+        """Return a page of a broker; None if it has no metrics.port, or that cannot be found out."""
         if node not in self._urls:
             place = metrics_place(await self._locate(node.node_id), node.address)
             self._urls[node] = None if place is None else f"http://{_bracketed(place[0])}:{place[1]}"
@@ -103,7 +103,7 @@ class Journals:
 
 
 def tells_lag(told: Mapping[str, Any]) -> bool:
-    """Tell whether a page has the shape that is read of /lag: anything may answer at a port."""
+    """Tell whether an answer has the shape of /lag: any program may answer at a port."""
     rows = told.get("partitions", [])
     return (
         has_shape(told, {"zookeeper": ({...: int}, ...), "partitions": ([list], ...)})
@@ -113,12 +113,12 @@ def tells_lag(told: Mapping[str, Any]) -> bool:
 
 
 def _bracketed(host: str) -> str:
-    """Return a host as it stands in an address."""
+    """Return a host in the form that it has in an address."""
     return f"[{host}]" if ":" in host else host
 
 
 def settings_of(admin: Admin) -> Locate:
-    """Return what asks a broker for its settings."""
+    """Return a function that asks a broker for its settings."""
 
     async def locate(broker: int) -> Mapping[str, str | None]:
         resource = ConfigResource(ResourceType.BROKER, str(broker))
@@ -134,7 +134,7 @@ def settings_of(admin: Admin) -> Locate:
 
 
 def over_http(session: aiohttp.ClientSession) -> Fetch:
-    """Return what fetches a journal."""
+    """Return a function that fetches a JSON object over HTTP."""
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
 
     async def fetch(url: str) -> Mapping[str, Any]:

@@ -33,22 +33,22 @@ class ConsolePlan:
 
     bootstrap: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of its clients, by Kafka's names: TLS, SASL."""
+    """Settings of the console's clients, by Kafka's names: TLS, SASL."""
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
-    """0: a free one."""
+    """Port of the page; 0 takes a free one."""
     allowed_hosts: Iterable[str] = ()
-    """Further names under which it is reached."""
+    """Further host names of the console."""
     token: str = field(default_factory=new_token)
 
     @property
     def private(self) -> bool:
-        """Tell whether reading needs the token: where Kafka's APIs are not open to everybody, or where it listens to
+        """Tell whether reading needs the token: if Kafka's APIs are not open to everybody, or the console listens to
         other machines."""
         return str(self.settings.get("security.protocol", "")) not in OPEN or self.host not in LOOPBACK
 
     def clients(self) -> dict[str, Any]:
-        """Return the settings of all its clients."""
+        """Return the settings of all clients of the console."""
         return {
             "client.id": "odradek-console",
             "request.timeout.ms": PATIENCE_MS,
@@ -70,13 +70,13 @@ class RunningConsole:
         self._console: Console
         self._brokers = brokers
         self.url = ""
-        """Address for a browser; the token is behind the `#`, which no browser sends to anybody."""
+        """Address for a browser. The token is behind the `#`, a part that browsers do not send."""
 
     async def __aenter__(self) -> Self:
         return await self.start()
 
     async def start(self) -> Self:
-        """Begin; `close` ends it. Raises OSError when the port is taken."""
+        """Start to serve; `close` ends that. Raises OSError when the port is in use."""
         clock, admin = self._clock, self._admin
         await admin.start()
         self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
@@ -109,7 +109,7 @@ class RunningConsole:
         await self.close()
 
     async def close(self) -> None:
-        """Listen no more, and close all clients."""
+        """Stop serving, and close all clients."""
         self._tasks.close()
         await self._console.close()
         await self._session.close()

@@ -1,4 +1,4 @@
-"""Observer: looks at the cluster again and again, and knows what the page is to be told."""
+"""Observer: looks at the cluster again and again, and keeps the state and the time line for the page."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,14 +13,15 @@ from odradek.world.clock import Clock, sleep
 
 PAUSE_MS: Final = 500.0
 COST_SHARE, PAUSE_MS_MAX = 10.0, 3_000.0
-"""Looking may take a tenth of the time, so that ten thousand partitions are looked at more seldom; but a broker that is
-frozen makes it slow too, and then there is something to see."""
+"""Share of a look in the whole time, as 1 to COST_SHARE, and the longest pause. The share makes looks at ten thousand
+partitions rarer. The longest pause is there as a frozen broker makes looks slow, too, and then there is something to
+see."""
 
 Look = Callable[[], Awaitable[Snapshot]]
 
 
 def looker(admin: Admin, clock: Clock) -> Look:
-    """Return what asks for the metadata of all topics."""
+    """Return a function that takes a snapshot: the metadata of all topics."""
 
     async def look() -> Snapshot:
         cluster = await admin.describe_cluster()
@@ -34,7 +35,7 @@ def looker(admin: Admin, clock: Clock) -> Look:
 
 
 class Observer:
-    """The cluster's state as the page has it, and the time line. `changed` is called when there is more to tell."""
+    """State of the cluster for the page, and the time line. `changed` is called when there is something new."""
 
     def __init__(
         self,
@@ -50,8 +51,8 @@ class Observer:
         self.version = 0
         """Grows with each change of `state`."""
         self.state = ""
-        """State of the cluster, from version 1 on JSON: a `cluster_model`, why the cluster cannot be seen, whose
-        journals are read."""
+        """State of the cluster; from version 1 on it is JSON: a `cluster_model`, why the cluster cannot be seen, and
+        the brokers whose journals are read."""
         self._trouble = ""
         self._happened = 0
         self._facts: list[Any] = []
@@ -66,7 +67,7 @@ class Observer:
             await sleep(self._clock, min(max(PAUSE_MS, COST_SHARE * took_ms), PAUSE_MS_MAX))
 
     async def look(self) -> None:
-        """Look once at the metadata."""
+        """Take one snapshot, and note the differences."""
         try:
             seen = (await self._look()).taken_with(self.snapshot)
         except KafkaError as error:
@@ -79,24 +80,24 @@ class Observer:
         self.tell()
 
     async def read_journals(self) -> None:
-        """Read what the journals have got since the last time."""
+        """Add what the journals have got since the last reading."""
         if self._journals is not None and self.snapshot is not None:
             self.timeline.add(await self._journals.read(self.snapshot.nodes.values()), self._clock.now_ms())
         self.timeline.settle(self._clock.now_ms())
         self.tell()
 
     async def lag(self, broker: int, path: str) -> Mapping[str, Any]:
-        """Return what a broker tells of groups at /lag; empty where it has no metrics.port, or does not answer."""
+        """Return a broker's page /lag; empty if it has no metrics.port, or does not answer."""
         node = None if self.snapshot is None else self.snapshot.nodes.get(broker)
         return {} if self._journals is None or node is None else await self._journals.lag(node, path)
 
     def note(self, happening: Happening) -> None:
-        """Add what was done from the page."""
+        """Add an action from the page to the time line."""
         self.timeline.add([happening], self._clock.now_ms())
         self.tell()
 
     def tell(self) -> None:
-        """Make the state anew; who listens hears of it when it is another."""
+        """Bring the state up to date, and call `changed` if it, or the time line, has changed."""
         happened, self._happened = self._happened, self.timeline.last_number
         if (self.snapshot is not None or self._trouble) and self._renew():
             self.version += 1
@@ -105,7 +106,7 @@ class Observer:
         self.changed()
 
     def _renew(self) -> bool:
-        """Bring `state` up to date; False when it was."""
+        """Bring `state` up to date; return False when nothing has changed."""
         journals = [] if self._journals is None else self._journals.readable
         processes, seen = list(self._processes()), self.snapshot
         facts: list[Any] = [processes, self._trouble, journals]

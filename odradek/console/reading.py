@@ -1,4 +1,4 @@
-"""Records read for the page: a few from a place, or those that come in while somebody looks."""
+"""Reading of records for the page: a few from a place, or new ones as they come in."""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, NamedTuple
@@ -13,11 +13,11 @@ from odradek.world.clock import Clock, sleep
 from odradek.zk_schema.znodes.json_data import number_named
 
 BYTES_MAX: Final = 16_000_000
-"""Bytes of keys and values after which reading stops, a first record of any size let through."""
+"""Bytes of keys and values after which reading stops; the first record may have any size."""
 WAIT_MS: Final = 5_000.0
 TAIL_PAUSE_MS: Final = 250.0
 TAIL_RECORDS_MAX: Final = 50
-"""Records per pause that a tail shows; it leaps over the others, and says how many."""
+"""Records that a tail shows per pause; it skips others, and says how many."""
 
 
 class Place(NamedTuple):
@@ -31,13 +31,13 @@ class Place(NamedTuple):
 
 
 class Reader:
-    """Reads with consumers of its own, without a group: nobody's offsets change."""
+    """Reads with consumers of its own, without a group, so that no committed offsets change."""
 
     def __init__(self, admin: Admin, settings: Mapping[str, Any], clock: Clock) -> None:
         self._admin, self._settings, self._clock = admin, settings, clock
 
     def consumer(self) -> Consumer:
-        """Return one that is to be started and closed."""
+        """Return a new consumer, which the caller starts and closes."""
         return Consumer(
             dict(self._settings),
             enable_auto_commit=False,
@@ -58,7 +58,8 @@ class Reader:
         return [TopicPartition(topic, one.partition) for one in found]
 
     async def records(self, place: Place, count: int, form: str = AUTO) -> dict[str, Any]:
-        """Return at most `count` records by time, the logs' beginnings and ends, and whether reading was cut short."""
+        """Return at most `count` records in the order of times, the logs' start and end offsets, and whether reading
+        was cut short."""
         partitions = await self.partitions(place.topic, place.partition)
         begins = await self._offsets(partitions, OffsetSpec.EARLIEST)
         ends = await self._offsets(partitions, OffsetSpec.LATEST)
@@ -101,7 +102,7 @@ class Reader:
         left: set[TopicPartition],
         count: int,
     ) -> tuple[list[ConsumerRecord], bool]:
-        """Read up to `count` records of each partition; tell, too, whether something ended it before that."""
+        """Read up to `count` records of each partition; return them, and whether a limit ended the reading early."""
         read: list[ConsumerRecord] = []
         if not left or not count:
             return read, False
@@ -123,7 +124,7 @@ class Reader:
         return read, bool(left)
 
     async def field(self, where: TopicPartition, offset: int, part: str, form: str) -> dict[str, Any]:
-        """Return one field of the record at an offset, up to WHOLE_BYTES_MAX of it. Raises KafkaError."""
+        """Return one field of the record at an offset, at most WHOLE_BYTES_MAX bytes. Raises KafkaError."""
         ends = await self._offsets([where], OffsetSpec.LATEST)
         read, _ = await self._read({where: offset}, ends, {where} if offset < ends[where] else set(), 1)
         if not read or read[0].offset != offset:
@@ -140,7 +141,7 @@ class Reader:
         return field_model(data, form, WHOLE_BYTES_MAX)
 
     async def tail(self, topic: str, partition: int | None) -> AsyncGenerator[dict[str, Any], None]:
-        """Give the records that come in from now on, at most TAIL_RECORDS_MAX per pause."""
+        """Yield the records that come in from now on, at most TAIL_RECORDS_MAX per pause."""
         try:
             partitions = await self.partitions(topic, partition)
             async with self.consumer() as consumer:
@@ -166,7 +167,7 @@ class Reader:
             yield {"error": str(error)}
 
     async def _leap(self, consumer: Consumer, partitions: list[TopicPartition]) -> int:
-        """Go to the end where too much has come in; how many records that leaves out."""
+        """Skip to the end of partitions in which too much has come in; return the number of skipped records."""
         behind = {one: (consumer.highwater(one) or 0) - await consumer.position(one) for one in partitions}
         far = [one for one, records in behind.items() if records > 5 * TAIL_RECORDS_MAX]
         if far:

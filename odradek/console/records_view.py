@@ -1,4 +1,4 @@
-"""Bytes of records as the page shows them: text, JSON or hexadecimal, cut with the size said."""
+"""Bytes of records as the page shows them: as text, JSON or hexadecimal, cut off, with their size."""
 
 import json
 import re
@@ -10,19 +10,19 @@ Model = dict[str, Any]
 AUTO, TEXT, JSON, HEX = "auto", "text", "json", "hex"
 FORMS: Final = (AUTO, TEXT, JSON, HEX)
 LIST_BYTES_MAX: Final = 400
-"""Bytes of one field that a list of records shows."""
+"""Bytes of one field that are shown in a list of records."""
 WHOLE_BYTES_MAX: Final = 65_536
-"""Bytes that one field looked at by itself shows."""
+"""Bytes that are shown of a field by itself."""
 HEADERS_MAX: Final = 50
 DEPTH_MAX: Final = 40
-"""Depth from which on members are not moved further to the right."""
+"""Depth of JSON from which on members are not indented further."""
 HEX_ROW: Final = 16
 TEXT_SHARE: Final = 0.1
-"""Share of control characters above which bytes are not taken for text."""
+"""Share of control characters above which bytes do not count as text."""
 
 
 def record_model(record: ConsumerRecord, form: str = AUTO) -> Model:
-    """Return a record for the page. Its names and values are whatever somebody wrote: the page shows them as text."""
+    """Return a record for the page, which must show names and values as text: anybody may have written them."""
     headers = list(record.headers or ())
     return {
         "partition": record.partition,
@@ -37,9 +37,10 @@ def record_model(record: ConsumerRecord, form: str = AUTO) -> Model:
 
 
 def field_model(data: bytes | None, form: str = AUTO, bytes_max: int = LIST_BYTES_MAX) -> Model:
-    """Return a key, a value or a header's value: `size` in bytes, the `form` it is in, `text`, and whether it is `cut`.
+    """Return a key, a value or a header's value: `size` in bytes, its `form`, `text`, and whether that is `cut` off.
 
-    `form` is what is asked for; what cannot be shown so is shown as what it is. JSON is laid out when it is whole.
+    The argument `form` is the wanted one; data that do not have it are shown in their own. JSON is laid out if it is
+    complete.
     """
     if data is None:
         return {"size": None, "form": "null", "text": "", "cut": False}
@@ -62,7 +63,7 @@ def _read(shown: bytes, form: str, cut: bool) -> tuple[str, str]:
 
 
 def _decode(shown: bytes, cut: bool) -> str | None:
-    """Decode UTF-8, without a character that was cut in two at the end; None if it is no UTF-8."""
+    """Decode UTF-8, without a character that was cut in two at the end; return None if it is not UTF-8."""
     for end in range(len(shown), max(len(shown) - 4, 0) - 1, -1) if cut else [len(shown)]:
         try:
             return shown[:end].decode()
@@ -90,8 +91,8 @@ _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 def laid_out(text: str) -> str:
-    """Return JSON with a line for each member. Its numbers and keys stay as they were written, also those that occur
-    twice: what is shown is what is there."""
+    """Return JSON with a line for each member. Numbers and keys stay as they were written, even keys that occur
+    twice."""
     written: list[str] = []
     depth, before = 0, ""
     for token in _TOKENS.findall(text):
@@ -107,7 +108,7 @@ def laid_out(text: str) -> str:
 
 
 def hexadecimal(data: bytes) -> str:
-    """Return rows of offset, sixteen bytes, and what of them is printable ASCII."""
+    """Return rows of position, sixteen bytes in hexadecimal, and the same bytes as ASCII if printable."""
     rows = []
     for at in range(0, len(data), HEX_ROW):
         row = data[at : at + HEX_ROW]

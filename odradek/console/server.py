@@ -1,11 +1,11 @@
-"""The HTTP side of the console, on aiohttp.
+"""HTTP server of the console, on aiohttp.
 
-GET  /                    the page, and /page/NAME what it needs
-GET  /api/stream          server-sent events: state, happenings, and with ?view=… what the page looks at
+GET  /                    the page, and /page/NAME its files
+GET  /api/stream          server-sent events: state, happenings, and with ?view=… the data of an open view
 GET  /api/records         records of a topic, by offset or by time
 GET  /api/field           one key, value or header of a record, up to 64 KiB of it
 GET  /api/lags            how far some groups are behind
-POST /api/act             {"broker": 1, "action": "kill"}: with the token, where the console has brokers in hand
+POST /api/act             {"broker": 1, "action": "kill"}: with the token, if the console controls brokers
 """
 
 import logging
@@ -33,7 +33,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def page_files() -> dict[str, tuple[bytes, str]]:
-    """Return what the browser is given, by name, with its type."""
+    """Return the page's files by name, each with its type."""
     found = {}
     for entry in files("odradek.console").joinpath("page").iterdir():
         kind = TYPES.get(entry.name[entry.name.rfind(".") :])
@@ -43,7 +43,7 @@ def page_files() -> dict[str, tuple[bytes, str]]:
 
 
 class Console:
-    """Answers the page of one console."""
+    """Server of one console."""
 
     def __init__(self, observer: Observer, views: Views, clock: Clock, brokers: Brokers | None = None) -> None:
         self._observer, self._views, self._clock, self._brokers = observer, views, clock, brokers
@@ -53,7 +53,7 @@ class Console:
         self._guard: Guard
 
     async def serve(self, host: str, port: int, token: str, hosts: Iterable[str] = (), *, private: bool = False) -> int:
-        """Listen; the port. `close` ends it. Raises OSError."""
+        """Listen, until `close`; return the port. Raises OSError."""
         app = web.Application(middlewares=[self._checked], client_max_size=BODY_BYTES_MAX)
         app.router.add_get("/", self._index)
         app.router.add_get("/page/{name}", self._file)
@@ -71,7 +71,7 @@ class Console:
         return taken
 
     async def close(self) -> None:
-        """Listen no more, and end what is open."""
+        """Stop listening, and end open streams."""
         self._streams.close()
         await self._runner.cleanup()
         self._tasks.close()
@@ -130,13 +130,13 @@ class Console:
             except BadQuestionError as error:
                 return _json({"error": str(error)}, 400)
             except KafkaError as error:
-                return _json({"error": str(error)})  # the cluster's answer, and no failure of this side
+                return _json({"error": str(error)})  # status 200: the cluster refuses, this server has not failed
 
         return handle
 
     async def _act(self, request: web.Request) -> web.StreamResponse:
         if self._brokers is None:
-            return _json({"error": "this console only looks: brokers are in hand with `odradek up --console`"}, 403)
+            return _json({"error": "this console is read-only: `odradek up --console` can control brokers"}, 403)
         try:
             asked = await request.json()
             broker, action = int(asked["broker"]), str(asked["action"])

@@ -1,4 +1,4 @@
-"""The cluster as it was seen at one moment, and what the page is told of it."""
+"""Snapshot of the cluster at one moment, and the page's data from it."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ Model = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """An answer to Metadata, of all topics."""
+    """Metadata of all topics at one moment."""
 
     at_ms: int
     cluster_id: str | None
@@ -25,7 +25,8 @@ class Snapshot:
     topics: Mapping[str, TopicInfo]
 
     def taken_with(self, before: "Snapshot | None") -> "Snapshot":
-        """Return the same without what is older than `before`: a broker that was cut off tells of times gone by.
+        """Return the snapshot with each partition at least as new as in `before`: a broker that was cut off has old
+        metadata.
 
         A partition's leader epoch only grows, as long as the topic is the same one (KIP-320, KIP-516).
         """
@@ -46,19 +47,19 @@ def _newer(before: TopicInfo | None, after: TopicInfo) -> TopicInfo:
 
 
 class BrokerProcess(NamedTuple):
-    """A broker of this machine, as whoever started it knows it."""
+    """Process of a broker of this machine."""
 
     broker_id: int
     pid: int
     state: str
-    """State in words for people."""
+    """State in words."""
     actions: Sequence[str]
-    """Actions that can be done to it now."""
+    """Actions that are possible now."""
 
 
 def cluster_model(snapshot: Snapshot, processes: Iterable[BrokerProcess] = ()) -> Model:
-    """Return what the map shows: brokers, topics with a row `[leader, leader epoch, replicas, ISR]` per partition, and
-    the figures of its headline."""
+    """Return the data of the map: brokers, topics with a row `[leader, leader epoch, replicas, ISR]` per partition, and
+    the figures in its headline."""
     by_id = {one.broker_id: one for one in processes}
     leads, replicas, lagging = Counter[int](), Counter[int](), Counter[int]()
     under = leaderless = moved = total = 0

@@ -1,6 +1,6 @@
-"""Stream of server-sent events to one page: all changes, as fast as the page takes them.
+"""Stream of server-sent events to one page: all changes, as fast as the page receives them.
 
-Nothing is queued: a page that is slow gets the newest state when it has taken the one before.
+Nothing is queued: a slow page gets the newest state once it has received the one before.
 """
 
 import asyncio
@@ -17,16 +17,17 @@ from odradek.world.tasks import OnDeath, Tasks
 
 STREAMS_MAX: Final = 32
 ALIVE_MS: Final = 5_000.0
-"""Pause after which a page is told that nothing has changed: it takes a longer silence for a broken connection."""
+"""Pause after which a page gets an event although nothing has changed: after a longer silence it would assume that the
+connection is broken."""
 TAKEN_SECONDS: Final = 30.0
-"""Time for a page to take what it is told; it may be open in a browser that was stopped."""
+"""Time that a page has to receive an event. It may be open in a browser that was suspended."""
 
 Asker = Callable[[], AsyncGenerator[Any, None]]
-"""Makes the values of a view, one after the other, with its own pauses between."""
+"""Yields the values of a view, one after the other, with pauses of its own."""
 
 
 class Streams:
-    """Set of all streams that are open."""
+    """All open streams."""
 
     def __init__(self, observer: Observer) -> None:
         self._open: set[Stream] = set()
@@ -39,7 +40,7 @@ class Streams:
 
     @contextmanager
     def place(self, stream: "Stream") -> Iterator[None]:
-        """Have a stream among the open ones, from before its first answer on: it must not be `full` to enter."""
+        """Count a stream as open within a `with` block, from before its first answer on. Only when not `full`."""
         self._open.add(stream)
         try:
             yield
@@ -51,7 +52,7 @@ class Streams:
             stream.wake()
 
     def close(self) -> None:
-        """End them."""
+        """End all streams."""
         for stream in self._open:
             stream.end()
 
@@ -80,7 +81,7 @@ class Stream:
         self._turn = asyncio.Lock()
 
     def wake(self) -> None:
-        """Wake the stream: there may be more to tell."""
+        """Wake the stream: there may be something new."""
         self._woken.set()
 
     def end(self) -> None:
@@ -89,8 +90,8 @@ class Stream:
         self._woken.set()
 
     async def run(self) -> None:
-        """Tell the page what changes, until it has gone, or `end`. A page that has gone is no failure."""
-        if self._happening > self._observer.timeline.last_number:  # another life of this console
+        """Send the page all changes, until it is closed, or until `end`. That a page is closed is no failure."""
+        if self._happening > self._observer.timeline.last_number:  # the console was started again
             self._happening = 0
         try:
             viewing = self._tasks.spawn("view", self._tell_view, OnDeath.REPORT)
@@ -140,4 +141,4 @@ class Stream:
                     await self._response.write(f"event: {event}\ndata: {data}\n\n".encode())
             except TimeoutError:
                 self._abort()
-                raise ConnectionResetError("the page takes nothing") from None
+                raise ConnectionResetError("the page does not receive") from None

@@ -13,7 +13,7 @@ Offsets = Mapping[TopicPartition, OffsetAndTimestamp | None]
 
 
 def sizes_model(directories: Mapping[int, Sequence[LogDirectory]]) -> Model:
-    """Return the bytes that each topic takes, all replicas together, and the room of each broker's directories."""
+    """Return the bytes of each topic, all replicas together, and of each broker, with its offline directories."""
     by_topic: dict[str, int] = defaultdict(int)
     brokers: dict[int, Model] = {}
     for broker, found in directories.items():
@@ -34,7 +34,7 @@ def topic_model(
     begins: Offsets,
     ends: Offsets,
 ) -> Model:
-    """Return a topic; offsets and sizes that nobody has told are None."""
+    """Return a topic; offsets and sizes that are not known are None."""
     sizes: dict[int, dict[int, int]] = defaultdict(dict)
     for broker, found in directories.items():
         for replica in (replica for directory in found for replica in directory.replicas):

@@ -1,4 +1,4 @@
-"""Views of a page: questions to the cluster, asked while somebody looks and no longer."""
+"""Views of a page: requests to the cluster, made only while the view is open."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -29,28 +29,28 @@ from odradek.world.clock import Clock, sleep
 
 PAUSE_MS: Final = 2_000.0
 LAGS_MAX: Final = 40
-"""Groups asked for at once: as many as a page shows."""
+"""Groups whose lag is asked for at once: as many as a page shows."""
 RECORDS_MAX: Final = 200
 DESCRIBED_MAX: Final = 200
-"""Transactional ids that are described each time; of further ones the state alone is said."""
+"""Transactional ids that are described each time; of further ones only the state is shown."""
 DEAD: Final = "Dead"
 """State of a group that no coordinator knows."""
 Query = MultiMapping[str]
 
 
 class BadQuestionError(ValueError):
-    """The page asked for what cannot be; one line."""
+    """A request of the page is invalid. The message says why, in one line."""
 
 
 class Views:
-    """Askers of what the page shows besides the map and the time line."""
+    """Data of everything that the page shows besides the map and the time line."""
 
     def __init__(self, admin: Admin, reader: Reader, observer: Observer, clock: Clock) -> None:
         self._admin, self._reader, self._observer, self._clock = admin, reader, observer, clock
 
     def asker(self, view: str) -> Asker:
-        """Return what asks for a view: `topics`, `topic:NAME`, `groups`, `group:ID`, `transactions`,
-        `tail:TOPIC` or `tail:TOPIC:PARTITION`. Raises BadQuestionError."""
+        """Return the generator of a view's values. The view is `topics`, `topic:NAME`, `groups`, `group:ID`,
+        `transactions`, `tail:TOPIC` or `tail:TOPIC:PARTITION`. Raises BadQuestionError."""
         kind, _, name = view.partition(":")
         again: dict[str, Callable[[], Awaitable[Any]]] = {
             "topics": self._sizes,
@@ -113,7 +113,8 @@ class Views:
         return model | {"trouble": list(dict.fromkeys(trouble))}
 
     async def records(self, query: Query) -> Any:
-        """Return records: `topic`, `partition` (none: all), `from` (earliest, latest, offset, time), `at`, `count`."""
+        """Return records. Parameters: `topic`, `partition` (without: all), `from` (earliest, latest, offset, time),
+        `at`, `count`. Raises BadQuestionError, KafkaError."""
         kind = query.get("from", "latest")
         if kind not in ("earliest", "latest", "offset", "time"):
             raise BadQuestionError("from: earliest, latest, offset or time")
@@ -121,12 +122,13 @@ class Views:
         count = min(_number(query.get("count", "50"), "count"), RECORDS_MAX)
         partition = _number(query["partition"], "partition") if query.get("partition") else None
         if kind == "offset" and partition is None:
-            raise BadQuestionError("an offset is one of a partition: choose a partition")
+            raise BadQuestionError("an offset needs a partition: choose one")
         place = Place(_named(query, "topic"), partition, kind, at)
         return await self._reader.records(place, count, _form(query))
 
     async def field(self, query: Query) -> Any:
-        """Return a field of a record: `topic`, `partition`, `offset`, `part` (key, value, header:N), `as` a form."""
+        """Return a field of a record. Parameters: `topic`, `partition`, `offset`, `part` (key, value, header:N), `as`
+        (a form). Raises BadQuestionError, KafkaError."""
         where = TopicPartition(_named(query, "topic"), _number(query.get("partition", ""), "partition"))
         return await self._reader.field(
             where, _number(query.get("offset", ""), "offset"), query.get("part", "value"), _form(query)
@@ -138,12 +140,12 @@ class Views:
         return groups_model(await self._admin.list_groups(), await self._told_by_controller("/lag"))
 
     async def _told_by_controller(self, path: str) -> Mapping[str, Any]:
-        """Ask the controller, which tells of groups that keep their offsets in ZooKeeper."""
+        """Return a page of the controller, which knows the groups that keep their offsets in ZooKeeper."""
         seen = self._observer.snapshot
         return {} if seen is None else await self._observer.lag(seen.controller_id, path)
 
     async def lags(self, query: Query) -> Any:
-        """Return how far behind each `group` is: its lag in records, members and partitions; or why that is unknown."""
+        """Return the lag in records, members and partitions of each `group`; or an `error` that says why not."""
         wanted = list(dict.fromkeys(query.getall("group", [])))[:LAGS_MAX]
 
         async def one(group: str) -> Any:
@@ -186,12 +188,12 @@ class Views:
             try:
                 described |= await self._admin.describe_transactions([name])
             except KafkaError:
-                continue  # gone, moving, or not ours to see: the listing says what is known
+                continue  # gone, moving, or not visible to this client: only its listing is shown
         return transactions_model(listed, described, self._clock.now_ms())
 
 
 async def _answer(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """Return the answer, or an object with the `error` when Kafka refuses it."""
+    """Return the answer, or an object with the `error` when Kafka refuses."""
     try:
         return await ask()
     except KafkaError as error:

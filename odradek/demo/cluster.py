@@ -1,4 +1,4 @@
-"""The demo's cluster: `odradek up` in a process of its own, a topic, and what Metadata says of it."""
+"""Cluster of the demo: `odradek up` in a process of its own, a topic, and the topic's metadata."""
 
 import time
 from pathlib import Path
@@ -16,20 +16,20 @@ ADMIN_TIMEOUT_MS = 5_000
 
 
 class PartitionState(NamedTuple):
-    """A partition as Metadata describes it. A leader of -1 is none."""
+    """A partition in the metadata. Leader -1 means that there is none."""
 
     leader: int
     in_sync: tuple[int, ...]
 
 
 class ClusterState(NamedTuple):
-    """A look at the cluster."""
+    """The cluster at one moment."""
 
     controller: int = -1
     partitions: dict[int, PartitionState] = {}
 
     def led_by(self, broker: int) -> list[int]:
-        """Return the partitions it leads."""
+        """Return the partitions that a broker leads."""
         return [partition for partition, state in self.partitions.items() if state.leader == broker]
 
     @property
@@ -40,12 +40,12 @@ class ClusterState(NamedTuple):
 
 
 def now_ms() -> float:
-    """Return the time by the clock that the brokers' logs show, in ms since 1970."""
+    """Return the time by the clock that is also in the brokers' logs, in ms since 1970."""
     return time.time_ns() / 1e6
 
 
 class DemoCluster:
-    """Three brokers and a ZooKeeper in `directory`, on ports that were free. Entering waits until it is ready."""
+    """Three brokers and a ZooKeeper in `directory`, on free ports. Entering the context waits until they are ready."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -83,7 +83,7 @@ class DemoCluster:
         self._admin.create_topics([NewTopic(TOPIC, PARTITIONS, REPLICAS, configs=settings)])
 
     def look(self) -> ClusterState:
-        """Return what some living broker says now; what was said last when none answers in time."""
+        """Return the present state from any living broker, or the last known one when none answers in time."""
         try:
             controller = self._admin.describe_cluster().controller_id
             found = self._admin.describe_topics([TOPIC])[0].partitions
@@ -94,14 +94,14 @@ class DemoCluster:
         return self._state
 
     def kill(self, broker: int) -> float:
-        """Kill a broker with SIGKILL; return when that was, ms since 1970."""
+        """Kill a broker with SIGKILL; return when, in ms since 1970."""
         self.dead.add(broker)
         at_ms = now_ms()
         self._up.kill(broker)
         return at_ms
 
     def start(self, broker: int) -> float:
-        """Start it again from its own directory; returns at once. When that was, ms since 1970."""
+        """Begin to start a broker again from its own directory; return when, in ms since 1970."""
         at_ms = now_ms()
         self._up.start(broker)
         self.dead.discard(broker)

@@ -1,7 +1,7 @@
-"""The demonstration's command line and its end.
+"""Command line of the demonstration.
 
-Exit code 0 when nothing is lost, repeated or out of order and Spark's figures are the input's, 1 when not, or when
-something did not happen; 130 on Ctrl-C.
+Exit code 0 when nothing is lost, repeated or out of order and Spark's figures equal the input's; 1 otherwise, and when
+a step fails; 130 on Ctrl-C.
 """
 
 import argparse
@@ -36,7 +36,7 @@ FAILURES = (
     DemoFailure, FlightsMissing, Incomplete, PipelineFailed,
     ClientError, KafkaError, StoreError, CorruptBatch, OSError, RuntimeError,
 )  # fmt: skip
-"""Errors of a cluster that can be said in a sentence."""
+"""Errors of the demonstration that are printed in one line."""
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"logs and data are kept in {directory}", file=sys.stderr)
     else:
         shutil.rmtree(directory)
-    if code == INTERRUPTED:  # last: the terminal may be gone
+    if code == INTERRUPTED:  # last, as the terminal may be gone
         print("interrupted: everything is stopped and removed", file=sys.stderr)
     return code
 
@@ -87,7 +87,7 @@ def listen_to_signals() -> None:
 
 
 def play(directory: Path, records: int, rate: float, chart: Path) -> Result:
-    """Play the demonstration once and print what there is to see. Raises one of FAILURES."""
+    """Run the demonstration once, and print it. Raises one of FAILURES."""
     flights = read_flights(records)
     with ExitStack() as stack:
         display = choose()
@@ -109,6 +109,6 @@ def play(directory: Path, records: int, rate: float, chart: Path) -> Result:
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
-    if number == signal.SIGHUP:  # a closed terminal's comes twice: nothing would be stopped and removed then
+    if number == signal.SIGHUP:  # a closed terminal sends two: the second would interrupt stopping and removing
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

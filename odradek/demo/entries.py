@@ -1,6 +1,6 @@
-"""Entries of brokers' and the controller's logs that tell of a failover. Text in, values out.
+"""Entries about a failover in the logs of brokers and controller. Text in, values out.
 
-Times are in milliseconds since 1970. The controller's lines carry the time after ZooKeeper accepted a change.
+Times are in milliseconds since 1970. The controller's lines have the time after ZooKeeper accepted a change.
 """
 
 import re
@@ -96,11 +96,11 @@ FORMS: Sequence[tuple[re.Pattern[str], Callable[[float, re.Match[str]], Entry]]]
         lambda at, m: Truncated(at, int(m[1]), int(m[2]), int(m[3])),
     ),
 )
-"""The lines that matter, and what each says."""
+"""Patterns of the lines that matter, each with a function that makes the entry."""
 
 
 def entries(text: str) -> Iterator[Entry]:
-    """Yield what a broker's log says of elections and memberships, in its order; all other lines are passed over."""
+    """Yield the entries about elections and memberships in a broker's log, in its order; other lines are skipped."""
     for line in text.splitlines():
         parts = LINE.match(line)
         if parts is None:

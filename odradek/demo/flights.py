@@ -17,18 +17,18 @@ FLIGHTS = 336_776
 
 
 class FlightsMissing(Exception):  # noqa: N818 (a sentence for a person)
-    """The data set is not installed, or not the one that is expected."""
+    """The data set is not installed, or not the expected one."""
 
 
 class Flight(NamedTuple):
-    """A record: the carrier is the key, so that a carrier's flights stay in order; the line of the file the value."""
+    """A record: the key is the carrier, so that its flights stay in order, and the value is the line of the file."""
 
     key: bytes
     value: bytes
 
 
 class Totals(NamedTuple):
-    """The flights of an airport. Early ones are not late: they count no minutes."""
+    """Totals of an airport. Early departures count as no delay."""
 
     flights: int = 0
     cancelled: int = 0
@@ -49,7 +49,7 @@ def archive() -> Path:
 
 
 def read_flights(count: int) -> list[Flight]:
-    """Read the first `count` flights, all different, so that a record is known by its value. Raises FlightsMissing."""
+    """Read the first `count` flights. All are different, so that a value identifies a record. Raises FlightsMissing."""
     with zipfile.ZipFile(archive()) as files, files.open(MEMBER) as raw:
         lines = [line.rstrip("\r\n") for line in islice(io.TextIOWrapper(raw, "utf-8", newline=""), count + 1)]
     rows = csv.reader(lines)
@@ -62,7 +62,7 @@ def read_flights(count: int) -> list[Flight]:
 
 
 def totals_by_airport(flights: Iterable[Flight]) -> dict[str, Totals]:
-    """Count the totals of airports, sorted, line by line and nowhere near a cluster."""
+    """Count the totals of airports, sorted, from the lines themselves, without the cluster."""
     found: dict[str, Totals] = {}
     for row in csv.reader(flight.value.decode() for flight in flights):
         delay, was = row[DELAY_COLUMN], found.get(row[AIRPORT_COLUMN], Totals())

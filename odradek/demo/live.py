@@ -1,4 +1,4 @@
-"""Display of the demo while it runs: a live picture where a person looks, a line for each change elsewhere."""
+"""Display of the demo while it runs: a live picture on a terminal, elsewhere a line for each change."""
 
 import sys
 import time
@@ -26,7 +26,7 @@ BROKER_STYLES = ("cyan", "magenta", "yellow")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything there is to see at one time."""
+    """Everything that is displayed at one moment."""
 
     headline: str = ""
     cluster: ClusterState = field(default_factory=ClusterState)
@@ -35,7 +35,7 @@ class Snapshot:
     """Number of records to produce."""
     acknowledged: int = 0
     rate: float = 0.0
-    """Acknowledged records per second, just now."""
+    """Acknowledged records per second over the last moments."""
     read: int = 0
     acknowledged_by_partition: Mapping[int, int] = field(default_factory=dict)
     read_by_partition: Mapping[int, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Snapshot:
 
 
 def changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Yield what happened to leaders and in-sync sets between two looks, a line each."""
+    """Yield a line for each change of a leader or in-sync set between two snapshots."""
     if before.cluster.controller != after.cluster.controller and after.cluster.controller >= 0:
         yield f"controller: broker {after.cluster.controller}"
     for partition, now in after.cluster.partitions.items():
@@ -62,7 +62,7 @@ def progress(snapshot: Snapshot) -> str:
 
 
 def picture(snapshot: Snapshot) -> RenderableType:
-    """Draw the cluster at one time."""
+    """Draw the cluster at one moment."""
     facts = f"acks=all, idempotent, min.insync.replicas={MIN_INSYNC_REPLICAS}"
     return Panel(
         Group(_brokers(snapshot), Text(), _partitions(snapshot), Text(), _progress(snapshot)),
@@ -116,7 +116,7 @@ def _leader(leader: int, dead: frozenset[int]) -> Text:
 
 
 def _in_sync(in_sync: tuple[int, ...], dead: frozenset[int]) -> Text:
-    """Return a mark for each broker: in sync, in sync by the book but dead, out."""
+    """Return a mark for each broker: in sync; in sync according to the metadata, but dead; out of sync."""
     text = Text()
     for broker in range(REPLICAS):
         if broker not in in_sync:
@@ -151,7 +151,7 @@ class Display(Protocol):
 
 
 class LivePicture:
-    """The picture in place, below what was said."""
+    """Display that updates a picture in place, below the lines that were printed."""
 
     def __init__(self) -> None:
         self.console = Console()
@@ -174,7 +174,7 @@ class LivePicture:
 
 
 class Lines:
-    """A line for each change, and every few seconds one with the numbers; flushed at once."""
+    """Display that prints a line for each change, and every few seconds one with the numbers; flushed at once."""
 
     def __init__(self) -> None:
         self.console = Console(width=WIDTH)
@@ -201,5 +201,5 @@ class Lines:
 
 
 def choose() -> Display:
-    """Return the form that fits where the output goes."""
+    """Return the display for the present standard output."""
     return LivePicture() if sys.stdout.isatty() else Lines()

@@ -1,4 +1,4 @@
-"""The load: producers that write down every acknowledgement, with offset and time."""
+"""Load of the demo: producers that record every acknowledgement, with offset and time."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ NOWHERE = -1
 
 
 class Acknowledgements:
-    """Columns of what became of each record: number i is in the i-th place.
+    """Acknowledgements as columns; index i is record number i.
 
     Offsets and partitions are -1 until the record is acknowledged.
     """
@@ -64,7 +64,7 @@ class Load:
     """
 
     def __init__(self, bootstrap: str, flights: Sequence[Flight], rate: float) -> None:
-        """`rate` in records per second of all producers together; 0 is as fast as it goes."""
+        """`rate` is in records per second of all producers together; 0 is as fast as possible."""
         self.acknowledgements = Acknowledgements(len(flights))
         self.acknowledged_by_partition: dict[int, int] = {}
         self.failure: Exception | None = None
@@ -86,7 +86,7 @@ class Load:
             thread.start()
 
     def stop(self) -> None:
-        """Send no more, wait for nothing that is not acknowledged yet."""
+        """Send no more, without waiting for acknowledgements."""
         self._stop.set()
         for producer in self._producers:
             producer.close(timeout=0)

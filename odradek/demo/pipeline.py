@@ -1,4 +1,4 @@
-"""`odradek pipeline` in a process of its own, on what the demo has sent; and what it wrote to its result topic."""
+"""`odradek pipeline` in a process of its own, on the demo's records; and the totals in its result topic."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from odradek.pipeline.result_topic import read_results
 
 RESULT_TOPIC, MASTER = "flight-delays", "local[2]"
 DEADLINE_SECONDS = 300.0
-"""Spark's start included, on a machine that has other things to do."""
+"""Limit of a run, including Spark's start, on a busy machine."""
 KILL_AFTER_SECONDS = 20.0
 
 
@@ -28,7 +28,7 @@ class Pipeline:
     """A run over everything that the topic holds."""
 
     def __init__(self, bootstrap: str, directory: Path, chart: Path, say: Callable[[str], object]) -> None:
-        """Checkpoint and Parquet go to `directory`, the drawing to `chart`; `say` gets its output."""
+        """Checkpoint and Parquet go to `directory`, the drawing to `chart`. `say` is called with lines of output."""
         self.chart = chart
         self._bootstrap = bootstrap
         self._say = say
@@ -51,7 +51,7 @@ class Pipeline:
         self._thread.start()
 
     def result(self) -> dict[str, Totals]:
-        """Wait for its end; what it counted, by airport. Raises PipelineFailed, and what clients raise."""
+        """Wait for the end; return the pipeline's totals by airport. Raises PipelineFailed, and what clients raise."""
         assert self._process is not None
         try:
             code = self._process.wait(DEADLINE_SECONDS)
@@ -63,7 +63,7 @@ class Pipeline:
         return by_airport(read_results(self._bootstrap, RESULT_TOPIC).values())
 
     def stop(self) -> None:
-        """Stop the process, whatever it is doing. Harmless when it never ran."""
+        """Stop the process, whatever it is doing. Does nothing if it never ran."""
         if self._process is None:
             return
         self._process.terminate()
@@ -82,7 +82,7 @@ class Pipeline:
 
 
 def by_airport(days: Iterable[Mapping[str, Any]]) -> dict[str, Totals]:
-    """Sums over the days of each. Airports sorted."""
+    """Return the sums over all days of each airport, airports sorted."""
     found: dict[str, Totals] = {}
     for day in days:
         was = found.get(day["origin"], Totals())

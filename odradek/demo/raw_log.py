@@ -1,4 +1,4 @@
-"""The segment files of the topic, read as they are on disk: no broker and no consumer has a say."""
+"""Segment files of the topic, read from the disk, without a broker or a consumer."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ def segments(directory: Path) -> list[Path]:
 
 
 def read_records(directory: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, value) of every record, each batch's checksum verified. Raises CorruptBatch, OSError."""
+    """Yield (offset, value) of every record, and verify each batch's checksum. Raises CorruptBatch, OSError."""
     files = OsFiles()
     for path in segments(directory):
         file = files.open(str(path))

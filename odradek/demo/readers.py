@@ -1,9 +1,10 @@
-"""The group: ConsumerConnectors that are processes of their own, balance in ZooKeeper, and say what they have read.
+"""Group of the demo: ConsumerConnectors in processes of their own, which balance in ZooKeeper and print what they read.
 
     python -m odradek.demo.readers ZOOKEEPER TOPIC GROUP NUMBER
 
-One line for each run of records of one partition: `read PARTITION FIRST_OFFSET RECORDS CRC32`, where the CRC is of all
-the values one after another. SIGTERM ends it: it commits and leaves the group. Who owns what, ZooKeeper says.
+A reader prints one line for each run of records of one partition: `read PARTITION FIRST_OFFSET RECORDS CRC32`, where
+the CRC is of all values one after another. At SIGTERM it commits and leaves the group. ZooKeeper has the owners of
+partitions.
 """
 
 import os
@@ -27,7 +28,7 @@ READERS = 3
 STOP_SECONDS = 60.0
 COMMIT_MS = 1_000
 PIECE_RECORDS, PIECE_SECONDS = 2_000, 0.1
-"""Number of records, and time, after which a reader says what it has read."""
+"""Number of records, or time, after which a reader prints what it has read."""
 
 
 class Read(NamedTuple):
@@ -44,7 +45,7 @@ class Read(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The next one after it."""
+        """Return the offset after the last record."""
         return self.first_offset + self.records
 
 
@@ -61,7 +62,7 @@ def runs(partition: int, rows: Iterable[tuple[int, bytes]]) -> list[Read]:
 
 
 class Share(NamedTuple):
-    """Share that a reader has of the topic."""
+    """A reader's share of the topic."""
 
     partitions: tuple[int, ...]
     """Partitions that the reader owns."""
@@ -73,9 +74,9 @@ class Readers:
     """Processes of the group's readers, started together."""
 
     def __init__(self, zookeeper: str, balanced: BalancedGroup, topic: str, group: str, directory: Path) -> None:
-        """Have what they complain of written to `directory/logs/reader-N.log`."""
+        """Take where to read. The readers' errors are written to `directory/logs/reader-N.log`."""
         self.reads: list[Read] = []
-        """Reads in the order in which they were heard of."""
+        """Reads in the order in which they were reported."""
         self.owners: dict[int, int] = {}
         """Partition → reader, at the last look."""
         self.read_by_partition: Counter[int] = Counter()
@@ -119,12 +120,12 @@ class Readers:
 
     @property
     def count(self) -> int:
-        """Number of records that all have read, repeated ones too."""
+        """Number of records that all readers have read, repeated ones included."""
         return self.read_by_partition.total()
 
     @property
     def reached(self) -> int:
-        """Number of records up to the places that the readers have come to, in all partitions together."""
+        """Number of records before the readers' positions, in all partitions together."""
         return sum(self._end_offsets.values())
 
     @property
@@ -133,7 +134,7 @@ class Readers:
         return [number for number, process in enumerate(self._processes) if process.poll() is not None]
 
     def stop(self) -> None:
-        """Let them commit and leave; whoever does not is killed."""
+        """Let the readers commit and leave; kill those that do not end."""
         for process in self._processes:
             process.terminate()
         for process in self._processes:
@@ -163,7 +164,7 @@ class Readers:
 
 
 def take(stream: MessageStream) -> list[ConsumerRecord]:
-    """Return what comes within a while."""
+    """Return the records that come within PIECE_SECONDS, at most PIECE_RECORDS."""
     found: list[ConsumerRecord] = []
     end = time.monotonic() + PIECE_SECONDS
     while len(found) < PIECE_RECORDS and time.monotonic() < end:
@@ -184,7 +185,7 @@ def pieces(records: Iterable[ConsumerRecord]) -> list[Read]:
 
 
 def main(zookeeper: str, topic: str, group: str, number: str) -> None:
-    """Read as one member of the group until SIGTERM, or until the process that started it is gone."""
+    """Read as one member of the group until SIGTERM, or until the parent process has ended."""
     stop, parent = threading.Event(), os.getppid()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings = {

@@ -1,4 +1,4 @@
-"""The end of the demo: timeline, closing table, verdict, and the picture of all that for a page."""
+"""Report at the end of the demo: timeline, closing table, verdict, and a picture of all that for a page."""
 
 import io
 import re
@@ -24,13 +24,13 @@ FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that a run has found out."""
+    """Results of one run."""
 
     moments: Sequence[Moment]
     findings: Findings
     group: GroupFindings
     different_replicas: int
-    """Partitions whose replicas are not the same bytes."""
+    """Number of partitions whose replicas differ."""
     longest_pauses_ms: dict[int, float]
     outage: Snapshot
     """The cluster when the new leaders had just been elected."""
@@ -43,7 +43,7 @@ class Result:
 
     @property
     def problems(self) -> list[str]:
-        """Return what is wrong, in words; nothing when all is well."""
+        """Return what is wrong, in words; an empty list when all is well."""
         others = {
             "partitions whose replicas differ": self.different_replicas,
             "airports that Spark counted otherwise": len(self.miscounted_airports),
@@ -67,7 +67,7 @@ def _table(title: str) -> Table:
 
 
 def failover_table(moments: Sequence[Moment]) -> RenderableType:
-    """Return the timeline: when, how long after what it follows from, what."""
+    """Return the timeline as a table: when, how long after the moment that it follows from, and what."""
     table = _table("The failover")
     table.add_column("t", justify="right", no_wrap=True)
     table.add_column("took", justify="right", no_wrap=True, style="dim")
@@ -108,7 +108,7 @@ def closing_table(result: Result) -> RenderableType:
 
 
 def readers_table(result: Result) -> RenderableType:
-    """Return what each reader had when the broker was killed, and what it did from then on."""
+    """Return a table of what each reader had read when the broker was killed, and what it read after that."""
     table = _table("The readers")
     for name in ("reader", "partitions before the kill", "after it"):
         table.add_column(name)
@@ -137,7 +137,7 @@ def order_table(result: Result) -> RenderableType:
 
 
 def airports_table(result: Result) -> RenderableType:
-    """Spark's figures above the input's own, and where the chart is."""
+    """Return a table of Spark's figures above the input's own, with the path of the chart."""
     table = _table("The pipeline")
     table.caption, table.caption_justify = Text(f"  drawn: {result.chart}", "not italic"), "left"
     table.add_column("airport")
@@ -157,7 +157,7 @@ def _count(count: int, *, bad: bool, good: bool = False) -> Text:
 
 
 def verdict(result: Result) -> Text:
-    """Return what it comes to."""
+    """Return the conclusion."""
     if result.problems:
         return Text("  ✗ " + "; ".join(result.problems), "bold red")
     pause = duration(max(result.longest_pauses_ms.values(), default=0.0))
@@ -174,16 +174,16 @@ def duration(milliseconds: float) -> str:
 
 
 def closing(result: Result) -> RenderableType:
-    """Return all that is printed when the run is over."""
+    """Return everything that is printed when the run is over."""
     tables = (readers_table(result), closing_table(result), order_table(result), airports_table(result))
     return Group(Text(), failover_table(result.moments), *tables, Text(), verdict(result), Text())
 
 
 def write_svg(result: Result, path: Path) -> None:
-    """Write the picture for a page: the cluster just after the election, timeline, count. It names no path."""
+    """Write a picture for a page: the cluster just after the election, timeline and counts. It contains no path."""
     console = Console(record=True, width=WIDTH + 2, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(picture(result.outage), closing(result), sep="\n")
     svg = console.export_svg(title="make demo")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Fonts are not fetched from anywhere: whoever looks has a monospaced one.
+    # No fonts are fetched from elsewhere: every viewer has a monospaced one.
     path.write_text(FONT_FACES.sub("", svg).replace("Fira Code, monospace", FONTS))

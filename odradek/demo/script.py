@@ -1,4 +1,4 @@
-"""Script of the demo, in order: load, a killed broker, an election, the broker's return, the count."""
+"""Script of the demo: load, a killed broker, an election, the broker's return, the count."""
 
 import time
 from collections import deque
@@ -19,17 +19,17 @@ from odradek.demo.verdict import compare, compare_reads
 
 GROUP = "boards"
 DEADLINE_SECONDS = 120.0
-"""Limit of each step: a cluster that hangs should not keep a person waiting for longer."""
+"""Limit of each step: nobody should wait longer for a cluster that hangs."""
 TICK_SECONDS = 0.05
 RATE_WINDOW_TICKS = 20
 
 
 class DemoFailure(Exception):  # noqa: N818 (a sentence for a person)
-    """Something did not happen that should have."""
+    """A step of the demo did not happen in time, or failed."""
 
 
 class Script:
-    """A run on a cluster that is ready. `load`, `readers` and `pipeline` are stopped by whoever made this."""
+    """One run on a cluster that is ready. The caller stops `load`, `readers` and `pipeline`."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Script:
         return owners.keys() == self._state.partitions.keys() and len(set(owners.values())) == READERS
 
     def _victim(self) -> int:
-        """Return the broker that leads most partitions; of equals one that is not the controller, with most records."""
+        """Return the broker that leads most partitions; of several, a non-controller, then by records."""
         counts = self._load.acknowledged_by_partition
 
         def weight(broker: int) -> tuple[int, bool, int]:
@@ -116,7 +116,7 @@ class Script:
     # Watching.
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        """Look and show until it holds. Raises DemoFailure."""
+        """Look and display until a condition holds. Raises DemoFailure."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while True:
             self._tick()

@@ -1,4 +1,4 @@
-"""The failover step by step, from what the cluster has logged and what the producers were told. No I/O."""
+"""Timeline of the failover, from the cluster's logs and the producers' acknowledgements. No I/O."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from odradek.demo.entries import (
 
 E = TypeVar("E")
 Around = Mapping[int, tuple[float | None, float | None]]
-"""Last acknowledgement before an election and first one after it, by partition, in ms since 1970."""
+"""Partition → the last acknowledgement before an election and the first one after it, in ms since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Kill of a broker, with what it did until then and when it was started again. Times in ms since 1970."""
+    """Kill of a broker: what it was doing then, and when it was started again. Times in ms since 1970."""
 
     at_ms: float
     broker: int
@@ -38,13 +38,13 @@ class Moment(NamedTuple):
 
     at_ms: float
     took_ms: float | None
-    """Since the moment that this one follows from; None for what was done from outside."""
+    """Time since the moment that this one follows from; None if it was done from outside."""
     what: str
     detail: str = ""
 
 
 class Incomplete(Exception):  # noqa: N818 (a sentence for a person)
-    """The logs do not tell what they should."""
+    """The logs lack an entry that they should have."""
 
 
 def named(partitions: Iterable[int]) -> str:
@@ -63,9 +63,10 @@ def election_times(kill: Kill, found: Iterable[Entry]) -> dict[int, float]:
 
 
 def timeline(kill: Kill, found: Iterable[Entry], around: Around, under_way: int) -> list[Moment]:
-    """`around` of the partitions that it led; `under_way`: records for them that were sent and not acknowledged.
+    """Return the moments of the failover, in order.
 
-    Raises Incomplete.
+    `around` is about the partitions that the dead broker led; `under_way` is the number of records for them that were
+    sent and not acknowledged. Raises Incomplete.
     """
     later = sorted((entry for entry in found if entry.at_ms >= kill.at_ms), key=lambda entry: entry.at_ms)
     moments = [*_loss(kill, around, under_way), *_failover(kill, later, around), *_return(kill, later)]
@@ -123,9 +124,9 @@ def _return(kill: Kill, later: Sequence[Entry]) -> Iterator[Moment]:
 
 
 def _expiry_ms(kill: Kill, later: Sequence[Entry]) -> float:
-    """Return when a controller saw that the broker is gone (ms since 1970). Raises Incomplete.
+    """Return when a controller noticed that the broker is gone (ms since 1970). Raises Incomplete.
 
-    It sees that by `/brokers/ids`, or, when the dead broker was the controller, by `/controller`.
+    It notices that in `/brokers/ids`; if the dead broker was the controller, the others notice it in `/controller`.
     """
     if kill.was_controller:
         seen = [entry.at_ms for entry in _of(ControllerElected, later)]
@@ -137,7 +138,7 @@ def _expiry_ms(kill: Kill, later: Sequence[Entry]) -> float:
 
 
 def _elections(kill: Kill, found: Iterable[Entry]) -> list[LeadershipChanged]:
-    """Changes from the dead broker to a living one, since it was killed."""
+    """Return the changes of leader from the dead broker to a living one, since it was killed."""
     return [
         change
         for change in _of(LeadershipChanged, found)
@@ -146,7 +147,7 @@ def _elections(kill: Kill, found: Iterable[Entry]) -> list[LeadershipChanged]:
 
 
 def _take_overs(kill: Kill, changes: Iterable[LeadershipChanged], later: Iterable[Entry]) -> list[TookOver]:
-    """Return the first time that each elected leader said that it leads."""
+    """Return the first entry in which each elected leader says that it leads."""
     wanted = {(change.partition, change.leader) for change in changes}
     first = {(one.partition, one.broker): one for one in reversed(_of(TookOver, later))}
     return [first[place] for place in wanted if place in first]

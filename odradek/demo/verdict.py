@@ -1,4 +1,4 @@
-"""Comparison of what the logs hold with what was sent and acknowledged. Pure counting: nothing here is assumed."""
+"""Comparison of the records in the logs with those sent and acknowledged. No I/O."""
 
 import zlib
 from collections import Counter
@@ -15,21 +15,21 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Numbers of records. All but the first three should be 0."""
+    """Numbers of records. All after the first three should be 0."""
 
     produced: int
     acknowledged: int
     in_log_by_partition: Mapping[int, int]
     lost: int
-    """Acknowledged, and not in the log at all."""
+    """Acknowledged, but not in the log."""
     misplaced: int
-    """Acknowledged, and in the log, but not at the offset that the acknowledgement named."""
+    """Acknowledged and in the log, but not at the acknowledged offset."""
     repeated: int
-    """Copies in the log beyond the first: each was sent once."""
+    """Copies in the log beyond the first, as each record was sent once."""
     unknown: int
     """Records in the log that were never sent."""
     out_of_order_by_partition: Mapping[int, int]
-    """Behind a later record of the same producer in the same partition."""
+    """Partition → records that come after a later record of the same producer."""
 
     @property
     def in_log(self) -> int:
@@ -41,7 +41,7 @@ class Findings:
 
     @property
     def problems(self) -> list[str]:
-        """Return what is wrong, in words; nothing when all is well."""
+        """Return what is wrong, in words; an empty list when all is well."""
         counts = {
             "not acknowledged": self.produced - self.acknowledged,
             "lost": self.lost,
@@ -54,10 +54,11 @@ class Findings:
 
 
 def compare(sent: Sequence[bytes], producers: int, places: Sequence[Place | None], log: Rows) -> Findings:
-    """`sent[i]` went out by producer i % producers, in this order, and was acknowledged at `places[i]` (None: not).
+    """Return how the log differs from what was sent.
 
-    All values sent are different ones. An acknowledgement without an offset (-1: a repeated request of which the broker
-    knew no more than that) is met anywhere in its partition.
+    `sent[i]` was sent by producer i % producers, in this order, and acknowledged at `places[i]`, or None if it was not.
+    All values are different. An acknowledgement with offset -1, which a broker gives for an old duplicate whose offset
+    it has forgotten, fits anywhere in its partition.
     """
     number_of = {value: number for number, value in enumerate(sent)}
     held: dict[int, list[Place]] = {}
@@ -110,15 +111,15 @@ class GroupFindings:
 
     read: int
     different: int
-    """Each counted once."""
+    """Different records, each counted once."""
     missed: int
-    """Records in the log that nobody has read."""
+    """Records in the log that no reader has read."""
     altered: int
-    """Records of reads whose content is not that of the log."""
+    """Records of reads whose content differs from the log's."""
     out_of_order_by_partition: Mapping[int, int]
-    """Records, by partition, of reads that did not begin where they should have."""
+    """Partition → records of reads that did not begin where they should have."""
     readers_by_partition: Mapping[int, Sequence[int]]
-    """Readers of each partition, in their order."""
+    """Partition → its readers, in their order."""
 
     @property
     def out_of_order(self) -> int:
@@ -126,7 +127,7 @@ class GroupFindings:
 
     @property
     def read_again(self) -> int:
-        """Number of repeated reads. Delivery at least once permits some."""
+        """Number of repeated reads, which delivery at least once permits."""
         return self.read - self.different
 
     @property
@@ -140,7 +141,7 @@ class GroupFindings:
 
 
 def compare_reads(reads: Sequence[Read], log: Rows) -> GroupFindings:
-    """Compare every piece that a reader reported with the log's own records at these offsets."""
+    """Compare every piece that a reader has reported with the log's records at these offsets."""
     values = {partition: dict(rows) for partition, rows in log.items()}
     times: Counter[Place] = Counter()
     altered = 0
@@ -165,10 +166,10 @@ def compare_reads(reads: Sequence[Read], log: Rows) -> GroupFindings:
 
 
 def read_out_of_order(reads: Iterable[Read]) -> int:
-    """Count the records in pieces that begin at a wrong place. `reads`: of one partition, in the order of the reads.
+    """Count the records in pieces that begin at a wrong place. `reads` are those of one partition, in their order.
 
-    A piece must begin where its reader was, or, when the reader has taken the partition over from another, at a place
-    that was read before: at least once, but with no gap.
+    A piece must begin where its reader was. If the reader has taken the partition over from another, it must begin at
+    an offset up to which everything was read: records may be repeated, but none skipped.
     """
     count = end_offset = 0
     before: Read | None = None

@@ -1,9 +1,9 @@
-"""The journal: the last entries about what a broker and its controller did, and why.
+"""Journal: the last entries about what a broker and its controller did, and why.
 
-An entry belongs to an event (a watch that fired, a request, a timer); it says the rule that was followed, what was
-written to ZooKeeper, with epochs and versions, or which requests were sent. In memory only: a state-change log is what
-lasts. Whoever reads them is given plain data, so that they leave the broker as JSON. Until then states of partitions
-are kept as they are, which the controller has anyway: ten thousand changes take half the memory.
+An entry belongs to an event (a watch that fired, a request, a timer). It says which rule was followed, what was written
+to ZooKeeper, with epochs and versions, or which requests were sent. The journal is only in memory; the state-change log
+is the lasting record. Readers get entries as plain data, which can leave the broker as JSON. Until then an entry refers
+to the controller's own values for states of partitions: ten thousand changes then take half the memory.
 """
 
 from collections import deque
@@ -12,16 +12,17 @@ from itertools import islice
 from typing import Any, Final
 
 ENTRIES_MAX: Final = 10_000
-"""Older entries go. `forgotten` says how many have gone, so that a reader knows what it does not see."""
+"""Entries that are kept. `forgotten` counts older ones that are gone, so that a reader knows that some are missing."""
 
 OF_EVENTS: Final = frozenset({"broker", "controller", "failure", "partition", "requests", "write"})
-"""Kinds of entries that follow from an event of the controller; groups, leaders and followers go on meanwhile."""
+"""Kinds of entries that follow from an event of the controller. Others, of groups, leaders and followers, may come
+between them."""
 
 Entry = dict[str, Any]
 
 
 def plain(entry: Entry) -> Entry:
-    """Return an entry as plain data: what has `facts()` says itself what JSON can say of it."""
+    """Return an entry as plain data: a value with `facts()` is replaced by what that returns."""
     return {name: value.facts() if hasattr(value, "facts") else value for name, value in entry.items()}
 
 
@@ -34,18 +35,18 @@ class Journal:
         self._noted = 0
         self._event, self._event_number = "", 0
         self.began_ms = now_ms()
-        """Since when it notes; what was before, nobody here knows."""
+        """When the journal began, in ms since 1970: it has nothing from before."""
 
     def begin(self, event: str) -> None:
-        """Say which event the entries from now on belong to; empty: to none."""
+        """Set the event to which the entries from now on belong; empty for none."""
         self._event = event
         if event:
             self._event_number += 1
 
     def note(self, kind: str, subject: str, **facts: Any) -> Entry:
-        """Add an entry about a partition, a broker or a group, and return it: `plain` makes it readable.
+        """Add an entry about a partition, a broker or a group, and return it; `plain` turns it into plain data.
 
-        `facts` must be what JSON can say, or immutable and have `facts()`.
+        Each value in `facts` must be one that JSON can represent, or immutable and have `facts()`.
         """
         self._noted += 1
         entry: Entry = {"number": self._noted, "at_ms": self._now_ms(), "kind": kind, "subject": subject}
@@ -57,7 +58,7 @@ class Journal:
 
     @property
     def forgotten(self) -> int:
-        """Entries that have gone to make room."""
+        """Number of entries that are gone, to make room for others."""
         return self._noted - len(self._entries)
 
     @property

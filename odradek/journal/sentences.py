@@ -1,5 +1,5 @@
-"""Sentences: what an entry of the journal says to people. The console's time line, `odradek why` and the state-change
-log all take their words from this table."""
+"""Sentences: the journal's entries in words. The console's time line, `odradek why` and the state-change log all take
+them from this table."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -8,7 +8,7 @@ NO_LEADER: Final = -1
 
 
 class Sentence(NamedTuple):
-    """Sentence of an entry: what happened, why, and the figures that only some readers want."""
+    """Sentence of an entry: what happened, why, and figures that only some readers show."""
 
     kind: str
     """Word by which readers sort: election, isr, topic, truncation, broker, controller, session, failure, group."""
@@ -16,7 +16,7 @@ class Sentence(NamedTuple):
     why: str = ""
     figures: str = ""
     many: str = ""
-    """`what` with room for a number, where the same often happens to several partitions at once."""
+    """`what` for several partitions, with a place for their number, if the same often happens to many at once."""
 
     def __str__(self) -> str:
         what = f"{self.what}, {self.figures}" if self.figures else self.what
@@ -99,7 +99,7 @@ TABLE: Final[Mapping[str, Sentence]] = {
         many="the ISR of {} partitions has shrunk",
     ),
 }  # fmt: skip
-"""Sentences by kind and change of an entry; of a partition, by what is other than before. Its rule says why."""
+"""Kind and change of an entry → sentence. For a partition the key is what differs from before, and RULES say why."""
 
 RULES: Final[Mapping[str, str]] = {
     "NewPartition": "a new partition is led by its first live replica",
@@ -127,12 +127,12 @@ EVENTS: Final[Mapping[str, str]] = {
     "StopReplicaAnswered": "a broker answered StopReplica",
     "UncleanElectionEnabled": "unclean election was enabled",
 }
-"""Events of the controller's queue. Those not here are requests, by the name of their API."""
+"""Events of the controller's queue. Events that are not in this table are requests, under the names of their APIs."""
 
 
 def tell(entry: Mapping[str, Any]) -> Sentence | None:
-    """Tell what an entry says. None for kinds that say nothing by themselves (`write`, `requests`), for those that
-    another version has, and for entries of another shape."""
+    """Return an entry's sentence. None for kinds without one (`write`, `requests`), for kinds of another version, and
+    for entries of another shape."""
     try:
         return _told(entry)
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -159,7 +159,7 @@ def _told(entry: Mapping[str, Any]) -> Sentence | None:
 def tell_change(
     subject: str, before: dict[str, Any] | None, after: dict[str, Any], rule: str = "", unclean: bool = False
 ) -> Sentence:
-    """Tell how the leader, the ISR or the epochs of a partition have changed; an empty rule: nobody knows why."""
+    """Return a sentence about changes of a partition's leader, ISR or epochs; with an empty rule it gives no reason."""
     was = after | {"leader": NO_LEADER} if before is None else before
     row = TABLE[_shape(before, after)]
     changes = [
@@ -177,13 +177,13 @@ def tell_change(
 
 
 def rule_in_words(rule: str) -> str:
-    """Return why a partition changed, with the rule's name: `the leader was gone, so … (OfflinePartition)`."""
+    """Return a rule as the reason of a change: `the leader was gone, so … (OfflinePartition)`."""
     name, _, broker = rule.partition(" ")
     return f"{RULES[name].format(broker)} ({name})" if name in RULES else rule
 
 
 def event_in_words(event: str) -> str:
-    """Return what set the controller to work: `the brokers registered in ZooKeeper changed (BrokersChanged)`."""
+    """Return an event as a clause: `the brokers registered in ZooKeeper changed (BrokersChanged)`."""
     return f"{EVENTS[event]} ({event})" if event in EVENTS else f"{event} was asked for"
 
 
@@ -213,7 +213,7 @@ def _leader(state: Mapping[str, Any]) -> str:
 
 
 def _lagging(followers: list[Mapping[str, Any]]) -> str:
-    """Return who has not kept up: `broker 2 (17 records behind) has`."""
+    """Return which followers have not kept up, with the verb: `broker 2 (17 records behind) has`."""
     slow = [
         f"{one['broker']}"
         if one["records_behind"] is None

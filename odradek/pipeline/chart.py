@@ -1,4 +1,4 @@
-"""The chart: every airport's year as a calendar, a square per day, the darker the later its flights left."""
+"""Chart of the totals: each airport's year as a calendar with a square per day, darker the later its flights left."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
@@ -14,17 +14,17 @@ from matplotlib.patches import Rectangle
 
 AIRPORTS = {"EWR": "Newark", "JFK": "John F. Kennedy", "LGA": "LaGuardia"}
 DARKEST_MINUTES = 60
-"""Mean delay that is drawn darkest; longer ones look the same."""
+"""Mean delay that is drawn darkest; longer delays look the same."""
 WORST_DAYS = 3
 INK, PALE = "#23303d", "#7b8794"
 COLOURS = LinearSegmentedColormap.from_list("delays", ["#eef3f6", "#f6d8a8", "#ee9b4b", "#cf4a2f", "#6d1a36"])
 WEEKDAYS = ("Mon", "", "Wed", "", "Fri", "", "Sun")
 DAY_SIZE = 0.88
-"""Part of a square's side that is drawn: the rest is the gap to the next."""
+"""Part of a square's side that is drawn; the rest is the gap to the next square."""
 
 
 class Day(NamedTuple):
-    """An airport's day."""
+    """One day of an airport."""
 
     when: date
     mean_minutes: float
@@ -34,7 +34,7 @@ class Day(NamedTuple):
 
 
 def draw(totals: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """Write a PNG. `totals`: origin, day and the columns of `flights.TOTALS`. The folder is made when missing."""
+    """Write a PNG. `totals` has origin, day and the columns `totals.TOTALS`. The folder is created if it is missing."""
     airports = by_airport(totals)
     figure = Figure(figsize=(13.5, 1.2 + 2.05 * max(1, len(airports))), dpi=150, facecolor="white")
     axes = figure.subplots(max(1, len(airports)), 1, squeeze=False)[:, 0]
@@ -49,7 +49,7 @@ def draw(totals: Iterable[Mapping[str, Any]], path: Path) -> None:
 
 
 def by_airport(totals: Iterable[Mapping[str, Any]]) -> dict[str, list[Day]]:
-    """Airports by name, days in order."""
+    """Return the days of each airport in order, airports sorted by name."""
     found: dict[str, list[Day]] = {}
     for row in sorted(totals, key=lambda one: (one["origin"], one["day"])):
         left = row["flights"] - row["cancelled"]
@@ -60,7 +60,7 @@ def by_airport(totals: Iterable[Mapping[str, Any]]) -> dict[str, list[Day]]:
 
 
 def _calendar(axis: Axes, airport: str, days: Sequence[Day]) -> None:
-    """Weeks from left to right, Monday on top."""
+    """Draw the weeks from left to right, Monday on top."""
     first = days[0].when.replace(month=1, day=1)
     monday = first - timedelta(days=first.weekday())
     for day in days:
@@ -90,7 +90,7 @@ def _summary(days: Sequence[Day]) -> str:
 
 
 def _worst(axis: Axes, days: Sequence[Day], monday: date) -> None:
-    """The worst days, outlined in the calendar and told of beside it."""
+    """Outline the worst days in the calendar, and describe them beside it."""
     worst = sorted(days, key=lambda day: day.mean_minutes, reverse=True)[:WORST_DAYS]
     axis.text(1.02, 0.94, "worst days", transform=axis.transAxes, fontsize=8, color=PALE)
     for place, day in enumerate(worst):

@@ -1,7 +1,7 @@
-"""The result topic: the newest totals of every airport and day, each written once per micro-batch.
+"""Result topic: the newest totals of every airport and day, each written once per micro-batch.
 
-A record: key `EWR/2013-01-01`, value JSON with the totals, `query` (the id in the checkpoint) and `batch`. The topic is
-compacted, so it keeps at least the newest record of every key.
+A record has a key such as `EWR/2013-01-01`; its value is JSON with the totals, `query` (the id in the checkpoint) and
+`batch`. The topic is compacted, so it keeps at least the newest record of every key.
 """
 
 import json
@@ -21,35 +21,35 @@ from odradek.protocol.errors import ErrorCode, KafkaError
 
 POLL_MS = 500
 READ_ATTEMPTS = 120
-"""Polls in a row that bring nothing before the end: a minute."""
+"""Polls in a row without records before the end of the topic, after which reading fails: a minute."""
 TRANSACTIONAL_ID = "odradek-pipeline"
-"""Beginning of the ids under which micro-batches are written, each exactly once."""
+"""The sink's transactionalId, by which each micro-batch is written exactly once."""
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def create_result_topic(
     bootstrap: str, topic: str, replication_factor: int, client: Mapping[str, str] = NO_SETTINGS
 ) -> bool:
-    """Create the compacted topic of results, with one partition; tell whether it was not there yet. `client`: settings
-    by Kafka's names."""
+    """Create the compacted topic of results, with one partition; return False if it exists. `client`: settings by
+    Kafka's names."""
     settings = {"cleanup.policy": "compact"}
     with KafkaAdminClient(client, bootstrap_servers=bootstrap) as admin:
         try:
             admin.create_topics([NewTopic(topic, 1, replication_factor, configs=settings)])
         except KafkaError as error:
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # the controller knows; a broker may hear of a topic later
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # only the controller knows that for certain
                 raise
             return False
     return True
 
 
 def read_results(bootstrap: str, topic: str) -> dict[str, dict[str, Any]]:
-    """Return the newest committed value of every key: a newer query, or micro-batch, stands behind the older ones."""
+    """Return the newest committed value of every key: those of newer queries and micro-batches come later."""
     return dict(_records(bootstrap, topic))
 
 
 def _records(bootstrap: str, topic: str) -> Iterable[tuple[str, dict[str, Any]]]:
-    """Yield everything between the topic's beginning and its end as it is now."""
+    """Yield all records from the topic's beginning to its present end."""
     with KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
         partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
         ends = consumer.end_offsets(partitions)
@@ -69,9 +69,9 @@ def _records(bootstrap: str, topic: str) -> Iterable[tuple[str, dict[str, Any]]]
 def write_results(
     rows: DataFrame, bootstrap: str, topic: str, query: str, batch: int, client: Mapping[str, str] = NO_SETTINGS
 ) -> None:
-    """Write the rows of a micro-batch, in one transaction per task; one that is repeated is recognised.
+    """Write the rows of a micro-batch, in one transaction per task; a repeated micro-batch is recognised.
 
-    For `foreachBatch`: its tasks know the query and the micro-batch. Raises pyspark's PySparkException.
+    To be called in `foreachBatch`, whose tasks know the query and the micro-batch. Raises PySparkException.
     """
     value = f.to_json(f.struct(*rows.columns, f.lit(query).alias("query"), f.lit(batch).alias("batch")))
     records = rows.select(f.concat_ws("/", "origin", "day").alias("key"), value.alias("value"))

@@ -1,4 +1,4 @@
-"""Run of the pipeline: its parts put together, and what it counted."""
+"""Run of the pipeline: puts its parts together, and counts what it has done."""
 
 import os
 import sys
@@ -17,21 +17,22 @@ from odradek.pipeline.totals import is_flight, parsed, totals, write_parquet
 
 APPLICATION = "odradek-pipeline"
 SHUFFLE_PARTITIONS = 2
-"""A thousand groups: more tasks would cost more than they do. Stays as it is for the life of a checkpoint."""
+"""Tasks of the aggregation. There are only a thousand groups: more tasks would cost more than they gain. A checkpoint
+keeps this number."""
 STARTED_SECONDS = 60.0
 LOOK_SECONDS = 5
-"""Time between two looks at what Spark has done, in which it does not do a hundred micro-batches."""
+"""Time between two looks at what Spark has done: less than it takes for the hundred micro-batches that it remembers."""
 LATE_WORKER = "Python worker failed to connect back"
-"""Spark's words when the process that plans a stream's batches has not started within ten seconds, which no setting
-changes: on a busy machine it takes longer."""
+"""Spark's message when the process that plans a stream's batches has not started within ten seconds. On a busy machine
+it takes longer, and no setting changes the limit."""
 STARTS_MAX = 5
-"""Starts in a row that may fail so before a micro-batch is done."""
+"""Starts in a row that may fail in this way without a finished micro-batch."""
 OBSERVED, SEEN, NO_FLIGHTS = "parsed", "seen", "no_flights"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSettings:
-    """`checkpoint` and `output` are paths that all of Spark can reach."""
+    """Settings of one run. All of Spark must be able to reach the paths `checkpoint` and `output`."""
 
     bootstrap: str
     topic: str
@@ -41,28 +42,28 @@ class PipelineSettings:
     watermark: str
     max_offsets_per_trigger: int
     follow: bool
-    """True to wait for more when everything is read, until interrupted."""
+    """True to wait for more records when everything is read, until interrupted."""
     client: Mapping[str, str] = field(default_factory=dict)
-    """Settings of all its clients, by Kafka's names: TLS, SASL. Files that they name are where Spark's workers are."""
+    """Settings of all clients, by Kafka's names: TLS, SASL. Files in them must exist where Spark's workers run."""
 
 
 @dataclass(slots=True)
 class Summary:
-    """Counts of what one run has done."""
+    """What one run has done, in numbers."""
 
     query: str = ""
     batches: int = 0
     records: int = 0
     no_flights: int = 0
-    """Lines that are no flight."""
+    """Lines that are not flights."""
     too_late: int = 0
-    """Rows of days that were final already: sums of a task, which may stand for several flights."""
+    """Rows of days that were final already. A row is a sum within a task, of one or more flights."""
     written: int = 0
     """Rows in the result topic and in Parquet."""
 
 
 def spark_session(master: str) -> SparkSession:
-    """Return a session for the pipeline. Everything else is Spark's own business (spark-defaults.conf, environment)."""
+    """Return a session for the pipeline. All other settings are Spark's own (spark-defaults.conf, environment)."""
     settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
@@ -70,7 +71,7 @@ def spark_session(master: str) -> SparkSession:
         "spark.log.level": "ERROR",
     }
     if master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # before the JVM starts: its workers are this Python
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # before the JVM starts, which runs the workers by it
         settings |= {
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
@@ -85,10 +86,10 @@ def spark_session(master: str) -> SparkSession:
 
 
 def run(spark: SparkSession, settings: PipelineSettings, report: Callable[[str], None]) -> Summary:
-    """Read what there is (or go on until interrupted), from where the checkpoint says. `report` gets a line per batch.
+    """Read everything there is, or, with `follow`, until interrupted, from the checkpoint's offsets on.
 
-    Raises pyspark's StreamingQueryException with the reason when the query fails. It is started again, and goes on from
-    its checkpoint, where a process of Spark's was late.
+    `report` is called with a line for each micro-batch. Raises StreamingQueryException when the query fails; but when
+    only a process of Spark was late to start, the query is started again and goes on from its checkpoint.
     """
     summary = Summary()
     fruitless = 0
@@ -101,7 +102,7 @@ def run(spark: SparkSession, settings: PipelineSettings, report: Callable[[str],
             fruitless = 0 if summary.batches > done else fruitless + 1
             if LATE_WORKER not in str(failed) or fruitless == STARTS_MAX:
                 raise
-            report("Spark's Python has not started within ten seconds: once more")
+            report("Spark's Python has not started within ten seconds: trying again")
 
 
 def _run_query(
@@ -129,7 +130,7 @@ def _run_query(
 
 
 def frames(spark: SparkSession, settings: PipelineSettings) -> DataFrame:
-    """Build the streaming query from the topic to totals."""
+    """Return the streaming query from the topic to the totals."""
     lines = (
         spark.readStream.format("odradek")
         .options(**of_source(settings.client))
@@ -144,17 +145,17 @@ def frames(spark: SparkSession, settings: PipelineSettings) -> DataFrame:
 
 
 class Sink:
-    """Sink that every micro-batch is handed to, one after the other."""
+    """Sink that gets the micro-batches, one after the other."""
 
     def __init__(self, settings: PipelineSettings, summary: Summary, report: Callable[[str], None]) -> None:
         self.query: Future[str] = Future()
-        """The id in the checkpoint, which is known only when the query has started."""
+        """The query's id in the checkpoint, which is known once the query has started."""
         self._settings = settings
         self._summary = summary
         self._report = report
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """Write the result topic first, then Parquet; either recognises a repeated micro-batch by itself."""
+        """Write to the result topic first, then to Parquet. A repeated micro-batch does no harm in either."""
         query = self.query.result(STARTED_SECONDS)
         rows.persist()
         try:
@@ -171,7 +172,7 @@ class Sink:
 
 
 class Seen:
-    """Counts what Spark has seen. It remembers the last hundred micro-batches, so it is asked while the query runs."""
+    """Counts what Spark has read. Spark remembers its last hundred micro-batches, so `look` is called while it runs."""
 
     def __init__(self, query: StreamingQuery, summary: Summary) -> None:
         self._query, self._summary = query, summary

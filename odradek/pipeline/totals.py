@@ -15,15 +15,15 @@ FLIGHT: Final = (
     "distance INT, hour INT, minute INT, time_hour STRING"
 )
 DELAYED_FROM_MINUTES = 15
-"""Delay from which the US Department of Transportation calls a flight delayed."""
+"""Delay from which on the US Department of Transportation counts a flight as delayed."""
 TOTALS: Final = ("flights", "cancelled", "delayed", "delay_minutes", "longest_delay_minutes")
-"""The columns of a total, besides `origin` and `day`. Whole numbers: sums that do not depend on the order."""
+"""Columns of a total besides `origin` and `day`. They are whole numbers, whose sums do not depend on the order."""
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """Parse records with a `value`, one row for each: origin, `departure` (scheduled, New York's time) and dep_delay.
+    """Return a row for each record's `value`: origin, `departure` (scheduled, New York's time) and dep_delay.
 
-    What is no flight has a null in origin or departure.
+    A line that is not a flight has a null in origin or departure.
     """
     flight = f.from_csv(f.col("value").cast("string"), f.lit(FLIGHT), {"nullValue": "NA"})
     fields = lines.select(flight.alias("flight")).select("flight.*")
@@ -37,7 +37,7 @@ def is_flight() -> Column:
 
 
 def totals(flights: DataFrame, watermark: str) -> DataFrame:
-    """Delays per origin and day. A day that is older than the watermark is final, and its sums are forgotten."""
+    """Return delays per origin and day. A day older than the watermark is final, and its sums are forgotten."""
     delay = f.col("dep_delay")
     late = f.greatest(delay, f.lit(0))
     return (
@@ -56,10 +56,9 @@ def totals(flights: DataFrame, watermark: str) -> DataFrame:
 
 
 def write_parquet(rows: DataFrame, directory: str, query: str, batch: int) -> None:
-    """Write the rows of one micro-batch, into one file of a directory of its own, over what was there.
+    """Write the rows of one micro-batch to one file in a directory of its own, which is overwritten.
 
-    A driver that is killed while it writes leaves a directory that is not complete; the repeated micro-batch overwrites
-    it.
+    A driver that is killed while it writes leaves an incomplete directory, which the repeated micro-batch overwrites.
     """
     rows.coalesce(1).write.mode("overwrite").parquet(f"{directory}/query={query}/batch={batch}")
 

@@ -12,12 +12,12 @@ const MANY = 6;
 const LABELS = { kill: "Kill", stop: "Stop", start: "Start", suspend: "Freeze", resume: "Thaw", isolate: "Cut off", rejoin: "Reconnect" };
 const SLOTS = [["kill"], ["stop", "start"], ["suspend", "resume"], ["isolate", "rejoin"]];
 const HINTS = {
-  kill: "SIGKILL: nobody is told",
+  kill: "SIGKILL, without any notice to others",
   stop: "SIGTERM: it hands its partitions over first",
   start: "start it again",
-  suspend: "SIGSTOP: connections stay open, and nothing comes back",
+  suspend: "SIGSTOP: its connections stay open, but it does not answer",
   resume: "SIGCONT",
-  isolate: "cut its connection to ZooKeeper: it lives, and does not know that others lead now",
+  isolate: "cut its connection to ZooKeeper: it runs, but does not learn who leads",
   rejoin: "let it reach ZooKeeper again",
 };
 

@@ -54,7 +54,7 @@ export class TimelineView {
       const read = state.journals;
       fill(this.note, read.length
         ? `From the journals of ${many(read.length, "broker", "brokers")} (${read.join(", ")}); what they do not tell is observed.`
-        : "No broker has a journal to read (metrics.port): this is what is seen from outside, without the controller's reasons.");
+        : "No broker has a journal to read (metrics.port): this is what the metadata shows, without the controller's reasons.");
     }
     const wanted = this.known.happenings.filter((one) => !this.hidden.has(one.kind)).slice(-SHOWN_MAX);
     if (!wanted.length) {
