@@ -148,7 +148,7 @@ def over_http(session: aiohttp.ClientSession) -> Fetch:
         try:
             answer = json.loads(body)
         except RecursionError:
-            raise ValueError("what answers there is no journal: brackets without end") from None
+            raise ValueError("the answer is not a journal: it is nested too deeply") from None
         if not isinstance(answer, dict):
             raise ValueError("a journal is an object")
         return answer

@@ -76,10 +76,10 @@ def answers_nobody(case: BrokerCase) -> Told | None:
     because = f"{case.broker.address or 'its address'} does not answer from here, though ZooKeeper has its registration"
     ways = (
         WayOut("look at its process and its machine"),
-        WayOut("if it cannot be helped, end it: then its partitions move at once"),
+        WayOut("if it does not recover, end it: then its partitions move at once"),
     )
     led = f"; it leads {len(case.led)} partition(s)" if case.led else ""
-    return Told("answers nobody", because + led, rule, ways)
+    return Told("is silent", because + led, rule, ways)
 
 
 @row(Weight.DEGRADED, "ZooKeeperClient; zookeeper.session.timeout.ms", "look at the network between it and ZooKeeper")
@@ -145,8 +145,8 @@ def disk_fills_up(case: BrokerCase) -> Told | None:
         return None
     because = "; ".join(f"{one.path} has {size(one.usable_bytes)} of {size(one.total_bytes)} free" for one in full)
     ways = (
-        case.way("keep less", "configs alter --topic TOPIC --set retention.ms=…"),
-        case.way("see what lies there", f"reassign directories {case.number}"),
+        case.way("keep records for less time", "configs alter --topic TOPIC --set retention.ms=…"),
+        case.way("see what is stored there", f"reassign directories {case.number}"),
     )
     return Told("runs out of disk", because, "where the disk is full, records are refused until it has room", ways)
 

@@ -1,4 +1,4 @@
-"""Cases: one partition, broker, group or the whole cluster, with what the rows of the table ask of it."""
+"""Cases: one partition, broker, group or the whole cluster, with what the rows of the table need of it."""
 
 import shlex
 from collections.abc import Sequence
@@ -14,41 +14,41 @@ from odradek.zk_schema.znodes.topics import NO_LEADER
 
 @dataclass(frozen=True)
 class Case:
-    """The cluster around a case."""
+    """Base of the cases: the facts and the history of the cluster."""
 
     facts: Facts
     history: History
 
     def time(self, moment_ms: int) -> str:
-        """Local time, as people say it."""
+        """Return a time (ms since 1970) as local time for people."""
         return clock(moment_ms, self.facts.now_ms)
 
     def way(self, words: str, command: str = "") -> WayOut:
-        """Make a way out; `command`: the words after `odradek`."""
+        """Return a way out; `command`: the words after `odradek`."""
         return WayOut(words, self.facts.command(command) if command else "")
 
     def start(self, broker: int) -> WayOut:
-        """Start a broker again, by its file where `odradek up` has written one here."""
+        """Return the way out of starting a broker again, with its file if `odradek up` has written one here."""
         file = self.facts.broker_files.get(broker)
         return WayOut(f"start broker {broker} again", f"odradek broker {shlex.quote(file)}" if file else "")
 
     def gone(self, brokers: list[int]) -> str:
-        """Tell in clauses how brokers that are not registered went."""
+        """Return clauses that tell how brokers that are not registered ended."""
         return "; ".join(end_of(self.history, broker).told(self.facts.now_ms) for broker in brokers)
 
     def unknown_before(self, moment_ms: int | None) -> str:
-        """Return why the cause of a change cannot be known; empty where it can."""
+        """Return a clause that says why the cause of a change at this time cannot be known; empty if it can be."""
         if not self.facts.journals:
-            return "what set it off is not known: no broker has a journal that could be read"
+            return "its cause is not known: no broker has a journal that could be read"
         if moment_ms is not None and not self.history.reaches(moment_ms):
             begin = "later" if self.history.since_ms is None else f"only at {self.time(self.history.since_ms)}"
-            return f"what set it off is not known: the journals begin {begin}"
+            return f"its cause is not known: the journals begin {begin}"
         return ""
 
 
 @dataclass(frozen=True)
 class PartitionCase(Case):
-    """A partition."""
+    """A partition, with its topic."""
 
     topic: TopicFacts
     partition: PartitionFacts
@@ -68,7 +68,7 @@ class PartitionCase(Case):
 
     @cached_property
     def diskless(self) -> list[int]:
-        """Replicas whose broker lives, and whose log directory does not."""
+        """Replicas whose broker is registered, but whose log directory is offline."""
         return [one for one in self.partition.offline if self.facts.is_registered(one)]
 
     @cached_property
@@ -78,13 +78,14 @@ class PartitionCase(Case):
 
     @cached_property
     def outside_alive(self) -> list[int]:
-        """Replicas that are not in sync though broker and disk are there, but for those that are being added."""
+        """Replicas that are not in sync although their broker and log directory are online, without those that a
+        reassignment adds."""
         away = {*self.dead, *self.diskless, *self.partition.adding}
         return [one for one in self.outside if one not in away]
 
     def full_disk(self, broker: int) -> str:
-        """Tell how little room there is for a replica when its volume cannot take one batch more, of max.message.bytes
-        or 1 MB, whichever is less; else empty."""
+        """Return a clause about the free space for a replica if its volume cannot take one more batch of
+        max.message.bytes, or of 1 MB if that is less; else an empty text."""
         path, holder = self.partition.directories.get(broker), self.facts.brokers.get(broker)
         batch_bytes = min(int(self.topic.settings.get("max.message.bytes", BATCH_BYTES_MAX)), BATCH_BYTES_MAX)
         for one in () if holder is None else holder.directories:
@@ -94,7 +95,7 @@ class PartitionCase(Case):
 
     @cached_property
     def outside_full(self) -> dict[int, str]:
-        """Replicas that are not in sync and have no room on their disk, with how little it is."""
+        """Replicas that are not in sync and whose volume is full, each with a clause about its free space."""
         return {one: full for one in self.outside_alive if (full := self.full_disk(one))}
 
     @property
@@ -103,12 +104,12 @@ class PartitionCase(Case):
 
     @cached_property
     def min_isr(self) -> int:
-        """Replicas that acks=all asks for; never more than there are replicas (Kafka's effectiveMinIsr)."""
+        """Number of in-sync replicas that acks=all requires: at most that of all replicas (Kafka: effectiveMinIsr)."""
         return min(int(self.topic.settings.get("min.insync.replicas", "1")), max(len(self.partition.replicas), 1))
 
     @property
     def unclean_allowed(self) -> bool | None:
-        """True if unclean.leader.election.enable is set; None when the settings are not known."""
+        """Value of unclean.leader.election.enable; None when the settings are not known."""
         setting = self.topic.settings.get("unclean.leader.election.enable")
         return None if setting is None else setting == "true"
 
@@ -125,21 +126,21 @@ class PartitionCase(Case):
         return self.changes[-1].at_ms if self.changes else None
 
     def has(self, what: str) -> str:
-        """Say that the partition has something, such as no leader, and since when, if that is known."""
+        """Return a clause: the partition has `what`, such as "no leader", and since when, if that is known."""
         return f"has {what}" if self.since_ms is None else f"has had {what} since {self.time(self.since_ms)}"
 
     def left_isr(self, broker: int) -> Noted | None:
-        """Return the last change that took a replica out of the ISR."""
+        """Return the last change that took this broker's replica out of the ISR."""
         found = (one for one in reversed(self.changes) if broker in one.isr_before and broker not in one.isr_after)
         return next(found, None)
 
     def share_held(self, broker: int) -> str:
-        """Tell how much of the leader's bytes a replica has; empty when that is not known."""
+        """Return a clause that compares the size of a replica with the leader's; empty when one is not known."""
         own, leaders = self.partition.sizes.get(broker), self.partition.sizes.get(self.partition.leader)
         return "" if own is None or not leaders else f"it has {size(own)} of the leader's {size(leaders)}"
 
     def throttle(self, broker: int) -> str:
-        """Return the setting that holds back what a follower copies; empty where none does."""
+        """Return the setting that throttles this follower, as `NAME=VALUE of broker N`; empty if none does."""
         leader = self.partition.leader
         for side, of in (("leader", leader), ("follower", broker)):
             named = self.topic.settings.get(f"{side}.replication.throttled.replicas", "")
@@ -166,7 +167,7 @@ def keep_less(case: PartitionCase) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes as people say them."""
+    """Format a number of bytes for people."""
     number, units = float(count), ("bytes", "KB", "MB", "GB", "TB")
     for unit in units:
         if number < 1000 or unit == units[-1]:
@@ -176,7 +177,7 @@ def size(count: int) -> str:
 
 
 def duration(milliseconds: float) -> str:
-    """Format a time as people say it."""
+    """Format a duration for people."""
     seconds = milliseconds / 1000
     if seconds < 60:
         return f"{seconds:.1f} s"
@@ -186,7 +187,7 @@ def duration(milliseconds: float) -> str:
 
 
 def typed(name: str) -> str:
-    """Return a name, which may hold anything, so that a shell takes it and a terminal only shows it."""
+    """Quote a name, which may have any characters, for a shell, so that a terminal shows it as it is typed."""
     if name.isprintable():
         return shlex.quote(name)
     return "$'" + "".join(map(_in_ansi_quotes, name)) + "'"
@@ -216,7 +217,7 @@ class BrokerCase(Case):
 
     @cached_property
     def only_in_sync(self) -> list[PartitionFacts]:
-        """Partitions that nobody leads and that wait for it: it was the last in sync."""
+        """Partitions without a leader that have the broker in their ISR."""
         topics = self.facts.topics.values()
         partitions = [one for topic in topics for one in topic.partitions.values()]
         return [one for one in partitions if one.leader == NO_LEADER and self.number in one.isr]
@@ -236,17 +237,17 @@ class GroupCase(Case):
 
     @property
     def typed(self) -> str:
-        """The group's name as a shell takes it."""
+        """The group's name, quoted for a shell."""
         return typed(self.group.group_id)
 
     @cached_property
     def assigned(self) -> dict[TopicPartition, str]:
-        """Members by the partitions that they own."""
+        """Partitions that members own, each with its member's group.instance.id, or else its client.id."""
         return {at: one.group_instance_id or one.client_id for one in self.group.members for at in one.partitions}
 
     @cached_property
     def behind(self) -> dict[TopicPartition, int]:
-        """Records by which it is behind, where it is."""
+        """Number of records by which the group is behind, of each partition in which it is."""
         found = {}
         for at, offset in self.group.committed.items():
             partition = self.facts.partition(at)
@@ -256,7 +257,8 @@ class GroupCase(Case):
 
     @cached_property
     def unowned(self) -> dict[TopicPartition, int]:
-        """Records that wait in partitions without an owner: where it has an offset, and in the topics that it reads."""
+        """Number of unread records in partitions that no member owns: those in which the group has an offset, and those
+        of topics that members read."""
         found = {at: lag for at, lag in self.behind.items() if at not in self.assigned}
         known = self.assigned.keys() | self.group.committed.keys()
         for topic in {at.topic for at in self.assigned} & self.facts.topics.keys():
@@ -270,7 +272,7 @@ class GroupCase(Case):
 
     @cached_property
     def events(self) -> Sequence[Noted]:
-        """Entries of coordinators' journals about it."""
+        """Entries about the group in the journals of coordinators, oldest first."""
         return self.history.about("group", self.group.group_id)
 
 

@@ -17,23 +17,23 @@ def no_controller(case: ClusterCase) -> Told | None:
     alive = [one for one, broker in case.facts.brokers.items() if broker.registered]
     if case.facts.zookeeper_silent:
         because = "no broker tells clients of one, and ZooKeeper, which has its name, does not answer from here either"
-        way = WayOut("start ZooKeeper again, or mend the network to it; a controller then stands at once")
+        way = WayOut("start ZooKeeper again, or mend the network to it; a controller is then elected at once")
     else:
         because = "no broker is registered"
-        way = WayOut("see that brokers reach ZooKeeper; the first that does stands for it")
+        way = WayOut("see that brokers reach ZooKeeper; the first that registers is elected")
         if alive:
-            because = "/controller is not there, though brokers are: it goes with its owner's session, another comes"
+            because = "brokers are registered, but /controller, which goes with its owner's session, has not come back"
             way = WayOut("if it stays so, read in the brokers' logs why: `no election`")
     return Told("has no controller", because, "", (way,))
 
 
-@row(Weight.DEGRADED, "ZkData; KafkaZkClient", "put back what the last `odradek zk export` has of it")
+@row(Weight.DEGRADED, "ZkData; KafkaZkClient", "set it to what the last `odradek zk export` has")
 def znode_unreadable(case: ClusterCase) -> Told | None:
-    """A znode cannot be understood: the next controller, or a broker that starts, has to do without it."""
+    """A znode cannot be decoded: the next controller, or a broker that starts, has to do without it."""
     if not case.facts.unreadable:
         return None
-    way = WayOut("put back what the last `odradek zk export` has of it, with ZooKeeper's own zkCli.sh")
-    return Told("has what cannot be understood in ZooKeeper", "; ".join(case.facts.unreadable), "", (way,))
+    way = WayOut("set it to what the last `odradek zk export` has, with ZooKeeper's own zkCli.sh")
+    return Told("has a znode that cannot be decoded", "; ".join(case.facts.unreadable), "", (way,))
 
 
 @row(Weight.NOTE, "/controller_epoch; KafkaController.onControllerFailover", "nothing")

@@ -14,19 +14,19 @@ from odradek.diagnosis.situation import Finding, Table, Weight
 from odradek.zk_schema.znodes.json_data import number_named
 
 TABLES: tuple[Table[Any], ...] = (CLUSTER, BROKER, PARTITION, GROUP)
-"""All situations there are, by what they are about."""
+"""Tables of all situations, one for each kind of subject."""
 ROWS = (clusters, brokers, leaders, replicas, transactions, groups)
-"""Modules whose import fills the tables."""
+"""Modules that fill the tables when they are imported."""
 NEAREST_MAX = 3
 
 
 class UnknownSubject(ClientError):  # noqa: N818 - a sentence for the person who asked
-    """Failure to find the subject by its name; the message names what comes near."""
+    """No topic, partition, broker or group has this name; the message suggests similar ones."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Thing that is asked about: one of the four is set, or none for the cluster."""
+    """Subject of a question: a topic, one of its partitions, a broker or a group; with none of them, the cluster."""
 
     topic: str | None = None
     partition: int | None = None
@@ -35,8 +35,10 @@ class Subject:
 
 
 def subjects(name: str, topics: Iterable[str], groups: Iterable[str], brokers: Iterable[int]) -> list[Subject]:
-    """Find what a name means: a topic, a partition (`orders-3`), a broker's number, a group; more than one where it is
-    the name of several. Raises UnknownSubject."""
+    """Return the topic, partition (`orders-3`), broker (its number) and group with a name, one at least.
+
+    Raises UnknownSubject.
+    """
     known_topics, known_groups, known_brokers = set(topics), set(groups), set(brokers)
     found = [Subject(topic=name)] if name in known_topics else []
     topic, dash, number = name.rpartition("-")
@@ -62,7 +64,7 @@ def _what_there_is(topics: set[str], groups: set[str], brokers: set[int]) -> str
 
 
 def examine(facts: Facts, subject: Subject, history: History | None = None) -> list[Finding]:
-    """Find what holds of a subject, the gravest first. Raises UnknownSubject for a partition that is not there."""
+    """Return the findings about a subject, the gravest first. Raises UnknownSubject if there is no such partition."""
     history = history or History(facts.journals)
     if subject.group is not None:
         return GROUP.findings(f"group {subject.group}", GroupCase(facts, history, facts.groups[subject.group]))
@@ -86,9 +88,9 @@ def examine(facts: Facts, subject: Subject, history: History | None = None) -> l
 
 
 def examine_all(facts: Facts, least: Weight = Weight.UNEVEN) -> list[Finding]:
-    """Find what holds of the cluster and all in it, from some weight on, the gravest first."""
+    """Return the findings of at least this weight about the cluster and all in it, the gravest first."""
     history = History(facts.journals)
-    topics = sorted(facts.topics, key=lambda name: name.startswith("__"))  # one's own are named first
+    topics = sorted(facts.topics, key=lambda name: name.startswith("__"))  # Kafka's own topics come last
     every = [Subject(), *(Subject(broker=one) for one in facts.brokers), *(Subject(topic=one) for one in topics)]
     every += [Subject(group=one) for one in facts.groups]
     found = [finding for subject in every for finding in examine(facts, subject, history) if finding.weight >= least]
@@ -96,7 +98,7 @@ def examine_all(facts: Facts, least: Weight = Weight.UNEVEN) -> list[Finding]:
 
 
 def merged(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings that differ in their subject alone stand together, in the order of their first ones."""
+    """Put findings that differ only in their subject into one list; the lists are in the order of their first ones."""
     alike: dict[Any, list[Finding]] = {}
     for finding in findings:
         told = finding.told

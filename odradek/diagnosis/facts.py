@@ -1,4 +1,4 @@
-"""Facts about a cluster at one moment, as they were gathered: plain values. None is what nobody could say."""
+"""Facts about a cluster at one moment, as they were gathered: plain values. None stands for what is not known."""
 
 import shlex
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
 @dataclass(frozen=True)
 class DirectoryFacts:
-    """An entry of a broker's `log.dirs`. Sizes of the volume are -1 where the broker does not say them."""
+    """An entry of a broker's `log.dirs`, with the size and the free space of its volume; -1 if the broker does not
+    report them."""
 
     path: str
     online: bool
@@ -22,11 +23,11 @@ class DirectoryFacts:
 
 @dataclass(frozen=True)
 class BrokerFacts:
-    """A broker that is registered, or that some partition names as a replica."""
+    """A broker that is registered, or that holds a replica of some partition according to the metadata."""
 
     broker_id: int
     registered: bool = True
-    """True when ZooKeeper has its registration; where that cannot be read, when the brokers tell clients of it."""
+    """True when ZooKeeper has its registration, or, if ZooKeeper cannot be read, when the metadata names it."""
     address: str = ""
     registered_ms: int | None = None
     epoch: int | None = None
@@ -46,16 +47,16 @@ class OpenTransaction:
     start_offset: int
     last_timestamp_ms: int
     transactional_id: str | None = None
-    """None: no coordinator that was asked knows of it."""
+    """None: no coordinator that was asked lists it."""
     timeout_ms: int | None = None
     state: str | None = None
-    """State as its coordinator has it: Ongoing, PrepareCommit, …; empty where none does; None: not all could be
-    asked."""
+    """State at its coordinator: Ongoing, PrepareCommit, …; empty: no coordinator has it; None: not known, as not all
+    could be asked."""
 
 
 @dataclass(frozen=True)
 class PartitionFacts:
-    """A partition. `offline` are replicas whose broker or whose log directory is away, as the brokers tell clients."""
+    """A partition. `offline`: replicas whose broker or log directory is offline according to the metadata."""
 
     topic: str
     partition: int
@@ -74,7 +75,7 @@ class PartitionFacts:
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     sizes: Mapping[int, int] = field(default_factory=dict)
-    """Bytes of each replica, by broker."""
+    """Size of each replica in bytes, by broker."""
     directories: Mapping[int, str] = field(default_factory=dict)
     """The log directory of each replica, by broker."""
     transactions: tuple[OpenTransaction, ...] = ()
@@ -86,7 +87,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """A topic. `deleting`: it is marked for deletion, `deleting_ms` since when."""
+    """A topic. `deleting`: it is marked for deletion, since `deleting_ms` (ms since 1970)."""
 
     name: str
     partitions: Mapping[int, PartitionFacts] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class MemberFacts:
 
 @dataclass(frozen=True)
 class GroupFacts:
-    """A consumer group. `refusal`: why it could not be described, and then nothing else is known."""
+    """A consumer group. `refusal`: why it could not be described; then nothing but `home` is known of it."""
 
     group_id: str
     state: str = ""
@@ -123,8 +124,8 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class JournalFacts:
-    """A broker's journal. Entries as it tells them, oldest first; `forgotten` have gone to make room, and `unreadable`
-    have another shape than ours."""
+    """A broker's journal: its entries, oldest first; how many older ones were dropped to make room (`forgotten`), and
+    how many are left out here because their shape is not known (`unreadable`)."""
 
     broker_id: int
     began_ms: int
@@ -134,7 +135,7 @@ class JournalFacts:
 
     @property
     def since_ms(self) -> int:
-        """The first moment of which it knows everything."""
+        """Time from which on the journal is complete (ms since 1970)."""
         if self.forgotten and self.entries:
             return int(self.entries[0]["at_ms"])
         return self.began_ms
@@ -159,11 +160,11 @@ class Facts:
     unknown: tuple[str, ...] = ()
     """Sentences about what could not be learned, and why."""
     unreadable: tuple[str, ...] = ()
-    """Znodes that are there and cannot be understood, each with the reason; `unknown` has them, too."""
+    """Znodes that exist but cannot be decoded, each with the reason; they are in `unknown`, too."""
     zookeeper_silent: bool = False
     """True if ZooKeeper was asked and could not be read."""
     broker_files: Mapping[int, str] = field(default_factory=dict)
-    """Properties files of brokers that `odradek up` has written here."""
+    """Paths of the properties files that `odradek up` has written below the current directory, by broker."""
 
     def partition(self, of: TopicPartition) -> PartitionFacts | None:
         topic = self.topics.get(of.topic)

@@ -1,6 +1,6 @@
-"""Gathering facts: brokers are asked by Kafka's APIs, ZooKeeper is read, journals come from whoever keeps one.
+"""Gathering facts: from brokers over Kafka's APIs, from ZooKeeper, and from the journals of brokers that have one.
 
-A broker that does not answer costs one question, no more.
+A broker that does not answer for its settings is asked neither for its log directories nor for its partitions.
 """
 
 import asyncio
@@ -34,22 +34,23 @@ from odradek.zk_schema.znodes.topics import NO_LEADER
 T = TypeVar("T")
 
 LEADERLESS_ANSWER_S = 2.0
-"""Time for one question while there is neither ZooKeeper nor a controller. What only a leader answers, the client would
-ask for again and again; the brokers have nothing else to do, and answer the rest at once."""
+"""Time limit of one question, in seconds, while there is neither ZooKeeper nor a controller. Questions that need a
+leader would be asked again until their time is over; the others are answered at once, as the brokers are idle."""
 GROUPS_AT_ONCE = 100
 ROUNDS_MAX = 3
+"""Rounds of questions until the facts are taken although a broker came or went meanwhile."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Things that facts are wanted about; None: all there are. Brokers and the controller are always looked at."""
+    """Topics and groups to gather facts about; None: all. Brokers and the controller are always looked at."""
 
     topics: Collection[str] | None = None
     groups: Collection[str] | None = None
 
 
 class Names(NamedTuple):
-    """Names of all topics, groups and brokers, with topics that are to be deleted and brokers that are away."""
+    """Names of all topics, groups and brokers, including topics marked for deletion and brokers that are offline."""
 
     topics: frozenset[str]
     groups: frozenset[str]
@@ -57,17 +58,17 @@ class Names(NamedTuple):
 
 
 ReadJournal = Callable[[BrokerFacts], Awaitable[JournalFacts | str]]
-"""Reads the journal of a broker; or says in a clause why that cannot be."""
+"""Reads the journal of a broker, or returns a clause that says why it cannot be read."""
 
 
 class Gathering:
-    """Gathers facts in a round of questions; anew where a broker has come or gone meanwhile: what was asked last would
-    be of another cluster than what was asked first. Make one, `gather` once."""
+    """Gathers facts in a round of questions. If a broker has come or gone meanwhile, it starts a new round, so that the
+    first and the last answer are about the same cluster. Make one, `gather` once."""
 
     def __init__(
         self, admin: Admin, store: Store | None, read_journal: ReadJournal, now_ms: int, bootstrap: str
     ) -> None:
-        """`store`: a started one, or None where ZooKeeper cannot be read."""
+        """`store` has been started; None: ZooKeeper cannot be read."""
         self._admin, self._store, self._read_journal = admin, store, read_journal
         self._now_ms, self._bootstrap = now_ms, bootstrap
         self._begin()
@@ -82,9 +83,10 @@ class Gathering:
         scope: Scope | Callable[[Names], Scope],
         no_zookeeper: str = "",
     ) -> Facts:
-        """Ask. `scope` may depend on what there is; `no_zookeeper`: why there is no store, in a clause.
+        """Ask, and return the facts. `scope` may be a function of the names that exist; `no_zookeeper`: a clause that
+        says why there is no store.
 
-        Raises KafkaError when no broker answers at all.
+        Raises KafkaError when no broker answers at all, and what `scope` raises.
         """
         for _ in range(ROUNDS_MAX):
             self._begin()
@@ -146,7 +148,7 @@ class Gathering:
     # -- ZooKeeper and brokers ---------------------------------------------------------------------------------------
 
     async def _zookeeper(self, read: Callable[[Store], Awaitable[T]]) -> T | None:
-        """Return what is read there; None where that cannot be."""
+        """Return what `read` returns; None, with a note of the reason, if ZooKeeper cannot be read."""
         if self._store is None or self._zookeeper_silent:
             return None
         try:
@@ -161,7 +163,7 @@ class Gathering:
     def _broker_ids(
         addresses: Mapping[int, str], infos: Mapping[str, TopicInfo], seen: SeenInZooKeeper | None
     ) -> frozenset[int]:
-        """Brokers that are registered, and those that some partition names."""
+        """Return the brokers that are registered, and those that hold a replica."""
         named = {one for info in infos.values() for partition in info.partitions for one in partition.replicas}
         return frozenset(named | set(addresses if seen is None else seen.brokers))
 
@@ -206,7 +208,7 @@ class Gathering:
                 continue
             journals[broker.broker_id] = answer
             if answer.unreadable:
-                told = f"{answer.unreadable} entries of its journal have a shape that is not known here"
+                told = f"{answer.unreadable} entries of its journal have a form that this version does not know"
                 refusals[told].append(str(broker.broker_id))
         for refusal, whose in refusals.items():
             self._questions.unknown.append(f"what happened on broker {', '.join(whose)}: {refusal}")

@@ -25,7 +25,7 @@ def coordinator_unavailable(case: GroupCase) -> Told | None:
     group = case.group
     if not group.refusal or group.home is None:
         return None
-    rule = f"it lives in {group.home}, whose leader coordinates it"
+    rule = f"its offsets are in {group.home}, whose leader coordinates it"
     return Told("has no coordinator", group.refusal, rule, (case.way("see why", f"why {group.home}"),))
 
 
@@ -45,7 +45,7 @@ def no_members(case: GroupCase) -> Told | None:
         WayOut("start a consumer of it"),
         case.way("if it is not wanted any more", f"groups delete {case.typed}"),
     )
-    rule = "offsets go offsets.retention.minutes after the last member"
+    rule = "its offsets are deleted offsets.retention.minutes after its last member left"
     unknown = "" if last is not None else case.unknown_before(None)
     return Told(
         "has no members",
@@ -204,7 +204,7 @@ def behind_open_transaction(case: GroupCase) -> Told | None:
             continue
         first = min(partition.transactions, key=lambda one: one.start_offset)
         there = PartitionCase(case.facts, case.history, case.facts.topics[at.topic], partition)
-        rule = f"with read_committed nothing behind offset {partition.last_stable_offset} is seen"
+        rule = f"read_committed consumers see nothing from offset {partition.last_stable_offset} on"
         way = case.way("it ends with its transaction; if that hangs", f"why {at}")
         return Told(
             f"waits for a transaction in {at} ({lag} behind)",

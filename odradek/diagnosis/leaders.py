@@ -26,12 +26,12 @@ def isr_died(case: PartitionCase) -> Told | None:
     diskless = [one for one in partition.isr if one in case.diskless]
     causes = [f"its ISR was {braces(partition.isr)}"]
     causes += [case.gone(away)] if away else []
-    causes += [f"the log directory of it on broker {one} is offline" for one in diskless]
+    causes += [f"its log directory on broker {one} is offline" for one in diskless]
     ways = [WayOut(f"it comes back with broker {numbers(away)}", case.start(away[0]).command)] if away else []
     ways += [WayOut(f"mend the disk of broker {numbers(diskless)} and start it again")] if diskless else []
     others = [one for one in case.outside if _could_lead(case, one)]
     if others:
-        lost = f"from broker {numbers(others)}, without what only the ISR had"
+        lost = f"from broker {numbers(others)}, without the records that only the ISR had"
         ways.append(case.way(lost, f"elect-leaders --unclean {case.name}"))
     allowed = case.unclean_allowed
     unclean = {True: "on, but no other replica lives", False: "off", None: "not known to be on"}[allowed]
@@ -70,7 +70,7 @@ def leader_disk_full(case: PartitionCase) -> Told | None:
     full = case.full_disk(leader)
     if not case.is_led or not full or case.topic.deleting:
         return None
-    ways = [WayOut("free room there"), case.way("keep less", keep_less(case))]
+    ways = [WayOut("free room there"), case.way("keep records for less time", keep_less(case))]
     roomy = [one for one in case.partition.isr if one != leader and not case.full_disk(one)]
     if roomy:
         order = ",".join(map(str, [*roomy, *(one for one in case.partition.replicas if one not in roomy)]))

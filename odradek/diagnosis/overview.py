@@ -1,4 +1,4 @@
-"""An overview of a cluster's work: what has moved between two looks at it. `odradek top` shows it."""
+"""Overview of a cluster's work: rates between two looks at it, as `odradek top` shows them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ IN_ZOOKEEPER = "in ZooKeeper"
 
 @dataclass(frozen=True)
 class GroupLook:
-    """A group at one moment; `lag` is None when it has committed nothing."""
+    """A group at one moment; `lag` is in records, None when the group has committed nothing."""
 
     group_id: str
     state: str
@@ -32,10 +32,10 @@ class Look:
     partitions: tuple[PartitionInfo, ...]
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     bytes: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    """Bytes in and out since each broker began, by broker; only of brokers that tell."""
+    """Bytes in and out since the start of each broker, by broker; only of brokers with a `metrics.port`."""
     groups: tuple[GroupLook, ...] = ()
     unanswered: tuple[str, ...] = ()
-    """Questions that were asked in vain."""
+    """Questions without an answer, each with the reason."""
 
     @property
     def leaderless(self) -> list[str]:
@@ -49,7 +49,7 @@ class Look:
 
 @dataclass(frozen=True)
 class BrokerRow:
-    """A broker between two looks; None is what is not known."""
+    """A broker between two looks; None stands for what is not known."""
 
     broker: int
     address: str
@@ -75,7 +75,7 @@ class GroupRow:
 
 @dataclass(frozen=True)
 class Overview:
-    """Two looks, compared."""
+    """Comparison of two looks."""
 
     seconds: float
     brokers: tuple[BrokerRow, ...]
@@ -89,7 +89,7 @@ class Overview:
 
 
 def compare(before: Look, now: Look) -> Overview:
-    """Tell what has moved. A log that got shorter, or a counter that began anew, counts as nothing."""
+    """Compare two looks. A log that got shorter, or a counter that was reset, counts as a rate of 0."""
     seconds = max(now.at_s - before.at_s, 0.001)
     moved = {at: max(0, end - before.ends[at]) for at, end in now.ends.items() if at in before.ends}
     by_leader: Counter[int] = Counter()
@@ -114,7 +114,7 @@ def compare(before: Look, now: Look) -> Overview:
 
 
 def _known(look: Look) -> set[int]:
-    """Brokers that are there, and those that some partition misses."""
+    """Return the brokers that are online, and those that hold a replica."""
     return {*look.addresses, *(one for partition in look.partitions for one in partition.replicas)}
 
 
@@ -141,7 +141,7 @@ def _group(one: GroupLook, before: int | None, seconds: float) -> GroupRow:
 
 
 def lines(overview: Overview, shown: int) -> Iterator[tuple[str, list[str], list[list[object]]]]:
-    """Tables as title, columns and rows; of topics and groups the first `shown`."""
+    """Yield each table as title, columns and rows, with the first `shown` of topics and groups."""
     yield (
         "brokers",
         ["broker", "address", "leads", "replicas", "under-replicated", "records/s", "in/s", "out/s"],
@@ -163,5 +163,5 @@ def lines(overview: Overview, shown: int) -> Iterator[tuple[str, list[str], list
 
 
 def _rate(per_s: float | None) -> str | None:
-    """Bytes a second, as people say them."""
+    """Format a rate of bytes per second for people."""
     return None if per_s is None else size(round(per_s))

@@ -1,4 +1,4 @@
-"""Table of situations in docs/why.md, generated from their rows: `python -m odradek.diagnosis.page --write`."""
+"""Table of situations in docs/why.md, generated from the rows by `python -m odradek.diagnosis.page --write`."""
 
 import sys
 from pathlib import Path
@@ -37,7 +37,7 @@ MEANINGS = {
 
 
 def current(page: str) -> str:
-    """Return the page with the table as it is now."""
+    """Return the page with a new table."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{render()}\n{END}{after}"

@@ -1,4 +1,4 @@
-"""Questions to a cluster: each has its own time and may fail. What it would have told is then unknown, and noted."""
+"""Questions to a cluster: each has a time limit of its own and may fail. It is then noted what is unknown, and why."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,13 +12,13 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 ANSWER_S = 5.0
-"""Time that one question may take, in seconds."""
+"""Time limit of one question, in seconds."""
 REFUSALS_MAX = 5
-"""Bad subjects of a question that are looked for; more of them are refused together with good ones."""
+"""Refused subjects of a question that are told apart from the others; then one refusal covers good ones, too."""
 
 
 class Questions:
-    """A round of questions to one cluster."""
+    """A round of questions to one cluster, with a list of what it could not learn."""
 
     def __init__(self) -> None:
         self.answer_s = ANSWER_S
@@ -39,7 +39,8 @@ class Questions:
     async def ask_of_all(
         self, what: str, subjects: list[S], question: Callable[[list[S]], Awaitable[dict[K, T]]]
     ) -> dict[K, T]:
-        """Ask about all subjects at once; where that is refused about each half, so that a bad one hides no other."""
+        """Ask about all subjects at once. If that is refused, ask about each half, so that answers are missing only for
+        those that are refused."""
 
         async def answer_or_none() -> dict[K, T] | None:
             try:

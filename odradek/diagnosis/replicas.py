@@ -24,7 +24,7 @@ def under_min_isr(case: PartitionCase) -> Told | None:
     ways += dict.fromkeys(_lift(case, held) for one in case.outside if (held := case.throttle(one)))
     if in_sync:
         lower = f"configs alter --topic {case.partition.topic} --set min.insync.replicas={in_sync}"
-        ways.append(case.way("take fewer copies for enough", lower))
+        ways.append(case.way("require fewer replicas", lower))
     return Told(
         case.has("too few replicas in sync for acks=all"), _in_sync(case), rule, tuple(ways), case.since_ms,
         evidence=tuple(case.changes[-1:]),
@@ -39,7 +39,7 @@ def _lift(case: PartitionCase, throttle: str, words: str = "lift the throttle") 
 
 def _in_sync(case: PartitionCase) -> str:
     missing = [case.gone(case.dead)] if case.dead else []
-    missing += [f"the log directory of it on broker {one} is offline" for one in case.diskless]
+    missing += [f"its log directory on broker {one} is offline" for one in case.diskless]
     missing += list(case.outside_full.values())
     copying = [one for one in case.outside if one not in {*case.dead, *case.diskless, *case.outside_full}]
     for one in copying:
@@ -88,7 +88,7 @@ def follower_disk_full(case: PartitionCase) -> Told | None:
     """A replica cannot copy from its leader, as its disk is full."""
     if not case.is_led or not case.outside_full:
         return None
-    ways = (WayOut("free room there"), case.way("keep less", keep_less(case)))
+    ways = (WayOut("free room there"), case.way("keep records for less time", keep_less(case)))
     rule = "it goes on by itself when there is room"
     return Told(_under_replicated(case), "; ".join(case.outside_full.values()), rule, ways, case.since_ms)
 
@@ -109,7 +109,7 @@ def follower_throttled(case: PartitionCase) -> Told | None:
     limited = int(rule.partition("=")[2].split(" ")[0]) or 1
     missing = case.partition.sizes.get(case.partition.leader, 0) - case.partition.sizes.get(broker, 0)
     eta = f", some {duration(1000 * missing / limited)} to go" if held and missing > 0 else ""
-    because = f"broker {broker} may copy only so fast" + (f": {held}{eta}" if held else "")
+    because = f"a throttle limits what broker {broker} copies" + (f": {held}{eta}" if held else "")
     return Told(
         _under_replicated(case), because, rule, (_lift(case, rule, "wait, or lift the throttle"),), case.since_ms
     )
@@ -133,7 +133,7 @@ def follower_behind(case: PartitionCase) -> Told | None:
     unreachable = case.history.last("fetcher", str(case.partition.leader), "unreachable")
     causes = []
     if facts.answers is False:
-        causes.append(f"broker {broker} is registered and answers nobody: it is frozen, or cut off")
+        causes.append(f"broker {broker} is registered but does not answer: it is frozen, or cut off")
     elif unreachable is not None and unreachable.broker == broker and unreachable.at_ms >= (facts.registered_ms or 0):
         at = case.time(unreachable.at_ms)
         causes.append(
@@ -156,7 +156,7 @@ def _lagging(case: PartitionCase, broker: int) -> tuple[str, tuple[Noted, ...]]:
         for one in noted.entry["lagging"]:
             if one["broker"] == broker:
                 behind, silent = one["records_behind"], one["silent_ms"]
-                far = "it had asked for nothing yet" if behind is None else f"{behind} records behind"
+                far = "it had not fetched yet" if behind is None else f"{behind} records behind"
                 last = "" if silent is None else f", {duration(silent)} after its last fetch"
                 limit = f"replica.lag.time.max.ms={noted.entry['limit_ms']}"
                 return f"it left the ISR at {case.time(noted.at_ms)} by {limit}: {far}{last}", (noted,)
@@ -194,7 +194,7 @@ def one_replica(case: PartitionCase) -> Told | None:
         if others
         else WayOut("give it more when another broker is there")
     )
-    return Told("has one replica", f"it is on broker {only} alone, and goes where that goes", "", (way,))
+    return Told("has one replica", f"its records are on broker {only} alone", "", (way,))
 
 
 @row(
@@ -206,7 +206,7 @@ def reassignment_stuck(case: PartitionCase) -> Told | None:
     if not waiting:
         return None
     dead = [one for one in waiting if one in case.dead]
-    because = case.gone(dead) if dead else f"the log directory of it on broker {numbers(waiting)} is offline"
+    because = case.gone(dead) if dead else f"its log directory on broker {numbers(waiting)} is offline"
     ways = (case.start(waiting[0]), case.way("go back", f"reassign cancel {case.name}"))
     rule = "a move ends when all new replicas are in the ISR"
     return Told(_moving(case), because, rule, ways, case.since_ms)
@@ -268,7 +268,7 @@ def being_deleted(case: PartitionCase) -> Told | None:
     rule = "delete.topic.enable is false on the controller" if off else ""
     ways = (WayOut("set delete.topic.enable=true in the brokers' files and start them again"),) if off else ()
     moving = case.partition.adding or case.partition.removing
-    because = "it is being reassigned, which ends first" if moving else "the controller has its replicas deleted"
+    because = "its reassignment has to end first" if moving else "the controller has its replicas deleted"
     return Told("is to be deleted", because, rule, ways, case.topic.deleting_ms)
 
 

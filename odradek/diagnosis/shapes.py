@@ -1,4 +1,4 @@
-"""Shapes of a journal's entries, as far as the diagnosis reads them: what another version writes may have others."""
+"""Shapes of a journal's entries, as far as the diagnosis reads them. Other versions may write other shapes."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -27,13 +27,13 @@ SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
     "truncation": {"log_end_offset": int, "to": int, "below_high_watermark": int},
     "write": {"zxid": (int, None), "znodes": int, "paths": [str]},
 }
-"""Facts of an entry, by its kind and change."""
+"""Fields of an entry that are read, by its kind and change."""
 ABOUT_PARTITIONS: Final = ("failure", "isr", "partition", "truncation")
 ABOUT_BROKERS: Final = ("broker", "controller")
 
 
 def is_readable(entry: Any) -> bool:
-    """Tell whether an entry has the shape that is read of its kind; of a kind that nobody knows, that of all."""
+    """Tell whether an entry has the shape of its kind; of a kind that is not known, the shape that all have."""
     if not has_shape(entry, BASE):
         return False
     kind, subject = entry["kind"], entry["subject"]
@@ -43,8 +43,13 @@ def is_readable(entry: Any) -> bool:
 
 
 def has_shape(value: Any, shape: Any) -> bool:
-    """Tell whether a value has a shape: a type, or None; a list of such; a mapping with such under its names, `...`
-    being all of them; or a tuple of which one must fit, with `...` where the value may be missing."""
+    """Tell whether a value has a shape. A shape is one of these:
+
+    - a type, or None;
+    - a list of one shape, which all elements have;
+    - a mapping of names to the shapes of their values; the name `...` stands for all names;
+    - a tuple of shapes, of which the value has one; `...` among them: the value may be missing.
+    """
     if isinstance(shape, tuple):
         return any(has_shape(value, one) for one in shape)
     if isinstance(shape, list):

@@ -1,8 +1,7 @@
-"""Situations: rows of a table, each with its sign, cause, rule and way out; and findings, the rows that hold of
-something.
+"""Situations: rows of a table, each with its sign, cause, rule and way out. A finding is a subject's situation.
 
-A row is a function of a case. Its docstring is the sign, as docs/why.md shows it; it returns None where the sign is not
-there, else what it tells.
+A row is a function of a case. Its docstring is the sign, as docs/why.md shows it. It returns None if the case does not
+have the sign, else the words about it.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,20 +18,20 @@ class Weight(IntEnum):
     """Weight of a finding: how bad it is."""
 
     NOTE = 0
-    """Something that happened, or a peculiarity: nothing is to be done."""
+    """Something happened, or is unusual; nothing is to be done."""
     UNEVEN = 1
     """Everything works; it could work better."""
     DEGRADED = 2
-    """The cluster works, with less to fall back on, or late."""
+    """The cluster works, but with less redundancy, or late."""
     STOPPED = 3
     """A client cannot read or write."""
     LOST = 4
-    """Records that were acknowledged are gone, or would be by the next step."""
+    """Acknowledged records are lost."""
 
 
 @dataclass(frozen=True)
 class WayOut:
-    """A thing to do: in words, and as a command where one does it."""
+    """Something to do: in words, and as a command, if there is one that does it."""
 
     words: str
     command: str = ""
@@ -43,7 +42,8 @@ class WayOut:
 
 @dataclass(frozen=True)
 class Told:
-    """Words of a row about a case: `what` is so, `because`; `rule`, a setting mostly, made it so."""
+    """Words of a row about a case: `what` is the case, its cause (`because`), and the rule, mostly a setting, by which
+    it follows."""
 
     what: str
     because: str
@@ -51,13 +51,13 @@ class Told:
     ways_out: tuple[WayOut, ...] = ()
     since_ms: int | None = None
     unknown: str = ""
-    """Words about what would have to be known to say more, and why it is not."""
+    """A clause about what is not known, and why."""
     evidence: tuple[Noted, ...] = ()
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A situation that holds of a subject: `flights-3`, `broker 1`, `group billing`."""
+    """A situation in which a subject is: `flights-3`, `broker 1`, `group billing`."""
 
     situation: str
     weight: Weight
@@ -87,13 +87,13 @@ class Situation(Generic[C]):
     source: str
     """Source of the rule: a setting, a class of Kafka's, a KIP."""
     way_out: str
-    """The thing to do, in general; a finding says it with names and numbers."""
+    """What to do, in general; a finding says it with names and numbers."""
     look: Callable[[C], Told | None]
 
 
 @dataclass
 class Table(Generic[C]):
-    """Situations of one kind of thing, the gravest of those that exclude each other first."""
+    """Situations of one kind of subject. Of those that exclude each other the gravest comes first."""
 
     about: str
     rows: list[Situation[C]] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Table(Generic[C]):
     def row(
         self, weight: Weight, source: str, way_out: str
     ) -> Callable[[Callable[[C], Told | None]], Callable[[C], Told | None]]:
-        """Add a function as a row; its name is the situation's, with hyphens."""
+        """Return a decorator that adds a function as a row. The situation has the function's name, with hyphens."""
 
         def add(look: Callable[[C], Told | None]) -> Callable[[C], Told | None]:
             sign = " ".join((look.__doc__ or "").split())
@@ -113,7 +113,7 @@ class Table(Generic[C]):
         return add
 
     def findings(self, subject: str, case: C) -> list[Finding]:
-        """Rows that hold of a case, the gravest first."""
+        """Return a finding for each row whose sign a case has, the gravest first."""
         told = ((row, row.look(case)) for row in self.rows)
         found = [Finding(row.name, row.weight, subject, one) for row, one in told if one is not None]
         return sorted(found, key=lambda one: -one.weight)
@@ -126,7 +126,7 @@ def numbers(brokers: Iterable[int]) -> str:
 
 
 def plain(finding: Finding) -> dict[str, Any]:
-    """Return the finding as JSON can hold it."""
+    """Return the finding as values for JSON."""
     told = finding.told
     return {
         "situation": finding.situation,

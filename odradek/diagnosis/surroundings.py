@@ -1,5 +1,4 @@
-"""Surroundings of a command line: the way to ZooKeeper and to the journals, both from what brokers say of
-themselves."""
+"""Connections of a command to ZooKeeper and to journals; where they are is read from the settings of brokers."""
 
 import asyncio
 import json
@@ -37,8 +36,11 @@ async def facts(
     scope: Scope | Callable[[Names], Scope],
     link: Link = OPEN,
 ) -> Facts:
-    """Gather them. `settings` are those of the client; `zookeeper`: its address, None to ask the brokers for it,
-    "none" to do without; `link`: TLS, login there. Raises KafkaError when no broker answers, and what `scope` does."""
+    """Gather the facts of a cluster.
+
+    `settings` are those of the client; `zookeeper`: its address, None to ask the brokers for it, "none" to do without;
+    `link`: how to connect and log in there. Raises KafkaError when no broker answers, and what `scope` raises.
+    """
     clock = LoopClock(asyncio.get_running_loop())
     async with admin(settings, bootstrap) as client, _zookeeper(client, zookeeper, clock, link) as (store, refusal):
         gathering = Gathering(client, store, read_journal, clock.now_ms(), bootstrap)
@@ -49,7 +51,7 @@ async def facts(
 
 @asynccontextmanager
 async def admin(settings: Mapping[str, str], bootstrap: str) -> AsyncIterator[Admin]:
-    """Give an administrative client that gives up soon: somebody is waiting."""
+    """Give an admin client with short timeouts, since somebody waits for the command."""
     async with Admin(
         settings,
         bootstrap_servers=bootstrap,
@@ -62,7 +64,10 @@ async def admin(settings: Mapping[str, str], bootstrap: str) -> AsyncIterator[Ad
 
 
 async def check_may_see(settings: Mapping[str, str], bootstrap: str, name: str) -> None:
-    """Look whether a topic or a group of that name is only hidden. Raises ClientError, with what is missing."""
+    """Check whether a topic or group with this name may exist but be hidden from the user, for lack of permission.
+
+    Raises ClientError if so, with the permission that is missing.
+    """
     topic = name.rpartition("-")[0] if name.rpartition("-")[2].isdigit() else name
     async with admin(settings, bootstrap) as client:
         for kind, hidden, question in (
@@ -82,15 +87,15 @@ async def check_may_see(settings: Mapping[str, str], bootstrap: str, name: str) 
 async def _zookeeper(
     client: Admin, address: str | None, clock: LoopClock, link: Link
 ) -> AsyncIterator[tuple[Store | None, str]]:
-    """Give a started store, or None and why."""
+    """Give a started store, or None with a clause that says why there is none; empty if none is wanted."""
     if address == "none":
         yield None, ""
         return
-    hint = "" if address else "; --zookeeper HOST:PORT says where one does"
+    hint = "" if address else "; --zookeeper HOST:PORT names an address that does"
     if not address:
         address = await _zookeeper_of_brokers(client)
     if not address:
-        yield None, "what ZooKeeper holds: no broker says where it is; --zookeeper HOST:PORT does"
+        yield None, "what ZooKeeper holds: no broker says where it is; give it with --zookeeper HOST:PORT"
         return
     store = KazooStore(address, clock, session_timeout_ms=SESSION_MS, make_chroot=False, link=link)
     try:
@@ -108,7 +113,7 @@ async def _zookeeper(
 
 
 async def _zookeeper_of_brokers(client: Admin) -> str:
-    """Return the `zookeeper.connect` of the first broker that says it."""
+    """Return the `zookeeper.connect` of the first broker that tells it; empty if none does."""
     for node in (await client.describe_cluster()).nodes:
         resource = ConfigResource("BROKER", str(node.node_id))
         try:
@@ -122,12 +127,12 @@ async def _zookeeper_of_brokers(client: Admin) -> str:
 
 
 async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
-    """Return the journal of a broker, over HTTP; or why it cannot be read."""
+    """Return the journal of a broker, read over HTTP, or a clause that says why it cannot be read."""
     if not broker.settings:
         return "its settings cannot be read, and they say where its journal is"
     place = metrics_place(broker.settings, broker.address)
     if place is None:
-        return "it tells nobody its journal (metrics.port is not set)"
+        return "it serves no journal (metrics.port is not set)"
     host, port = place
     try:
         async with asyncio.timeout(HTTP_S):
@@ -136,14 +141,15 @@ async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
         return f"its journal at {host}:{port} cannot be read from here ({error or 'no answer'})"
     entries = tuple(one for one in told["entries"] if is_readable(one)) if has_shape(told, JOURNAL) else ()
     if not has_shape(told, JOURNAL) or (told["entries"] and not entries):
-        return f"what answers at {host}:{port} is no journal"
+        return f"the answer of {host}:{port} is not a journal"
     began_ms = told.get("began_ms", entries[0]["at_ms"] if entries else 0)
     unreadable = len(told["entries"]) - len(entries)
     return JournalFacts(broker.broker_id, began_ms, told["forgotten"], entries, unreadable)
 
 
 async def get_page(host: str, port: int, path: str) -> bytes:
-    """Return the body of an answer. Raises OSError; and ValueError for a refusal, and for one that has no end."""
+    """Return the body of the answer to a GET request. Raises OSError, and ValueError if the status is not 200 or the
+    answer is longer than JOURNAL_BYTES_MAX."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
@@ -166,9 +172,10 @@ async def _read_whole(reader: asyncio.StreamReader) -> bytes:
 
 
 def broker_files(folder: Path, addresses: Mapping[int, str]) -> dict[int, str]:
-    """Properties files that `odradek up` has written here, by broker; none when they are of another cluster.
+    """Return the properties files that `odradek up` has written below a folder, by broker; none if they belong to
+    another cluster, which is seen by the addresses in them.
 
-    `addresses`: those of brokers that live.
+    `addresses`: addresses of the brokers that are registered.
     """
     found = {}
     for path in sorted((folder / "odradek-data" / "config").glob("broker-*.properties")):
@@ -181,7 +188,7 @@ def broker_files(folder: Path, addresses: Mapping[int, str]) -> dict[int, str]:
             for number, path in found.items()
             if number in addresses
         ]
-    except OSError:  # somebody else's
+    except OSError:  # files of another user
         return {}
     if not known or not all(known):
         return {}

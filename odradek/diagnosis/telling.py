@@ -1,4 +1,4 @@
-"""Findings and journals in lines for people: event → rule → writes → requests."""
+"""Findings and journals as lines for people. Of an event: its changes and their rules, its writes, its requests."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from odradek.diagnosis.situation import Finding, Weight
 from odradek.journal.sentences import braces, event_in_words, tell
 
 OTHERS_MAX = 8
-"""Most subjects that are named of those that share a finding."""
+"""Most other subjects that are named in a line which several share."""
 MARKS = {Weight.LOST: "lost", Weight.STOPPED: "stopped", Weight.DEGRADED: "degraded", Weight.UNEVEN: "uneven"}
 
 
 def findings_lines(findings: Iterable[Finding]) -> list[str]:
-    """Return a line for each, the gravest first; those that differ in their subject alone share one."""
+    """Return a line for each finding, in the given order. Findings that differ only in their subject share a line."""
     lines = []
     for alike in merged(findings):
         first, others = alike[0], alike[1:]
@@ -30,7 +30,7 @@ def findings_lines(findings: Iterable[Finding]) -> list[str]:
 
 
 def subject_name(subject: Subject) -> str:
-    """Name the subject as findings do."""
+    """Return the subject's name as it is in findings."""
     if subject.group is not None:
         return f"group {subject.group}"
     if subject.broker is not None:
@@ -41,7 +41,7 @@ def subject_name(subject: Subject) -> str:
 
 
 def calm(facts: Facts, subject: Subject) -> str:
-    """Return a sentence for when no situation holds."""
+    """Return a sentence about a subject without findings."""
     if subject.topic is not None:
         chosen = facts.topics[subject.topic].partitions
         some = chosen.values() if subject.partition is None else [chosen[subject.partition]]
@@ -58,7 +58,8 @@ def calm(facts: Facts, subject: Subject) -> str:
 
 
 def event_lines(facts: Facts, subject: Subject, events_max: int) -> list[str]:
-    """Tell the last events that touched a subject: when, on which broker, by which rule, what was written and sent."""
+    """Return lines about the last events that concern a subject: when, on which broker, by which rule, and what was
+    written and sent."""
     history = History(facts.journals)
     touched = [one for one in history.noted if _is_about(one, subject)]
     lines: list[str] = []
@@ -88,7 +89,7 @@ def _is_about(noted: Noted, subject: Subject) -> bool:
 
 
 def _event(facts: Facts, subject: Subject, together: Sequence[Noted]) -> list[str]:
-    """Return an event of the controller with all that followed from it, or a lonely entry."""
+    """Return lines about an event of the controller and all that followed from it, or about one entry without event."""
     first = together[0]
     head = f"{clock(first.at_ms, facts.now_ms)} broker {first.broker}"
     if not first.event:
@@ -110,7 +111,7 @@ def _event(facts: Facts, subject: Subject, together: Sequence[Noted]) -> list[st
 
 
 def _touches(noted: Noted, subject: Subject) -> bool:
-    """Tell whether a write of the subject's event may be about it too: of many znodes only the first are named."""
+    """Tell whether a write may be about the subject, too. An entry names only the first znodes of many."""
     place = f"/topics/{subject.topic}/"
     if subject.topic is None or noted.entry["znodes"] > len(noted.entry["paths"]):
         return True
@@ -120,5 +121,5 @@ def _touches(noted: Noted, subject: Subject) -> bool:
 
 
 def _words(noted: Noted) -> str:
-    """Return an entry as a clause; of a kind that this version does not know, its name."""
+    """Return a clause about an entry; if this version does not know its kind, the names in it."""
     return str(tell(noted.entry) or f"{noted.kind} {noted.subject} {noted.change}")

@@ -1,6 +1,6 @@
-"""Gathering facts of topics and their partitions: from brokers, and from what ZooKeeper was seen to hold.
+"""Gathering facts about topics and their partitions: from brokers, and from what was read in ZooKeeper.
 
-Each step asks one question of all partitions, and fills the answers in.
+Each step asks one question about all partitions, and adds the answers to their facts.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ class TopicGathering:
     def __init__(
         self, admin: Admin, questions: Questions, seen: SeenInZooKeeper | None, brokers: dict[int, BrokerFacts]
     ) -> None:
-        """`brokers` are those that were asked already; their log directories are filled in."""
+        """`brokers` are those that were asked already; `gather` adds their log directories to them."""
         self._admin, self._questions, self._seen, self._brokers = admin, questions, seen, brokers
 
     async def gather(
         self, wanted: Collection[str], infos: Mapping[str, TopicInfo], reassigning: Iterable[Reassignment]
     ) -> dict[str, TopicFacts]:
-        """Ask. `infos`: what brokers tell clients of all topics; `reassigning`: the moves that are under way."""
+        """Ask, and return the facts. `infos`: metadata of all topics; `reassigning`: all reassignments under way."""
         seen = self._seen
         moves = {one.topic_partition: one for one in reassigning}
         partitions: dict[TopicPartition, PartitionFacts] = {}
@@ -65,7 +65,7 @@ class TopicGathering:
         }
 
     async def _directories(self, partitions: dict[TopicPartition, PartitionFacts]) -> None:
-        """Fill in directories with their room, which of them are offline, and the replicas in them."""
+        """Add the brokers' log directories, with their free space and state, and the sizes of the replicas in them."""
         asked = [broker for broker in self._brokers.values() if broker.answers]
         answers = await asyncio.gather(
             *(
@@ -92,7 +92,7 @@ class TopicGathering:
                 partitions[at] = replace(partitions[at], sizes=found, directories=homes[at])
 
     async def _offsets(self, partitions: dict[TopicPartition, PartitionFacts]) -> None:
-        """Fill in where logs begin and end, for partitions whose leader answers."""
+        """Add the offsets at which logs begin and end, for partitions whose leader answers."""
         brokers = self._brokers
         led = [at for at, one in partitions.items() if one.leader in brokers and brokers[one.leader].answers]
 
@@ -124,9 +124,10 @@ class TopicGathering:
     async def _transactions(
         self, partitions: dict[TopicPartition, PartitionFacts], coordinators: TopicInfo | None
     ) -> None:
-        """Fill in the open transactions that hold the last stable offset below the high watermark.
+        """Add the open transactions that hold the last stable offset below the high watermark.
 
-        `coordinators`: the topic whose leaders coordinate transactions; None: there is none, nor any transaction.
+        `coordinators`: metadata of the topic whose leaders coordinate transactions; None: there is no such topic, and
+        so no transaction.
         """
         held = [at for at, one in partitions.items() if (one.last_stable_offset or 0) < (one.high_watermark or 0)]
         if not held:
@@ -156,8 +157,8 @@ class TopicGathering:
         await self._drop_ended(partitions)
 
     async def _lists_are_complete(self, coordinators: TopicInfo | None) -> bool:
-        """Tell whether a transaction that is not listed has no coordinator: it might be that one transactional id has
-        none now, or that we may not see it."""
+        """Tell whether a transaction that is not listed has no coordinator. It may have one if a partition of
+        `coordinators` has no leader now, or if the user may not see all transactions."""
         if coordinators is None:
             return True
         if any(one.leader == NO_LEADER for one in coordinators.partitions):
@@ -172,7 +173,8 @@ class TopicGathering:
         return bool(sees_all)
 
     async def _drop_ended(self, partitions: dict[TopicPartition, PartitionFacts]) -> None:
-        """Look again at transactions that no coordinator has: most have ended since their partitions told of them."""
+        """Ask again for transactions that no coordinator has, and drop those that have ended since the first answer, as
+        most have."""
         asked = [at for at, one in partitions.items() if any(each.state == "" for each in one.transactions)]
         if not asked:
             return
@@ -184,7 +186,8 @@ class TopicGathering:
             partitions[at] = replace(partitions[at], transactions=kept)
 
     async def _coordinated(self, at: TopicPartition, one: OpenTransaction, transactional_id: str) -> OpenTransaction:
-        """Add what a transaction's coordinator says of it; the state only if that knows of this partition."""
+        """Add what a transaction's coordinator says about it. Its state is empty if the partition is not part of the
+        transaction there."""
         question = self._admin.describe_transactions([transactional_id])
         described = (await self._questions.ask(f"transaction {transactional_id}", question, {})).get(transactional_id)
         if described is None:
@@ -199,7 +202,7 @@ class TopicGathering:
 
 
 def _hidden(topic: str, seen: SeenInZooKeeper | None) -> list[PartitionInfo]:
-    """Partitions that brokers tell clients nothing of, because their topic is to be deleted."""
+    """Return partitions that are not in the metadata, because their topic is to be deleted."""
     if seen is None or topic not in seen.assignments:
         return []
     assigned = seen.assignments[topic].partitions
@@ -210,7 +213,8 @@ def _hidden(topic: str, seen: SeenInZooKeeper | None) -> list[PartitionInfo]:
 
 
 def _partition(info: PartitionInfo, seen: SeenInZooKeeper | None, move: Reassignment | None) -> PartitionFacts:
-    """ZooKeeper's word counts where it was heard; brokers tell clients of it a moment later."""
+    """Return the facts about a partition from its metadata, and from ZooKeeper if that was read: the metadata follows a
+    moment later."""
     at = (info.topic, info.partition)
     facts = PartitionFacts(
         info.topic,

@@ -42,7 +42,7 @@ def open_transaction(case: PartitionCase) -> Told | None:
     if first is None or not case.is_led:
         return None
     return Told(
-        f"gives readers of committed data nothing behind offset {case.partition.last_stable_offset}",
+        f"shows read_committed consumers nothing from offset {case.partition.last_stable_offset} on",
         transaction_of(case, first),
         _held_back(case),
         (WayOut("it ends by itself at its timeout, or when its producer starts again"),),

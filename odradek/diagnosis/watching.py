@@ -1,6 +1,7 @@
-"""Watching a cluster: look after look, for `odradek top`.
+"""Watching a cluster, one look after the other, for `odradek top`.
 
-Everything but bytes comes from Kafka's APIs; bytes come from the brokers' metrics, where they have a `metrics.port`.
+Bytes, and groups in ZooKeeper, come from the metrics server of brokers that have a `metrics.port`; all else comes from
+Kafka's APIs.
 """
 
 import asyncio
@@ -21,23 +22,23 @@ T = TypeVar("T")
 
 ANSWER_S = 3.0
 GROUPS_MAX = 50
-"""Most groups that are looked at, in order of name."""
+"""Most groups of each kind that are looked at, in order of name."""
 BYTES = re.compile(r"^kafka_server_brokertopicmetrics_bytes(in|out)_total\{.*\} (\S+)$", re.MULTILINE)
-"""One line for each topic."""
+"""Pattern of the lines of /metrics with bytes in and out; there is one for each topic."""
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
 
 
 class Watcher:
-    """Looks at a cluster, again and again."""
+    """Looks at a cluster as often as `look` is called."""
 
     def __init__(
         self, admin: Admin, now_s: Callable[[], float], get: Callable[[str, int, str], Awaitable[bytes]]
     ) -> None:
-        """`get(host, port, path)` asks for a page over HTTP. Raises OSError, ValueError."""
+        """`get(host, port, path)` returns the body of a page over HTTP. It may raise OSError and ValueError."""
         self._admin, self._now_s, self._get = admin, now_s, get
         self._metrics: dict[int, tuple[str, int]] = {}
-        """Addresses where brokers tell metrics. Those that tell none are asked for theirs at each look: they may have
-        been started again, with other settings."""
+        """Addresses of metrics, by broker. Brokers without one are asked at each look, since they may have restarted
+        with other settings."""
         self._unanswered: list[str] = []
 
     async def look(self) -> Look:
@@ -92,7 +93,7 @@ class Watcher:
         return GroupLook(name, described[0].state, len(described[0].members), sum(behind) if behind else None)
 
     async def _groups_in_zookeeper(self, controller: int) -> tuple[GroupLook, ...]:
-        """Look at groups of Kafka 0.8's consumer: the controller has read them there, and tells with its metrics."""
+        """Look at groups of Kafka 0.8's consumer, which the controller reads in ZooKeeper and shows at /lag."""
         place = self._metrics.get(controller)
         if place is None:
             return ()
@@ -108,12 +109,13 @@ class Watcher:
         )
 
     async def _page(self, place: tuple[str, int], path: str, read: Callable[[Any], T]) -> T:
-        """Return what a page of JSON tells. Raises OSError; and ValueError, RecursionError when it is no such page."""
+        """Return what `read` returns of a page of JSON. Raises OSError, and ValueError or RecursionError if it cannot
+        read the page."""
         page = await self._get(*place, path)
         try:
             return read(json.loads(page))
         except (AttributeError, LookupError, TypeError) as error:
-            raise ValueError(f"what answers at port {place[1]} tells nothing of groups") from error
+            raise ValueError(f"the answer of port {place[1]} does not describe groups") from error
 
     async def _bytes(self, addresses: Mapping[int, str]) -> dict[int, tuple[float, float]]:
         await asyncio.gather(
@@ -152,7 +154,7 @@ def _lags(page: Any) -> list[int]:
 
 
 def metrics_place(settings: Mapping[str, str | None], address: str) -> tuple[str, int] | None:
-    """Host and port at which a broker tells metrics and its journal; None: nowhere. `address`: of its listener."""
+    """Return host and port of a broker's metrics and journal; None if it has none. `address`: its listener's."""
     port, host = settings.get("metrics.port") or "0", settings.get("metrics.host") or ""
     if not port.isdecimal() or port == "0":
         return None

@@ -28,10 +28,11 @@ READS_AT_ONCE = 200
 
 @dataclass
 class SeenInZooKeeper:
-    """A look at the znodes. Registrations and marks by their names, with their stats."""
+    """What a look at the znodes found. `brokers` has the stats of registrations, `deleting` those of topics that are
+    marked for deletion."""
 
     controller: int | None = NO_LEADER
-    """NO_LEADER: there is none; None: its znode cannot be understood."""
+    """NO_LEADER: there is none; None: its znode cannot be decoded."""
     controller_since_ms: int | None = None
     controller_epoch: int | None = None
     brokers: dict[int, Stat] = field(default_factory=dict)
@@ -40,11 +41,11 @@ class SeenInZooKeeper:
     assignments: dict[str, TopicAssignment] = field(default_factory=dict)
     states: dict[tuple[str, int], tuple[PartitionState, Stat]] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
-    """Znodes that are there and could not be understood."""
+    """Znodes that exist but cannot be decoded, each with the reason."""
 
 
 async def look(store: Store) -> SeenInZooKeeper:
-    """Read what there is about brokers, controller and deletions, and the names of topics. Raises StoreError."""
+    """Read the znodes of brokers, controller and deletions, and the names of topics. Raises StoreError."""
     seen = SeenInZooKeeper()
     controller, epoch = await _read(store, [CONTROLLER_PATH, CONTROLLER_EPOCH_PATH])
     try:
@@ -73,14 +74,14 @@ async def look(store: Store) -> SeenInZooKeeper:
 
 
 async def registrations(store: Store) -> dict[int, int]:
-    """Read which brokers are registered, and their epochs. Raises StoreError."""
+    """Return the epochs of registered brokers, by broker. Raises StoreError."""
     ids = sorted(broker_ids(await children_if_any(store, BROKER_IDS_PATH)))
     znodes = await _read(store, [broker_path(one) for one in ids])
     return {broker_id: znode[1].czxid for broker_id, znode in zip(ids, znodes, strict=True) if znode is not None}
 
 
 async def look_at_topics(store: Store, names: Collection[str], seen: SeenInZooKeeper) -> None:
-    """Read the replicas and states of some topics as well. Raises StoreError."""
+    """Read the replicas and partition states of some topics into `seen`. Raises StoreError."""
     topics = sorted(names)
     for topic, znode in zip(topics, await _read(store, [topic_path(one) for one in topics]), strict=True):
         if znode is None:

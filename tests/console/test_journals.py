@@ -131,7 +131,7 @@ def test_brackets_without_end_are_no_journal() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         async with server, aiohttp.ClientSession() as session:
             port = server.sockets[0].getsockname()[1]
-            with pytest.raises(ValueError, match="no journal"):
+            with pytest.raises(ValueError, match="not a journal"):
                 await over_http(session)(f"http://127.0.0.1:{port}/journal")
 
     asyncio.run(main())

@@ -132,7 +132,7 @@ def test_what_could_not_be_read_is_said() -> None:
         async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             gathering = Gathering(admin, None, read_journal, NOW_MS, cluster.bootstrap)
             found = await gathering.gather(Scope((), ()))
-        said = "what happened on broker 0, 1, 2: 2 entries of its journal have a shape that is not known here"
+        said = "what happened on broker 0, 1, 2: 2 entries of its journal have a form that this version does not know"
         assert said in found.unknown and list(found.journals) == [0, 1, 2]
 
     run(test)

@@ -255,7 +255,7 @@ def test_coordinator_unavailable() -> None:
         await cluster.kill(coordinator.broker_id)
         await asyncio.sleep(10)
         found = await group(cluster, "billing", "coordinator-unavailable")
-        assert "has no leader; it lives in __consumer_offsets-" in found.sentence
+        assert "has no leader; its offsets are in __consumer_offsets-" in found.sentence
         assert found.told.ways_out[0].command.startswith("odradek why __consumer_offsets-")
 
     run(test, topics={"flights": 1}, settings={"offsets.topic.replication.factor": "1"})

@@ -31,7 +31,7 @@ def test_isr_died() -> None:
         (evidence,) = found.told.evidence
         assert evidence.rule == f"OfflineReplica {leader}" and evidence.entry["after"]["controller_epoch"] > 0
         found = await partition(cluster, "flights", "isr-died", journals=False)
-        assert "what set it off is not known: no broker has a journal that could be read" in found.told.unknown
+        assert "its cause is not known: no broker has a journal that could be read" in found.told.unknown
         assert found.told.since_ms is not None  # ZooKeeper knows when it wrote that
         found = await partition(cluster, "flights", "isr-died", journals=False, zookeeper=False)
         assert found.told.since_ms is None and f"its ISR was {{{leader}}}" in found.told.because
@@ -67,7 +67,7 @@ def test_the_disk_of_the_last_replica_in_sync_failed() -> None:
         await produce_in_vain(cluster)
         await cluster.wait_for("flights", leader=NO_LEADER)
         found = await partition(cluster, "flights", "isr-died")
-        assert f"the log directory of it on broker {leader} is offline" in found.sentence
+        assert f"its log directory on broker {leader} is offline" in found.sentence
         assert f"mend the disk of broker {leader} and start it again" in found.sentence
 
     run(test, settings={"log.dirs": "/a,/b"})

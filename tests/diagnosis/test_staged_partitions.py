@@ -237,7 +237,7 @@ def test_open_and_hanging_transactions() -> None:
             await producer.begin_transaction()
             await (await producer.send("flights", value=b"x"))
             found = await partition(cluster, "flights", "open-transaction")
-            assert "nothing behind offset 0: the transaction of bills is Ongoing" in found.sentence
+            assert "nothing from offset 0 on: the transaction of bills is Ongoing" in found.sentence
             facts = await facts_of(cluster, {"flights"})
             topic = facts.topics["flights"]
             (one,) = topic.partitions[0].transactions

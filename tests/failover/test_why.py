@@ -20,7 +20,7 @@ def test_since_when_a_broker_is_gone_is_told_by_zookeeper(
     well, unknown = why(f"{observer.topic}-1")
     assert well.startswith(f"{observer.topic}-1 is well: {observer.topic}-1 led by ")
     # of ZooKeeper it does not say that it did not answer
-    assert unknown.endswith("what happened on broker 0, 1, 2: it tells nobody its journal (metrics.port is not set)")
+    assert unknown.endswith("what happened on broker 0, 1, 2: it serves no journal (metrics.port is not set)")
     victim = next(one for one in range(3) if one != observer.controller())
     cluster.kill(victim)
     wait_until(lambda: victim not in observer.leaders().values(), f"others to lead than {victim}")
