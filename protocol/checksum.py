@@ -1,4 +1,4 @@
-"""CRC-32C, the checksum of record batches and of snapshots: with the processor's own instruction where it can be had.
+"""CRC-32C, the checksum of record batches and of snapshots: by the processor's own instruction if it can be used.
 
 The package `crc32c` asks the installed metadata for its own version when it is imported, and so loads `email`,
 `zipfile` and more: a tenth of a broker's start. Its extension needs none of that and is loaded from its file.
@@ -15,7 +15,7 @@ Checksum: TypeAlias = Callable[[Buffer], int]
 
 
 def in_hardware() -> Checksum | None:
-    """Return the checksum that uses the hardware; None without the package."""
+    """Return the function that uses the processor's instruction; None without the package `crc32c`."""
     package = find_spec("crc32c")
     found = package and PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
     if not found or found.loader is None:
@@ -27,7 +27,7 @@ def in_hardware() -> Checksum | None:
 
 
 def in_software() -> Checksum:
-    """Return a function for the same sum in Python, a thousand times slower."""
+    """Return a function for the same checksum in Python, a thousand times slower."""
     from crcmod.predefined import mkPredefinedCrcFun
 
     function: Checksum = mkPredefinedCrcFun("crc-32c")

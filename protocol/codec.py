@@ -1,11 +1,10 @@
-"""Messages to bytes and back, by functions that are made when a (class, version) is first needed, and kept.
+"""Encoding and decoding of messages, by functions that are compiled when a (class, version) is first needed, and kept.
 
-`encoder` and `decoder` give the functions themselves, for those who keep them (a connection, a table of handlers);
-`encode` and `decode` are the plain forms. A decoder raises MalformedMessage and nothing else.
+`encoder` and `decoder` return the functions themselves, for callers that keep them (a connection, a table of handlers);
+`encode` and `decode` call them. A decoder raises MalformedMessage and nothing else.
 
-Versioned values carry their own version: an int16, then a message of that version. So are written the keys and values
-of `__consumer_offsets` and `__transaction_state`, those of control records, and what consumers put into JoinGroup and
-SyncGroup.
+Versioned values begin with their version, an int16, followed by a message of that version. They are the keys and values
+of `__consumer_offsets` and `__transaction_state`, and what consumers put into JoinGroup and SyncGroup.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,16 +21,16 @@ from odradek.protocol.steps import Steps
 M = TypeVar("M", bound=Message)
 S = TypeVar("S", bound=Struct)
 Encoder: TypeAlias = Callable[[Any, list[Part]], None]
-"""Appends the pieces of a message to a list: bytes, and what stands in `records` fields as it is."""
+"""Appends the pieces of a message to a list: bytes, and the values of `records` fields as they are."""
 
 StepwiseEncoder: TypeAlias = Callable[[Any, list[Part]], Iterator[None]]
 """Encoder that pauses after each struct of an array."""
 
 Decoder: TypeAlias = Callable[[Buffer, int], tuple[M, int]]
-"""Reads a message at a position: the message and the position behind it."""
+"""Reads a message at a position; returns it and the position behind it."""
 
 PIECES_MAX = 1000
-"""Pieces that are left alone when a message is encoded in steps; more become one."""
+"""Most pieces of a message that is encoded in steps before they are joined into one."""
 
 
 def check_version(message: type[Message], version: int) -> None:
@@ -43,13 +42,13 @@ _encoders: dict[tuple[type[Message], int], Encoder] = {}
 _decoders: dict[tuple[type[Message], int], Decoder[Any]] = {}
 _limited_decoders: dict[tuple[type[Message], int], Decoder[Any]] = {}
 _stepwise_encoders: dict[tuple[type[Struct], int], StepwiseEncoder] = {}
-"""What has been made so far: at most one for every version of every message or struct, so they need no limit."""
+"""Functions made so far: at most one for every version of every message or struct, so they need no limit."""
 
 ELEMENTS_MAX: Final = 500_000
-"""Most structs and texts in a message's arrays in all: enough for a request about each of 200,000 partitions, as many
-as the largest cluster has that ZooKeeper bears."""
+"""Most structs and texts in all arrays of a message together: enough for a request about each of 200,000 partitions, as
+many as the largest cluster has that works with ZooKeeper."""
 ELEMENTS_IN_STEPS_MAX: Final = 4 * ELEMENTS_MAX
-"""Most of what is decoded beside other work: without news of the whole cluster nothing works, so there is room."""
+"""The same limit for messages that are decoded in steps. It is higher, as metadata of the whole cluster has to fit."""
 
 
 def encoder(message: type[Message], version: int) -> Encoder:
@@ -68,8 +67,8 @@ def decoder(message: type[M], version: int) -> Decoder[M]:
 
 
 def decode_limited(message: type[M], version: int, data: Buffer, at: int) -> tuple[M, int]:
-    """Decode as a decoder does, but refuse a message whose arrays have more than ELEMENTS_MAX elements in all: of the
-    smallest ones each byte would take 250 of memory. Raises MalformedMessage."""
+    """Decode as a decoder does, but refuse a message whose arrays have more than ELEMENTS_MAX elements together: each
+    byte of the smallest elements would take 250 bytes of memory. Raises MalformedMessage."""
     known = _limited_decoders.get((message, version))
     if known is None:
         known = compiled_decoder(message, version, elements_max=ELEMENTS_MAX)
@@ -78,22 +77,24 @@ def decode_limited(message: type[M], version: int, data: Buffer, at: int) -> tup
 
 
 def stepwise_decoder(message: type[M], version: int) -> Callable[[Buffer, int], Steps[tuple[M, int]]]:
-    """Make a decoder that may be paused after each struct of an array, of a request with ten thousand partitions. It
-    refuses more than ELEMENTS_IN_STEPS_MAX elements."""
+    """Return a decoder that pauses after each struct of an array, for messages about tens of thousands of partitions.
+    It refuses more than ELEMENTS_IN_STEPS_MAX elements. It is compiled at each call: keep it."""
     made_decoder = compiled_decoder(message, version, stepwise=True, elements_max=ELEMENTS_IN_STEPS_MAX)
     return cast(Callable[[Buffer, int], Steps[tuple[M, int]]], made_decoder)
 
 
 def encode_in_steps(value: Message, version: int, parts: list[Part]) -> Iterator[None]:
-    """Encode as an encoder does, with a pause after each struct of an array: an answer about ten thousand partitions.
+    """Encode as an encoder does, with a pause after each struct of an array, for messages about tens of thousands of
+    partitions.
 
-    Its pieces are joined, so it must have no `records`.
+    Pieces are joined, so the message must have no `records`.
     """
     return _joined(_stepwise_encoder(value.__class__, version, flexible_in(value.__class__, version)), value, parts)
 
 
 def share(message: type[Message], version: int, elements: list[S]) -> Steps[SharedArray[S]]:
-    """Encode the elements of an array of such messages that is marked as shared. They must not change any more."""
+    """Encode the elements of an array that is marked as shared in messages of this class and version. They must not
+    change any more."""
     parts: list[Part] = []
     for element in elements:
         encoder_of_one = _stepwise_encoder(element.__class__, version, flexible_in(message, version))
@@ -102,7 +103,7 @@ def share(message: type[Message], version: int, elements: list[S]) -> Steps[Shar
 
 
 def _joined(encode_one: StepwiseEncoder, value: Struct, parts: list[Part]) -> Iterator[None]:
-    """Encode, and make one piece of many: one after the other takes longer to send."""
+    """Encode, and join the pieces: many take longer to send than one."""
     whole = len(parts)
     for _ in encode_one(value, parts):
         if len(parts) - whole > PIECES_MAX:
@@ -145,7 +146,7 @@ def made(source: str, names: dict[str, Any], function: str, message: type[Struct
 
 
 def encode(value: Message, version: int) -> bytes:
-    """Return the whole message as bytes; its records must be bytes too."""
+    """Return the whole message as bytes. Its `records` must be bytes."""
     parts: list[Part] = []
     encoder(value.__class__, version)(value, parts)
     return b"".join(parts)
@@ -167,14 +168,14 @@ def encode_versioned(value: Message, version: int) -> bytes:
 
 
 def version_of(data: Buffer) -> int:
-    """Return the version at the start of `data`; raises MalformedMessage when there is none."""
+    """Return the version at the start of `data`. Raises MalformedMessage if there is none."""
     if len(data) < VERSION_BYTES:
         raise MalformedMessage(f"no version in {len(data)} bytes")
     return int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
 
 
 def decode_versioned(message: type[M], data: Buffer) -> tuple[int, M]:
-    """Version and value. Raises MalformedMessage, also for a version that we do not have or bytes left over."""
+    """Return version and value. Raises MalformedMessage, also for an unknown version and for bytes left over."""
     version = version_of(data)
     lowest, highest = message.VERSIONS
     if not lowest <= version <= highest:
@@ -183,7 +184,8 @@ def decode_versioned(message: type[M], data: Buffer) -> tuple[int, M]:
 
 
 def decode_growing(message: type[M], data: Buffer) -> tuple[int, M]:
-    """Decode a message whose later versions only add to the end: a newer one is read as the newest we have."""
+    """Decode a message whose later versions only add fields at the end: one that is newer than those known is read as
+    the newest of them. Raises MalformedMessage."""
     version = version_of(data)
     lowest, highest = message.VERSIONS
     if version < lowest:

@@ -1,8 +1,7 @@
 """Codecs of record batches and message sets: none, gzip, snappy, lz4, zstd, by Kafka's numbers.
 
-Whatever comes from outside is decompressed with a limit on the size of the result, so that a small bomb cannot grow
-memory. Whoever has others to serve takes the content in pieces, and need not keep them. Everything that can be wrong
-with compressed bytes is a BadCompression.
+Decompression has a limit on the size of the result, so that a few received bytes cannot fill memory. A caller that has
+other work takes the content in pieces, and need not keep them. All faults of compressed bytes raise BadCompression.
 """
 
 import zlib
@@ -30,38 +29,40 @@ MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 """The most that one batch may decompress to, unless the caller says otherwise."""
 
 DECOMPRESSED_AT_ONCE: Final = 1 << 20
-"""Size of a piece: at most three milliseconds with snappy, a third of one with zstd."""
+"""Size of a piece: it takes three milliseconds at most, with snappy, and a third of one with zstd."""
 MAX_GZIP_MEMBERS: Final = 64
-"""Most members of one gzip stream: every one costs a copy of what is behind it."""
+"""Most members of one gzip stream: each costs a copy of the bytes behind it."""
 ZSTD_BLOCKS_AT_ONCE: Final = 8
 ZSTD_RUN: Final = 1
 """Type of a block of one byte that is repeated (RFC 8878, 3.1.1.2.2)."""
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 SNAPPY_BLOCKS_AT_ONCE: Final = 256
-"""Blocks that are taken apart at once: empty ones take two milliseconds."""
+"""Blocks in one piece at most: so many empty ones take two milliseconds."""
 LZ4_DEFAULT_LEVEL: Final = 9
-"""Kafka's, and its fast compressor; the other levels are those of its high one (Lz4BlockOutputStream of Kafka 3.9)."""
+"""Kafka's default, for which it uses its fast compressor; the other levels are those of its high compressor
+(Lz4BlockOutputStream of Kafka 3.9)."""
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 """Header of snappy-java's SnappyOutputStream: the magic, its version, the lowest version that can read it."""
 MAX_SNAPPY_RATIO: Final = 64
-"""Highest ratio of a snappy block, as a copy element turns two or three bytes into at most 64: more is a lie."""
+"""Highest ratio of a snappy block, as a copy element turns two or three bytes into at most 64: a block that announces
+more is damaged."""
 
 
 class BadCompression(MalformedMessage):
-    """Bytes that are not what their codec says, or that decompress to more than was allowed."""
+    """Bytes that their codec cannot decompress, or that decompress to more than the limit."""
 
 
 class DecompressesTooLarge(BadCompression):
-    """Compressed bytes that may be whole, but hold more than the reader takes."""
+    """Compressed bytes that may be valid, but decompress to more than the limit."""
 
 
 class UnknownCodec(BadCompression):
-    """A codec number that Kafka has not given out (5-7)."""
+    """A codec number that Kafka does not use (5-7), or a codec that a format does not have."""
 
 
 def codec_number(name: str) -> int:
-    """Return the number of a codec's name, "uncompressed" being another name of "none"; KeyError for others."""
+    """Return the number of a codec's name; "uncompressed" is another name of "none". Raises KeyError."""
     if name == "uncompressed":
         return NONE
     try:
@@ -73,8 +74,8 @@ def codec_number(name: str) -> int:
 def compress(codec: int, data: Buffer, *, level: int | None = None, broken_lz4_checksum: bool = False) -> bytes:
     """Compress `data` as Kafka's Java clients do it.
 
-    `level`: of gzip (1-9), lz4 (1-17) or zstd; None is the codec's default. `broken_lz4_checksum`: with the frame
-    header checksum that message sets of magic 0 need (KAFKA-3160).
+    `level`: of gzip (1-9), lz4 (1-17) or zstd; None is the codec's default. `broken_lz4_checksum`: write the frame
+    header checksum that message sets of magic 0 need (KAFKA-3160). Raises UnknownCodec.
     """
     if codec == NONE:
         return bytes(data)
@@ -90,9 +91,10 @@ def compress(codec: int, data: Buffer, *, level: int | None = None, broken_lz4_c
 
 
 def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *, lenient_lz4: bool = False) -> bytes:
-    """Return the content of compressed `data`, at most `limit` bytes of it.
+    """Return the content of compressed `data`.
 
-    `lenient_lz4`: do not check the lz4 frame header's checksum (message sets of magic 0). Raises BadCompression.
+    `lenient_lz4`: do not check the lz4 frame header's checksum (message sets of magic 0). Raises BadCompression, which
+    is DecompressesTooLarge for more than `limit` bytes.
     """
     if codec == NONE:
         if len(data) > limit:
@@ -107,7 +109,7 @@ def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES, *,
 
 
 def compress_in_steps(codec: int, data: Buffer, *, level: int | None = None, for_magic_0: bool = False) -> Steps[bytes]:
-    """Compress in steps with gzip, which takes 0.2 s for a megabyte; at once with the others."""
+    """Compress in steps with gzip, which takes 0.2 s for a megabyte; in one step with the other codecs."""
     if codec == GZIP:
         return (yield from _gzip_compress(data, level))
     yield
@@ -128,8 +130,8 @@ def pieces(
 ) -> Iterator[bytes]:
     """Yield the content of compressed `data`, about DECOMPRESSED_AT_ONCE of it at a time, `limit` bytes in all.
 
-    A block of snappy comes whole: of Java's streams 32 KiB, of other clients, who write no stream, all there is.
-    Raises BadCompression, when the pieces before it have been yielded.
+    A block of snappy is not divided: in Java's streams it has 32 KiB; clients that write no stream have one block.
+    Raises BadCompression, after the valid pieces before the fault.
     """
     if codec == NONE:
         some: Iterator[bytes] = iter((bytes(data),))
@@ -166,7 +168,7 @@ def _gzip_compress(data: Buffer, level: int | None) -> Steps[bytes]:
 
 
 def _gzip_pieces(data: Buffer) -> Iterator[bytes]:
-    """Decompress one or more gzip members; whatever follows the last is refused."""
+    """Decompress one or more gzip members. Bytes behind the last one are refused."""
     rest: Buffer = data
     for _ in range(MAX_GZIP_MEMBERS):
         unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
@@ -197,7 +199,7 @@ def _snappy_compress(data: Buffer) -> bytes:
 
 
 def _snappy_pieces(data: Buffer, limit: int) -> Iterator[bytes]:
-    """Decompress a snappy-java stream (some clients write such streams without end to end), or else one raw block."""
+    """Decompress snappy-java streams, of which some clients write several in a row, or else one raw block."""
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         yield _snappy_block(view, limit)
@@ -226,7 +228,7 @@ def _snappy_pieces(data: Buffer, limit: int) -> Iterator[bytes]:
 
 
 def _snappy_block(block: memoryview, limit: int) -> bytes:
-    """Return a raw block, which begins with the length of its content as a varint."""
+    """Decompress a raw block, which begins with the length of its content as a varint."""
     length = 0
     for index, group in enumerate(block[:5]):
         length |= (group & 0x7F) << (7 * index)
@@ -246,7 +248,7 @@ def _snappy_block(block: memoryview, limit: int) -> bytes:
 
 
 def _lz4_compress(data: Buffer, level: int, broken_checksum: bool) -> bytes:
-    """A frame of independent blocks of 64 KiB without checksums of content or blocks: what Java's reader takes."""
+    """Return a frame of independent blocks of 64 KiB without checksums of content or blocks, as Java's reader needs."""
     frame: bytes = lz4.frame.compress(
         data,
         compression_level=level,
@@ -275,8 +277,9 @@ def _lz4_pieces(data: Buffer, lenient: bool) -> Iterator[bytes]:
 
 
 def _zstd_decompress(data: Buffer, limit: int) -> bytes:
-    """Decompress a frame that says its content's size (librdkafka's do) at once, others (Java's do not) in pieces."""
-    with suppress(zstandard.ZstdError):  # said below, unless there is only another frame behind it
+    """Decompress a frame that says its content's size, as librdkafka's do, at once, and others, such as Java's, in
+    pieces."""
+    with suppress(zstandard.ZstdError):  # raised again below, unless there is only another frame behind it
         size = zstandard.frame_content_size(data)
         if size > limit:
             raise _too_large(limit)
@@ -287,7 +290,7 @@ def _zstd_decompress(data: Buffer, limit: int) -> bytes:
 
 
 def _zstd_pieces(data: Buffer) -> Iterator[bytes]:
-    """Decompress one or more frames; whatever follows the last is refused."""
+    """Decompress one or more frames. Bytes behind the last one are refused."""
     rest = memoryview(data)
     decompressor = zstandard.ZstdDecompressor()
     try:
@@ -301,8 +304,8 @@ def _zstd_pieces(data: Buffer) -> Iterator[bytes]:
 
 
 def _zstd_frame(view: memoryview, decompressor: zstandard.ZstdDecompressor) -> Generator[bytes, None, int]:
-    """Decompress some blocks of a frame at a time, as each holds 128 KiB at most (RFC 8878, 3.1.1.2.4); return its
-    size."""
+    """Decompress a frame, some blocks at a time, as each holds 128 KiB at most (RFC 8878, 3.1.1.2.4). Return the size
+    of the frame."""
     unpacker = decompressor.decompressobj()
     end = zstandard.frame_header_size(view)
     checksum_bytes = 4 if zstandard.get_frame_parameters(view).has_checksum else 0

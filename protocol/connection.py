@@ -24,20 +24,20 @@ from odradek.protocol.primitives import Buffer, Part
 SIZE_BYTES = 4
 READ_BYTES = 1 << 18
 DEFAULT_MAX_RESPONSE_BYTES = 128 * 1024 * 1024
-"""Largest response that is believed; one that claims more is nonsense."""
+"""Largest response: one that announces more is taken for damaged."""
 DEFAULT_MAX_IN_FLIGHT = 1000
 LAST_CORRELATION_ID = 0x7FFF_FFFF
 LARGE_PIECE_BYTES = 1 << 14
-"""Size from which on a piece is sent by itself: to copy it costs more than one more call of the operating system."""
+"""Size from which on a piece is sent by itself: copying it costs more than another call of the operating system."""
 
 
 def framed(parts: list[Part]) -> list[Part]:
-    """Return the pieces of a request or response behind their size, which they must all tell by `len`."""
+    """Return the pieces of a request or response with their total size before them. `len` of each is its bytes."""
     return [sum(map(len, parts)).to_bytes(SIZE_BYTES, "big"), *parts]
 
 
 def gathered(parts: list[Part]) -> list[Part]:
-    """Return the same bytes in few pieces: small ones are joined. Raises TypeError for what is no bytes."""
+    """Return the same bytes in few pieces: small ones are joined. Raises TypeError for a piece that is not bytes."""
     pieces: list[Part] = []
     small: list[Part] = []
     for part in parts:
@@ -54,30 +54,30 @@ def gathered(parts: list[Part]) -> list[Part]:
 class FrameReader:
     """Cuts a stream of bytes into frames: four bytes of size, then that many bytes.
 
-    Receive into `room()`, then tell `filled` how much came. A frame that does not come whole gets a buffer of its own,
-    where the rest of it is received: a large one is not copied.
+    Receive into `room()`, then call `filled` with the number of bytes received. A frame that has not come whole gets a
+    buffer of its own, into which the rest of it is received, so that a large one is not copied.
     """
 
     def __init__(self, max_frame_bytes: int, read_bytes: int = READ_BYTES) -> None:
-        """Receive at most `read_bytes` at once while no frame has begun."""
+        """`read_bytes`: most bytes received at once while no frame has begun."""
         self.max_frame_bytes = max_frame_bytes
         self._head = memoryview(bytearray(read_bytes))
         self._head_end = 0
         self._body: memoryview | None = None
-        """A frame that has begun, of which `_body_end` bytes are there."""
+        """A frame that has begun, of which `_body_end` bytes were received."""
         self._body_end = 0
 
     def room(self) -> memoryview:
-        """Return where to receive next; of a frame that has begun no more than it lacks."""
+        """Return the buffer to receive into next; if a frame has begun, one of the size that the frame lacks."""
         return self._head[self._head_end :] if self._body is None else self._body[self._body_end :]
 
     @property
     def lacking(self) -> int:
-        """Number of bytes that a frame lacks which has begun; 0 when none has."""
+        """Number of bytes that are missing of a frame that has begun; 0 if none has."""
         return 0 if self._body is None else len(self._body) - self._body_end
 
     def clear(self) -> None:
-        """Forget what has come of a frame, when no more will: a large one need not stay until the reader goes."""
+        """Drop the frame that has begun, of which no more will come, so that it does not stay in memory."""
         self._body = None
 
     def filled(self, count: int) -> list[Buffer]:
@@ -95,7 +95,7 @@ class FrameReader:
         return [frame]
 
     def _cut(self) -> list[Buffer]:
-        """Take the whole frames out of the buffer that is used again; move a begun one to its own."""
+        """Take the whole frames out of the shared buffer, and move one that has begun to a buffer of its own."""
         frames: list[Buffer] = []
         head, at, end = self._head, 0, self._head_end
         while end - at >= SIZE_BYTES and self._body is None:
@@ -125,7 +125,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A response and the request it answers."""
+    """A response, with the correlation id of the request that it answers."""
 
     correlation_id: int
     message: Message
@@ -159,7 +159,7 @@ class ClientConnection:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = 0 if correlation_id == LAST_CORRELATION_ID else correlation_id + 1
         parts = framed(encode_request(RequestHeader(message.API_KEY, version, correlation_id, self.client_id), message))
-        parts = gathered(parts)  # before it counts as in flight: a text where bytes are due fails here
+        parts = gathered(parts)  # before it counts as in flight: a text instead of bytes fails here
         if answered:
             self.in_flight.append(Sent(correlation_id, message.API_KEY, version))
         return correlation_id, parts
@@ -168,12 +168,12 @@ class ClientConnection:
         return len(self.in_flight) < self.max_in_flight
 
     def room(self) -> memoryview:
-        """Return where to receive next."""
+        """Return the buffer to receive into next."""
         return self._frames.room()
 
     @property
     def lacking(self) -> int:
-        """Number of bytes that a response lacks which has begun to come; 0 when none has."""
+        """Number of bytes that are missing of a response that has begun to come; 0 if none has."""
         return self._frames.lacking
 
     def filled(self, count: int) -> list[Received]:

@@ -1,7 +1,8 @@
-"""Control records: what brokers write between the records, and consumers never see.
+"""Control records, which brokers write between those of producers, and which consumers do not return.
 
-A control batch holds one record. Its key is a version and a type, its value is of that type: a transaction's end says
-the epoch of the coordinator that ended it. Sources: Kafka's ControlRecordType, EndTransactionMarker.
+A control batch holds one record. Its key has a version and a type; its value depends on the type: that of a
+transaction's end has the epoch of the coordinator that ended it. Sources: Kafka's ControlRecordType,
+EndTransactionMarker.
 """
 
 from enum import IntEnum
@@ -17,7 +18,7 @@ _VERSION: Final = 0
 
 
 class ControlType(IntEnum):
-    """Types above these belong to KRaft; they are read as None."""
+    """Type of a control record. Higher numbers belong to KRaft; `control_type` returns None for them."""
 
     ABORT = 0
     COMMIT = 1
@@ -29,7 +30,7 @@ class EndTxnMarker(NamedTuple):
 
 
 def control_type(key: bytes | None) -> ControlType | None:
-    """Return what a control record's key says; None for a type that is not known here. Raises CorruptBatch."""
+    """Return the type in a control record's key; None if it is not known here. Raises CorruptBatch."""
     if key is None or len(key) < _KEY.size:
         raise CorruptBatch(0, f"control record with key {key!r}")
     version, number = _KEY.unpack_from(key)
@@ -39,7 +40,7 @@ def control_type(key: bytes | None) -> ControlType | None:
 
 
 def decode_end_txn_marker(key: bytes | None, value: bytes | None) -> EndTxnMarker | None:
-    """Return a transaction's end; None when it is another control record. Raises CorruptBatch."""
+    """Return the transaction's end in a control record; None for one of another type. Raises CorruptBatch."""
     kind = control_type(key)
     if kind is None:
         return None

@@ -1,7 +1,7 @@
 """Conversion of message sets to record batches and back, for readers that know only one of them.
 
-What is given may hold all three formats, one behind the other: a log of an older Kafka goes on in the format of today.
-Offsets, keys, values and codecs stay. A conversion goes piece by piece, so that whoever has a limit can stop.
+The input may hold all three formats, one behind the other: a log that an older Kafka began continues in the present
+format. Offsets, keys, values and codecs stay. Conversions yield piece by piece, so that a caller with a limit can stop.
 
 Source of the downward rules: RecordsUtil.downConvert of Kafka 3.9. Upwards Kafka converts only when it appends.
 """
@@ -33,7 +33,7 @@ RUN_BYTES: Final = 64 * 1024
 
 
 def has_messages(records: Buffer) -> bool:
-    """Tell whether anything is older than record batches; a cut-off end is passed over. Raises CorruptBatch."""
+    """Tell whether there are messages of formats before record batches; ignore a cut-off end. Raises CorruptBatch."""
     return any(entry.magic != MAGIC_V2 for entry in entries(records, allow_partial_tail=True))
 
 
@@ -64,11 +64,11 @@ def to_batches(records: Buffer, *, compressed: bool) -> Iterator[Buffer]:
 
 
 def batches_in_steps(records: Buffer, *, compressed: bool) -> Iterator[Buffer | None]:
-    """Record batches with all that is in `records`, those that are there already as they are. A cut-off end is left.
+    """Yield all records as record batches; those that are batches already stay as they are. A cut-off end is ignored.
 
-    None comes where a pause may be made, as one batch may take long.
-    `compressed`: a batch from a wrapper gets the wrapper's codec. Neighbours that are not compressed share a batch.
-    There are no leader epochs in old formats, so such batches have none (-1), and no timestamps in magic 0 (-1).
+    It also yields None, where the caller may pause, as one batch may take long.
+    `compressed`: a batch made of a wrapper gets the wrapper's codec, else none. Successive messages without compression
+    share a batch. The batches have leader epoch -1, as old formats have none, and timestamps -1 for magic 0.
     Raises CorruptBatch, also for a wrong checksum.
     """
     run: list[LegacyMessage] = []
@@ -91,7 +91,7 @@ def batches_in_steps(records: Buffer, *, compressed: bool) -> Iterator[Buffer | 
                 if len(run) % STEP_RECORDS == 0:
                     yield None
     except CorruptBatch:
-        if run:  # what is good comes first
+        if run:  # the valid messages before the fault
             yield (yield from _batch(run, compression.NONE))
         raise
     if run:
@@ -99,7 +99,8 @@ def batches_in_steps(records: Buffer, *, compressed: bool) -> Iterator[Buffer | 
 
 
 def _same_batch(run: list[LegacyMessage], message: LegacyMessage) -> bool:
-    """Tell whether a message fits into a batch: it has one kind of time, and if that is the broker's, one time."""
+    """Tell whether a message fits into the batch of these: a batch has one type of timestamps, and if that is
+    LogAppendTime, one timestamp."""
     first = run[0]
     same_time = not first.is_log_append_time or message.timestamp == first.timestamp
     return (
@@ -138,12 +139,12 @@ def _batch(run: list[LegacyMessage], codec: int) -> Steps[bytearray]:
 def messages_in_steps(
     records: Buffer, magic: int, from_offset: int, decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Buffer | None]:
-    """Messages of at most `magic` (0 or 1) with what such a reader can have, older ones as they are.
+    """Yield the records as messages of at most `magic` (0 or 1); messages that are so old already stay as they are.
 
-    None comes where a pause may be made, as one batch may take long.
-    Headers, control batches, producer ids and epochs are dropped. A compressed batch stays one wrapper; of others the
-    records before `from_offset`, which is where the reader wants to begin, are left out: without wrapper each would be
-    a message of its own, and librdkafka relies on their absence. Raises CorruptBatch, also for a batch of more
+    It also yields None, where the caller may pause, as one batch may take long.
+    Headers, control batches, producer ids and epochs are dropped. A compressed batch becomes one wrapper. Of other
+    batches the records before `from_offset`, where the reader wants to begin, are left out: each would be a message of
+    its own, and librdkafka relies on their absence. Raises CorruptBatch, also for a batch that decompresses to more
     than the limit, and UnknownCodec for zstd.
     """
     for entry in entries(records, allow_partial_tail=True):

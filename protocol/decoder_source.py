@@ -1,16 +1,16 @@
-"""Writes the source of a decoder: one straight function for one class and one version.
+"""Writes the source of a decoder: a function without calls for one class and one version.
 
-What the functions rely on, so that the plain path has few checks:
-- a read at a position past the end raises IndexError or struct.error, which become MalformedMessage at the bottom;
+The functions rely on the following, so that valid messages need few checks:
+- a read at a position past the end raises IndexError or struct.error, which become MalformedMessage at the end;
 - a slice past the end is short instead, so a length needs no check of its own: the position behind it is past the end,
   and the next read or the check before `return` finds that;
-- positions never go back, because lengths below zero are taken out where they are read;
+- positions never go back, because lengths below zero are refused, or read as null, before they are added;
 - counts are checked before anything is made for them: the elements must fit into the bytes that are left.
 
 Text that is not UTF-8 gets replacement characters, as in Kafka (Java's String): there are programs whose groups or
-client ids are in Latin-1. However it came, it is short enough for a length of int16, with which it may go out again.
+client ids are in Latin-1. A text is always short enough for an int16 length, with which it may be sent on.
 
-A run of fixed-width fields and the length (or its first byte) that follows it are one unpack.
+A run of fixed-width fields is read by one unpack, together with the length (or its first byte) that follows it.
 """
 
 from struct import Struct as Layout
@@ -38,7 +38,7 @@ def refuse_tag(tag: int, at: int, end: int) -> None:
 
 
 class DecoderSource:
-    """Collects the lines of one decoder and the names they use."""
+    """Collects the lines of one decoder and the names that they use (`known`)."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class DecoderSource:
         stepwise: bool,
         elements_max: int | None,
     ) -> None:
-        """`stepwise`: make it a generator that yields behind each struct of an array, and returns the result.
-        `elements_max`: most structs, texts and ids in all arrays together; None for as many as the bytes hold. (Numbers
-        in arrays take nine times their bytes and hardly any time.)"""
+        """`stepwise`: make it a generator that yields after each struct of an array, and returns the result.
+        `elements_max`: most structs, texts and ids in all arrays together; None: as many as the bytes hold. Numbers in
+        arrays do not count: they take nine times their bytes, and hardly any time."""
         self.message = message
         self.version = version
         self.flexible = flexible
@@ -102,7 +102,7 @@ class DecoderSource:
         return f"{stem}{self.counter}"
 
     def constant(self, value: Any, stem: str) -> str:
-        """Return a name for `value`; one name for one value."""
+        """Return the name for a value, always the same one for the same value."""
         for name, other in self.known.items():
             if other is value:
                 return name
@@ -137,7 +137,7 @@ class DecoderSource:
     # structs
 
     def structure(self, struct: type[Struct], target: str) -> None:
-        """Make a `struct` in the local name `target` and fill it."""
+        """Write the lines that make a struct in the local name `target` and read its fields."""
         self.flush()
         self.line(f"{target} = new({self.constant(struct, 'Class')})")
         present = [line for line in struct.FIELDS if self.version in line.versions]
@@ -207,7 +207,7 @@ class DecoderSource:
             self.line(f"{target} = {local}")
 
     def nullable_structure(self, struct: type[Struct], target: str) -> None:
-        """Read a byte below zero for null, then nothing; else the struct."""
+        """Write the lines for a struct that may be null: a byte, which is below zero for null, and else the struct."""
         present, local = self.fresh("present"), self.fresh("part")
         self.later(present, "b")
         self.flush()
@@ -219,10 +219,10 @@ class DecoderSource:
         self.depth -= 1
 
     def length(self, code: str, target: str, nullable: bool, most: str = "") -> tuple[str, str]:
-        """Read a length, and go on inside the branch where it is not null.
+        """Write the lines that read a length; the lines after it belong to the branch in which it is not null.
 
-        Returns its name and what of it is the true length. `most` is an argument for a compact one: its limit plus 1.
-        Who calls takes `self.depth` back when `nullable`.
+        Return its name and the expression for the true length. `most`: the argument for the limit of a compact length,
+        plus 1. If `nullable`, the caller reduces `self.depth` by 1 at the branch's end.
         """
         name = self.fresh("n")
         self.later(name, "B" if self.flexible else code)
@@ -296,7 +296,7 @@ class DecoderSource:
 
 
 def least_width(wire: WireType, version: int, flexible: bool, nullable: bool = False) -> int:
-    """Return the fewest bytes a value can take, at least one: no element of an array is free."""
+    """Return the fewest bytes that a value can take, at least one, so that the bytes limit an array's elements."""
     if isinstance(wire, Fixed):
         return wire.width
     if isinstance(wire, Sized):

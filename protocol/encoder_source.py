@@ -1,15 +1,14 @@
-"""Writes the source of an encoder: one straight function for one class and one version.
+"""Writes the source of an encoder: a function for one class and one version.
 
-The function appends pieces to a list. A run of fixed-width fields, with the length that follows it where that has a
-fixed width and the empty tag buffer that follows it where nothing can be in there, is one pack. Records go into the
-list as they are.
+The function appends pieces to a list. A run of fixed-width fields is one pack, together with what follows it: a length
+of fixed width, or the tag buffer of a struct that has no tagged fields. Records are appended as they are.
 
-Values are ours, so nothing here looks for bad ones: a None where the version has no null, or a number too large for
-its field, raises whatever Python raises. Texts may be somebody else's: one that is too long for a string is TextTooLong
-in every version, as no reader takes it. Those for people are cut instead: they quote what a request said, which may be
-as long as a string can be.
+Values come from this program, so they are not checked: None in a version without null, or a number too large for its
+field, raises what Python raises. Texts may come from others: one that is too long for a string raises TextTooLong in
+every version, as no reader accepts it. Texts for people are cut instead: they quote requests, whose texts may be as
+long as a string can be.
 
-An array that is marked as shared may be a SharedArray: what it was encoded to before goes into the list.
+An array that is marked as shared may be a SharedArray; its encoding is then appended.
 """
 
 from struct import Struct as Layout
@@ -20,7 +19,7 @@ from odradek.protocol.errors import TextTooLong
 from odradek.protocol.fields import RECORDS, STRING, Array, Field, Fixed, SharedArray, Sized, Struct, WireType
 
 TEXTS = frozenset({"error_message", "batch_index_error_message"})
-"""Fields for people, null where nothing is to be said."""
+"""Fields with a text for people, or null."""
 
 
 def refuse_text(size: int) -> None:
@@ -28,10 +27,10 @@ def refuse_text(size: int) -> None:
 
 
 class EncoderSource:
-    """Collects the lines of one encoder and the names they use."""
+    """Collects the lines of one encoder and the names that they use (`known`)."""
 
     def __init__(self, message: type[Struct], version: int, flexible: bool, *, stepwise: bool) -> None:
-        """`stepwise`: make it a generator that yields behind each struct of an array."""
+        """`stepwise`: make it a generator that yields after each struct of an array."""
         self.message = message
         self.version = version
         self.flexible = flexible
@@ -68,11 +67,11 @@ class EncoderSource:
     # runs of fixed width
 
     def later(self, expression: str, code: str) -> None:
-        """Write `expression` together with its neighbours, at the next flush. No expression: a zero byte."""
+        """Write `expression` together with its neighbours, at the next flush; an empty one writes zero bytes."""
         self.pending.append((expression, code))
 
     def packed(self, *more: tuple[str, str]) -> str:
-        """Return the expression that packs all that is pending, and `more`; empty when there is nothing."""
+        """Return the expression that packs all pending values and `more`; empty if there are none."""
         run = [*self.pending, *more]
         if not run:
             return ""
@@ -93,7 +92,7 @@ class EncoderSource:
     # structs
 
     def structure(self, struct: type[Struct], source: str, parts: str) -> None:
-        """Write the fields of the struct in the local name `source`; the last run stays pending."""
+        """Write the lines for the fields of the struct in the local name `source`; the last run stays pending."""
         present = [line for line in struct.FIELDS if self.version in line.versions]
         for line in present:
             if not line.is_tagged():
@@ -111,7 +110,8 @@ class EncoderSource:
             self.later("", "x")
 
     def tagged(self, tagged: list[Field], source: str, parts: str) -> None:
-        """Write the fields that differ from their default, each with its tag and its size, after their number."""
+        """Write the lines for tagged fields: the number of those that differ from their default, then each of them with
+        its tag and its size."""
         self.flush(parts)
         total, buffer = self.fresh("tags"), self.fresh("buffer")
         conditions = [self.differs(line, f"{source}.{line.name}") for line in tagged]
@@ -166,7 +166,7 @@ class EncoderSource:
     def nullable(self, wire: Sized | Array | type[Struct], expression: str, parts: str, *, cut: bool = False) -> None:
         """Write the lines for a value that may be None; both branches end with nothing pending.
 
-        `cut`: it is a string that may be too long.
+        `cut`: it is a text for people, which is cut if it is too long.
         """
         local = self.fresh("value")
         self.line(f"{local} = {expression}")
@@ -195,7 +195,7 @@ class EncoderSource:
         self.depth -= 1
 
     def length(self, count: str, code: str, parts: str) -> None:
-        """Write the length in the local name `count`, behind the pending run."""
+        """Write the lines for the length in the local name `count`, after the pending run."""
         if not self.flexible:
             self.later(count, code)
             self.flush(parts)

@@ -1,8 +1,8 @@
 """Error codes of the protocol and the exceptions that carry them.
 
-An expected refusal is an `ErrorCode` in the answer; `KafkaError` brings one from the rule that refuses to the handler
-that answers. Bytes that do not decode are a `MalformedMessage`: it has no code, because a peer that sends such bytes
-gets its connection closed instead of an answer.
+A refusal is an `ErrorCode` in the answer; a `KafkaError` carries it from the rule that refuses to the handler that
+answers. Bytes that cannot be decoded raise `MalformedMessage`, which has no code, because the connection of a peer that
+sends such bytes is closed without an answer.
 
 The numbers are Kafka 3.9's (org.apache.kafka.common.protocol.Errors) and never change between versions.
 """
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class MalformedMessage(ValueError):  # noqa: N818 - it names what was received, and is the term of the whole program
-    """Bytes that are not what the protocol says: the only exception a decoder raises."""
+    """Bytes that do not follow the protocol: the only exception that a decoder raises."""
 
 
 class TextTooLong(ValueError):  # noqa: N818 - as above
@@ -191,7 +191,7 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
         ErrorCode.INVALID_SHARE_SESSION_EPOCH,
     }
 )
-"""Codes a client may send the same request again for, perhaps after a refresh of its metadata."""
+"""Codes after which a client may send the same request again, perhaps after it has refreshed its metadata."""
 
 
 FATAL = frozenset(
@@ -203,13 +203,13 @@ FATAL = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""Codes after which a client cannot go on, whatever it asks next."""
+"""Codes after which a client cannot go on, whatever it requests next."""
 
 
 class KafkaError(Exception):
     """A refusal that has a code of the protocol.
 
-    `message` is for people: it is what goes out in an `error_message` field; without one it is the code's own name.
+    `message` is for people, and sent in `error_message` fields; by default it is the name of the code.
     """
 
     code: ErrorCode
@@ -217,7 +217,7 @@ class KafkaError(Exception):
     topic: str | None = None
     partition: int | None = None
     offset: int | None = None
-    """Offset at which it was, if whoever raises it knows."""
+    """Offset that the error is about, if it is known."""
     setting: str | None = None
     """The setting, by Kafka's name, that is wrong or whose limit was reached."""
 
@@ -231,12 +231,12 @@ class KafkaError(Exception):
 
     @property
     def retriable(self) -> bool:
-        """Tell whether the same may succeed later, without anybody's doing."""
+        """Tell whether the same may succeed if it is tried again later."""
         return self.code in RETRIABLE
 
     @property
     def fatal(self) -> bool:
-        """Tell whether the client that raises it cannot go on: close it."""
+        """Tell whether the client that raises it cannot go on and should be closed."""
         return self.code in FATAL
 
     @property
@@ -246,7 +246,7 @@ class KafkaError(Exception):
 
 
 def error_code(value: int) -> ErrorCode:
-    """Return the code of a number that was received; a number newer than this table is UNKNOWN_SERVER_ERROR."""
+    """Return the code of a received number; UNKNOWN_SERVER_ERROR if the table above does not have it."""
     try:
         return ErrorCode(value)
     except ValueError:

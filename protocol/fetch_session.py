@@ -1,9 +1,9 @@
-"""The fetcher's side of a fetch session (KIP-227): a broker is told only what it does not know yet.
+"""The fetcher's side of a fetch session (KIP-227): a Fetch names only partitions whose wishes have changed.
 
-The first Fetch names all partitions, with epoch 0. Where its answer gives the session an id, each Fetch after it names
-those of which something else is wanted than before, and those of which nothing is wanted any more; its answer has those
-of which there is news. Consumers and followers have a session with each broker, and one Fetch under way in it at most,
-for the epochs count them. Kafka: FetchSessionHandler, FetchMetadata. No I/O.
+The first Fetch names all partitions, with epoch 0. If its answer gives the session an id, each later Fetch names the
+partitions for which the wish has changed, and those that are not fetched any more; its answer has only partitions with
+news. Consumers and followers have one session with each broker, and at most one Fetch under way in it, since the epoch
+counts them. Kafka: FetchSessionHandler, FetchMetadata. No I/O.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,19 +15,19 @@ from odradek.protocol.topic_names import PartitionKey
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
-"""Epoch that ends the session; without one, that of a Fetch outside of any."""
+"""Epoch of a Fetch that ends the session, or, with NO_SESSION, of one outside of any session."""
 INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = 0x7FFFFFFF
 NAMES_KEPT: Final = 16
-"""Names of topics that are fetched no more are forgotten when there are so many more of them than partitions."""
+"""Names of topics that are not fetched any more are forgotten once there are so many more names than partitions."""
 
 
 class Wish(Protocol):
-    """Wish of a fetcher for a partition, where to read and how much: an equal one need not be said again."""
+    """Wish of a fetcher for a partition, from where and how much to read; it is sent again only when it changes."""
 
     @property
     def topic_id(self) -> bytes:
-        """Return the topic's id; zero where it has none."""
+        """Return the topic's id; ZERO_UUID if it has none."""
 
 
 K = TypeVar("K", bound=PartitionKey)
@@ -39,10 +39,10 @@ class Changes(NamedTuple, Generic[K, W]):
 
     named: dict[K, W]
     forgotten: list[tuple[K, W]]
-    """Partitions with their former wishes. One that is named as well is another topic's, which has taken the name."""
+    """Partitions with their former wishes. One that is in `named`, too, belongs now to another topic of that name."""
 
     def forgotten_topics(self) -> list[ForgottenTopic]:
-        """Return `forgotten` as a request has it."""
+        """Return `forgotten` as Fetch requests need it."""
         topics: dict[tuple[str, bytes], list[int]] = {}
         for (topic, index), former in self.forgotten:
             topics.setdefault((topic, former.topic_id), []).append(index)
@@ -50,32 +50,32 @@ class Changes(NamedTuple, Generic[K, W]):
 
 
 class FetchSessionHandler(Generic[K, W]):
-    """A session with one broker, or the wish for one: `id` and `epoch` are those of the next Fetch."""
+    """A session with one broker, or the state before one. `id` and `epoch` are those of the next Fetch."""
 
     __slots__ = ("by_topic_id", "epoch", "id", "known", "names")
 
     def __init__(self) -> None:
         self.id, self.epoch = NO_SESSION, INITIAL_EPOCH
         self.by_topic_id = True
-        """True if topics go by their ids and not by their names, which differs between versions of Fetch."""
+        """True if Fetch requests name topics by id, which depends on their version; False: by name."""
         self.known: dict[K, W] = {}
-        """Wishes that the broker has been told, and fetches by in this session."""
+        """Wishes that were sent to the broker in this session."""
         self.names: dict[bytes, str] = {}
         """Topics of the session by their ids."""
 
     @property
     def begins(self) -> bool:
-        """Tell whether the next Fetch names everything."""
+        """Tell whether the next Fetch names all partitions."""
         return self.epoch == INITIAL_EPOCH
 
     def identify(self, *, by_topic_id: bool) -> None:
-        """Say how topics are called from now on: a session that called them otherwise cannot go on."""
+        """Set whether topics go by their ids from now on. A session in which that was different begins anew."""
         if by_topic_id != self.by_topic_id:
             self.by_topic_id = by_topic_id
             self.begin_anew()
 
     def changes(self, looked_at: Iterable[tuple[K, W | None]]) -> Changes[K, W]:
-        """Compare what is wanted now of some partitions (None: nothing) with what the broker knows."""
+        """Compare the present wishes for some partitions (None: not to be fetched) with those that were sent."""
         known = self.known
         named: dict[K, W] = {}
         forgotten: list[tuple[K, W]] = []
@@ -90,14 +90,14 @@ class FetchSessionHandler(Generic[K, W]):
         return Changes(named, forgotten)
 
     def changes_to(self, wanted: Mapping[K, W]) -> Changes[K, W]:
-        """Compare all that is wanted now with all that the broker knows."""
+        """Compare all present wishes with all that were sent."""
         looked_at: list[tuple[K, W | None]] = list(wanted.items())
         if not self.known.keys() <= wanted.keys():
             looked_at += [(key, None) for key in self.known if key not in wanted]
         return self.changes(looked_at)
 
     def tell(self, changes: Changes[K, W]) -> None:
-        """Note that the Fetch which is sent now says this."""
+        """Note that a Fetch with these changes is sent now."""
         known = self.known
         for key, _ in changes.forgotten:
             del known[key]
@@ -107,7 +107,7 @@ class FetchSessionHandler(Generic[K, W]):
             self.names = {wish.topic_id: topic for (topic, _), wish in known.items()}
 
     def answered(self, session_id: int) -> None:
-        """Note an answer without error: it goes on with the session, or gives or ends one."""
+        """Note an answer without error, which continues the session, begins one, or ends it (NO_SESSION)."""
         if session_id == NO_SESSION:
             self.id = NO_SESSION
             self.begin_anew()
@@ -117,14 +117,14 @@ class FetchSessionHandler(Generic[K, W]):
             self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
     def refused(self, error: int) -> None:
-        """Note that the whole answer is an error."""
+        """Note an answer that has an error for the whole Fetch."""
         if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.id = NO_SESSION
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Note that the sides may know different things, since an answer is lost, say: name everything the next time.
+        """Have the next Fetch name all partitions, since an answer was lost, say, and the broker may have other wishes.
 
-        The id stays, so that the broker ends the session which it may still have.
+        The id stays, so that the broker ends the session, if it still has it.
         """
         self.epoch, self.known, self.names = INITIAL_EPOCH, {}, {}

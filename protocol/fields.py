@@ -1,4 +1,4 @@
-"""Declaration of messages: a class with one line per field, from which constructor and codecs are made.
+"""Declaration of messages: a class with one line per field, from which its constructor and codecs are made.
 
     class FetchTopic(Struct):
         topic: str = field(STRING, "0-12")
@@ -6,8 +6,8 @@
         partitions: list[FetchPartition] = field(Array(FetchPartition), "0+")
 
 The classes behave like slotted dataclasses with keyword-only constructors in which every field has a default. The
-order of the lines is the order on the wire. A field that a version does not have is not written in it, and has its
-default when read.
+fields are encoded in the order of the lines. A field that a version does not have is not encoded in it, and gets its
+default when it is decoded.
 
 A `Message` stands on its own: a request, a response, or a record of one of Kafka's own topics; a `Struct` is part of
 one. A tagged field whose type is a struct is None when it is absent; every other default is that of Kafka's message
@@ -39,7 +39,7 @@ NO_VERSIONS = VersionRange(0, -1)
 
 
 def version_range(text: str) -> VersionRange:
-    """Read a range in Kafka's notation: "none", "3", "3+", "0-14"."""
+    """Return the range that a text in Kafka's notation names: "none", "3", "3+", "0-14"."""
     if text == "none":
         return NO_VERSIONS
     if text.endswith("+"):
@@ -50,7 +50,7 @@ def version_range(text: str) -> VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A value of fixed width: its code in module struct, its width in bytes, its default."""
+    """Type of values of fixed width: their code in module struct, their width in bytes, their default."""
 
     code: str
     width: int
@@ -59,7 +59,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """A value preceded by its length. `length_code`: the struct code of the length where it is not a compact one."""
+    """Type of values preceded by their length. `length_code`: the struct code of a length that is not compact."""
 
     name: str
     length_code: str
@@ -68,11 +68,11 @@ class Sized:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Elements of one type, preceded by their count."""
+    """Type of arrays: elements of one type, preceded by their count."""
 
     element: "Fixed | Sized | type[Struct]"
     shared: bool = False
-    """True if it may stand in many messages, as a SharedArray, whose encoding they share."""
+    """True if the value may be a SharedArray, whose encoding is made once for many messages."""
 
 
 WireType: TypeAlias = "Fixed | Sized | Array | type[Struct]"
@@ -90,7 +90,7 @@ RECORDS = Sized("records", "i", b"")
 
 
 class Absent:
-    """The type of ABSENT: an argument that was not given."""
+    """Type of ABSENT, which stands for an argument that was not given."""
 
 
 ABSENT = Absent()
@@ -98,7 +98,7 @@ ABSENT = Absent()
 
 @dataclass(slots=True)
 class Field:
-    """A line of a message. `name` is set with its class; `default` is ABSENT where each value has its own."""
+    """A field of a struct. `name` is set when its class is made; `default` is ABSENT if each value needs a new one."""
 
     wire: WireType
     versions: VersionRange
@@ -117,7 +117,7 @@ def field(
     """Declare one field of a Struct.
 
     `versions`, `nullable`: the versions that have it, and those in which it may be None, in Kafka's notation.
-    `tag`: the field is a tagged one in all its versions. `default`: where it is not the type's own.
+    `tag`: its tag, if it is a tagged field, which it is in all its versions. `default`: one other than the type's.
     """
     if default is ABSENT:
         if isinstance(wire, Fixed | Sized):
@@ -128,14 +128,14 @@ def field(
 
 
 def own_default(declared: Field) -> str:
-    """Return the expression that makes the default of a field without a shared one: a new list or a new struct."""
+    """Return the expression for the default of a field whose default is ABSENT: a new list or a new struct."""
     assert declared.default is ABSENT, declared
     return "[]" if isinstance(declared.wire, Array) else f"{declared.name}_type()"
 
 
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """Makes the class of a struct: takes its Field lines away and puts slots and a constructor in their place."""
+    """Metaclass of structs: replaces the Field lines of a class by slots and a constructor."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "StructType":
         declared = tuple(value for value in namespace.values() if isinstance(value, Field))
@@ -153,9 +153,9 @@ class StructType(type):
 
 
 def compile_constructor_when_used(struct: Any, declared: tuple[Field, ...]) -> None:
-    """Put off compiling a struct's constructor until the first use of the struct.
+    """Postpone compiling a struct's constructor until the struct is first used.
 
-    A broker that starts uses ten structs of two hundred; compiling every constructor would be a tenth of its start.
+    A broker that starts uses ten structs of two hundred; compiling all constructors would be a tenth of its start.
     """
 
     def first_use(self: Any, **values: Any) -> None:
@@ -166,7 +166,7 @@ def compile_constructor_when_used(struct: Any, declared: tuple[Field, ...]) -> N
 
 
 def constructor(declared: tuple[Field, ...]) -> Any:
-    """Make a keyword-only `__init__` over these fields: straight code, because responses are built on the hot path."""
+    """Return a keyword-only `__init__` for these fields: code without loops, because many responses are made."""
     known: dict[str, Any] = {"ABSENT": ABSENT}
     parameters = []
     lines = []
@@ -181,14 +181,14 @@ def constructor(declared: tuple[Field, ...]) -> Any:
         parameters.append(f"{name}=ABSENT")
         lines.append(f"    self.{name} = {own_default(line)} if {name} is ABSENT else {name}")
     source = "\n".join([f"def __init__(self, *, {', '.join(parameters)}):", *lines])
-    # compiled first: executing a text clears what Python has noted of a Ctrl-C, and a client that is given up at the
-    # program's end makes such structs
+    # compiled first: executing a text makes Python forget a Ctrl-C that came meanwhile, and a client that is dropped at
+    # the program's end makes such structs
     exec(compile(source, "<constructor>", "exec"), known)
     return known["__init__"]
 
 
 class Struct(metaclass=StructType):
-    """A part of a message. Equal when of one class and equal in every field."""
+    """A part of a message. Two are equal if they have the same class and all their fields are equal."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = ()
 
@@ -205,7 +205,7 @@ class Struct(metaclass=StructType):
 
 
 class Message(Struct):
-    """A request, a response, or a record of one of Kafka's own topics. Only requests and responses have an API_KEY."""
+    """A request, a response, or a record of one of Kafka's own topics, which has no API_KEY."""
 
     API_KEY: ClassVar[int] = -1
     VERSIONS: ClassVar[tuple[int, int]]
@@ -216,7 +216,7 @@ T = TypeVar("T", bound=Struct)
 
 
 class SharedArray(list[T]):
-    """Elements, which do not change any more, and what they are encoded to in one version: `codec.share` makes it."""
+    """Elements, which must not change, with their encoding in one version. `codec.share` makes it."""
 
     __slots__ = ("encoding", "version")
 

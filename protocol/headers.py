@@ -1,13 +1,14 @@
-"""Request and response headers, and which message belongs to which API key.
+"""Request and response headers, and the messages that belong to an API key.
 
-Requests carry api key, version and correlation id; then, from header version 1, a client id with an int16 length that
-stays in use in header version 2, which adds a tag buffer. Flexible messages have header version 2, all others 1. The
-exception is ControlledShutdown version 0: no client id at all (header version 0).
+Requests carry API key, version and correlation id; from header version 1 on, a client id, always with an int16 length;
+and in header version 2 a tag buffer. Flexible messages have header version 2, others 1. The exception is
+ControlledShutdown version 0, which has no client id (header version 0).
 
-Responses carry the correlation id and, when flexible, a tag buffer. The exception is ApiVersions, which never has one:
-the client reads it before it knows what the broker speaks.
+Responses carry the correlation id and, if flexible, a tag buffer. The exception is ApiVersions, which never has one:
+the client reads it before it knows the versions of the broker.
 
-A null client id is read as the empty one. Nothing answers a request whose header makes no sense: its connection closes.
+A null client id is read as an empty one. A request whose header cannot be decoded is not answered, but its connection
+closed.
 """
 
 from functools import cache
@@ -88,10 +89,12 @@ API_NAMES: dict[int, str] = {
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",
 }
-"""API key to the name of the API, which is the start of its classes' names."""
+"""API key → name of the API, with which the names of its classes begin."""
 
 
 class RequestHeader(NamedTuple):
+    """Header of a request; `client_id` is empty if it has none."""
+
     api_key: int
     api_version: int
     correlation_id: int
@@ -107,13 +110,13 @@ class ApiMessages(NamedTuple):
 
 
 def module_name(api_name: str) -> str:
-    """Return the module of an API's messages: FetchThing -> fetch_thing."""
+    """Return the name of the module with an API's messages: FetchThing → fetch_thing."""
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in api_name).lstrip("_")
 
 
 @cache
 def message_classes(api_key: int) -> ApiMessages:
-    """Request and response of an API; their module is imported when first asked for. KeyError for an unknown key."""
+    """Return request and response of an API, whose module is imported at the first call. Raises KeyError."""
     name = API_NAMES[api_key]
     module: Any = import_module(f"odradek.protocol.messages.{module_name(name)}")
     return ApiMessages(name, getattr(module, f"{name}Request"), getattr(module, f"{name}Response"))
@@ -121,20 +124,22 @@ def message_classes(api_key: int) -> ApiMessages:
 
 @cache
 def flexible_from(api_key: int) -> int:
-    """Return the first flexible version of an API: of requests and of responses, which never differ. KeyError as
-    above."""
+    """Return the first flexible version of an API, which is the same for requests and responses. Raises KeyError."""
     return message_classes(api_key).request.FLEXIBLE_FROM
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """Return 0, 1 or 2. A version above those we have is taken as flexible if the API has any flexible version."""
+    """Return 0, 1 or 2. A version above the known ones counts as flexible if the API has a flexible version.
+
+    Raises KeyError for an unknown API key.
+    """
     if api_key == CONTROLLED_SHUTDOWN and version == 0:
         return 0
     return 2 if version >= flexible_from(api_key) else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """Return 0 or 1."""
+    """Return 0 or 1. Raises KeyError for an unknown API key."""
     return 1 if version >= flexible_from(api_key) and api_key != API_VERSIONS else 0
 
 
@@ -148,8 +153,8 @@ _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     """Return the header of a request (a frame without its size) and the position of its body.
 
-    Raises MalformedMessage, also for an API key that nobody knows. The version is not checked against those we have:
-    ApiVersions must be answered for any, and it is the table of handlers that knows which ones are served.
+    Raises MalformedMessage, also for an unknown API key. The version is not checked: ApiVersions must be answered for
+    any, and which versions are served depends on the table of handlers.
     """
     try:
         api_key, version, correlation_id, length = _unpack_fixed_and_length(frame, 0)
@@ -174,7 +179,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def encode_request(header: RequestHeader, message: Message) -> list[Part]:
-    """Return a request without its size: header and body as a list of pieces."""
+    """Return the pieces of a request, header and body, without its size."""
     key, version, correlation_id, client_id = header
     assert key == message.API_KEY, f"{message.__class__.__name__} does not have api key {key}"
     header_version = request_header_version(key, version)
@@ -190,14 +195,15 @@ def encode_request(header: RequestHeader, message: Message) -> list[Part]:
 
 
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Message]:
-    """Return a whole request of a version we have; raises MalformedMessage, also for bytes that are left over."""
+    """Return header and message of a request. Raises MalformedMessage, also for an unknown version and for bytes left
+    over."""
     header, at = decode_request_header(frame)
     request = message_classes(header.api_key).request
     return header, _decode_body(request, header.api_version, frame, at)
 
 
 def encode_response(correlation_id: int, version: int, message: Message) -> list[Part]:
-    """Return a response without its size, as a list of pieces."""
+    """Return the pieces of a response without its size."""
     packed = _CORRELATION.pack(correlation_id)
     parts: list[Part] = [packed + b"\0" if response_header_version(message.API_KEY, version) else packed]
     encoder(message.__class__, version)(message, parts)
@@ -205,7 +211,7 @@ def encode_response(correlation_id: int, version: int, message: Message) -> list
 
 
 def decode_correlation_id(frame: Buffer) -> int:
-    """Return the first four bytes of a response (a frame without its size); raises MalformedMessage."""
+    """Return the correlation id of a response (a frame without its size). Raises MalformedMessage."""
     if len(frame) < _CORRELATION.size:
         raise MalformedMessage(f"a response of {len(frame)} bytes")
     correlation_id: int = _CORRELATION.unpack_from(frame, 0)[0]
@@ -213,7 +219,7 @@ def decode_correlation_id(frame: Buffer) -> int:
 
 
 def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Message]:
-    """Correlation id and message of a whole response; raises MalformedMessage, also for bytes that are left over.
+    """Return correlation id and message of a response. Raises MalformedMessage, also for bytes left over.
 
     A broker that does not know the version of an ApiVersions request answers in version 0 with UNSUPPORTED_VERSION.
     """

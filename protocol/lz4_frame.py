@@ -1,7 +1,7 @@
-"""The header of an lz4 frame, as far as Kafka's old mistake with its checksum needs it (KAFKA-3160).
+"""The checksum in the header of an lz4 frame, right and as old clients of Kafka compute it (KAFKA-3160).
 
-Clients of 0.8 and 0.9 summed the frame's magic number too. Message sets of magic 0 keep the wrong checksum for ever:
-readers do not check it there, and writers write it wrong so that those clients accept it.
+Clients of 0.8 and 0.9 include the frame's magic number in the checksum. Message sets of magic 0 keep this mistake:
+readers do not check it there, and writers write it wrong, so that those clients accept it.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ _PRIME_5: Final = 374761393
 MAGIC_BYTES: Final = 4
 CONTENT_SIZE_FLAG: Final = 0x08
 HEADER_CHECKSUM_BYTE: Final = 6
-"""Position of the header's checksum when the frame says no content size."""
+"""Position of the header's checksum in a frame without content size."""
 
 
 def _rotate(value: int, bits: int) -> int:
@@ -26,7 +26,7 @@ def _rotate(value: int, bits: int) -> int:
 
 
 def xxh32_short(data: bytes) -> int:
-    """Hash (xxHash32, seed 0) fewer than 16 bytes, which is all that a frame header can need."""
+    """Return xxHash32 (seed 0) of fewer than 16 bytes; the header of a frame never has more."""
     assert len(data) < 16, len(data)
     total = (_PRIME_5 + len(data)) & _MASK
     whole = len(data) & ~3
@@ -41,15 +41,14 @@ def xxh32_short(data: bytes) -> int:
 
 
 def break_header_checksum(frame: bytes) -> bytes:
-    """Return the frame, which tells no content size, with the checksum as the old clients compute it: over the magic
-    number too."""
+    """Return the frame, which must have no content size, with the checksum that old clients compute."""
     assert not frame[MAGIC_BYTES] & CONTENT_SIZE_FLAG, frame[:8]
     wrong = (xxh32_short(frame[:HEADER_CHECKSUM_BYTE]) >> 8) & 0xFF
     return frame[:HEADER_CHECKSUM_BYTE] + bytes((wrong,)) + frame[HEADER_CHECKSUM_BYTE + 1 :]
 
 
 def repair_header_checksum(frame: Buffer) -> bytes:
-    """Return the frame with the right checksum, whatever it has; too short a frame comes back as it is."""
+    """Return the frame with the right checksum in its header; one that is too short for it is returned as it is."""
     content = bytearray(frame)
     if len(content) <= MAGIC_BYTES:
         return bytes(content)

@@ -4,8 +4,8 @@
     key length int32 (-1 null), key, value length int32 (-1 null), value
 
 The CRC-32 (zlib's) covers everything from the magic on. A compressed message, the wrapper, has a whole message set as
-its value and the offset of the last message in it; the inner offsets are absolute in magic 0 and count from the first
-in magic 1. A wrapper with LogAppendTime gives its timestamp to all that it holds.
+its value, and the offset of the last message in that; the inner offsets are absolute in magic 0, and count from the
+first in magic 1. The timestamp of a wrapper with LogAppendTime is that of all its messages.
 
 Sources: Kafka's LegacyRecord, AbstractLegacyRecordBatch, KIP-31, KIP-32.
 """
@@ -42,11 +42,11 @@ _NULL: Final = _LENGTH.pack(-1)
 
 
 class InvalidWrapper(CorruptBatch):
-    """A compressed message whose bytes are right, and whose content cannot be: no producer should send it again."""
+    """A compressed message whose checksum is right, but whose content is not valid: sending it again does not help."""
 
 
 class LegacyMessage(NamedTuple):
-    """A message as it stands in the set: a wrapper is not opened."""
+    """A message of a set; the value of a wrapper is still compressed."""
 
     position: int
     size_bytes: int
@@ -90,7 +90,8 @@ def read_message(buffer: Buffer, at: int, size_bytes: int, *, check_crc: bool = 
 
 
 def _sized(view: memoryview, at: int) -> tuple[memoryview | None, int]:
-    """Return the bytes behind their int32 length; a position past the end is found by the caller."""
+    """Return the bytes after their int32 length, or None for null, and the position behind them, which may be past the
+    end: the caller checks that."""
     (length,) = _LENGTH.unpack_from(view, at)
     at += _LENGTH.size
     return (None, at) if length < 0 else (view[at : at + length], at + length)
@@ -99,7 +100,7 @@ def _sized(view: memoryview, at: int) -> tuple[memoryview | None, int]:
 def messages(
     buffer: Buffer, at: int = 0, *, allow_partial_tail: bool = False, check_crc: bool = True
 ) -> Iterator[LegacyMessage]:
-    """Yield the messages of a set of magic 0 and 1, wrappers unopened. Raises CorruptBatch."""
+    """Yield the messages of a set of magic 0 and 1, wrappers as they are. Raises CorruptBatch."""
     for entry in entries(buffer, at, allow_partial_tail=allow_partial_tail):
         yield read_message(buffer, entry.position, entry.size_bytes, check_crc=check_crc)
 
@@ -110,9 +111,10 @@ def up_convert(
     allow_partial_tail: bool = False,
     decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES,
 ) -> Columns:
-    """Return the records of a set, unwrapped, with absolute offsets. Raises CorruptBatch, also for a wrong checksum.
+    """Return all records of a set, also those in wrappers, with absolute offsets. Raises CorruptBatch, also for a wrong
+    checksum.
 
-    Timestamps of magic 0 are NO_TIMESTAMP. `decompressed_limit` is for all wrappers of the set together.
+    Timestamps of magic 0 are NO_TIMESTAMP. `decompressed_limit`: most bytes of all wrappers together, decompressed.
     """
     columns = Columns([], [], [], [])
     room = decompressed_limit
@@ -124,7 +126,7 @@ def up_convert(
 def add_records(
     columns: Columns, message: LegacyMessage, limit: int = compression.MAX_DECOMPRESSED_BYTES
 ) -> Steps[int]:
-    """Add the records of one message, opened if it is a wrapper; return the size that it decompressed to, else 0.
+    """Add the record of a message, or the records in a wrapper; return the size to which it was decompressed, else 0.
 
     Raises CorruptBatch.
     """
@@ -143,7 +145,7 @@ def _add(columns: Columns, offset: int, timestamp: int, key: bytes | None, value
 
 
 def _open_wrapper(columns: Columns, wrapper: LegacyMessage, limit: int) -> Steps[int]:
-    """Add what is in a compressed message; the size it decompressed to."""
+    """Add the records in a wrapper; return the size to which it was decompressed. Raises CorruptBatch."""
     if wrapper.value is None or wrapper.codec > compression.LZ4:
         raise InvalidWrapper(wrapper.position, f"compressed message of codec {wrapper.codec}, value {wrapper.value!r}")
     inner: list[LegacyMessage] = []
@@ -175,9 +177,9 @@ def _open_wrapper(columns: Columns, wrapper: LegacyMessage, limit: int) -> Steps
 
 
 def _first_offset(wrapper: LegacyMessage, last_inner_offset: int) -> int:
-    """Return what to add to the inner offsets."""
+    """Return the number that is to be added to the inner offsets. Raises InvalidWrapper."""
     if wrapper.magic == MAGIC_V0 or wrapper.offset == 0:
-        return 0  # absolute; or, with offset 0, from versions of librdkafka that leave it to the broker
+        return 0  # absolute; or offset 0, from versions of librdkafka that leave it to the broker
     if wrapper.offset < last_inner_offset:
         raise InvalidWrapper(wrapper.position, f"offset {wrapper.offset} is less than its last, {last_inner_offset}")
     return wrapper.offset - last_inner_offset
@@ -211,14 +213,14 @@ def down_convert(
     *,
     log_append_time: bool = False,
 ) -> bytes:
-    """Convert as `down_convert_in_steps` does, at once."""
+    """Convert as `down_convert_in_steps` does, without a pause."""
     return at_once(down_convert_in_steps(columns, magic, codec, log_append_time=log_append_time))
 
 
 def down_convert_in_steps(columns: Columns, magic: int, codec: int, *, log_append_time: bool = False) -> Steps[bytes]:
-    """Return a message set of these records, in one wrapper unless `codec` is NONE. What a format lacks is dropped.
+    """Return a message set of these records, in one wrapper unless `codec` is NONE. What the format lacks is dropped.
 
-    `log_append_time`: the timestamps are the broker's. Control records must not be among them: old formats have none.
+    `log_append_time`: the timestamps are the broker's. There must be no control records, which old formats do not have.
     Raises UnknownCodec for zstd, which only batches have.
     """
     if codec > compression.LZ4:

@@ -1,8 +1,8 @@
-"""The smallest parts of the wire: variable-length integers, runs of fixed-width integers, the zero uuid.
+"""The smallest parts of messages: variable-length integers, arrays of fixed-width integers, texts, the zero uuid.
 
-Everything fixed is big-endian. Variable-length integers are base 128, least significant group first; the signed ones
-are zigzagged before that. Reading functions take the position and return the value and the next position; whatever is
-wrong with the bytes is a MalformedMessage.
+Integers of fixed width are big-endian. Variable-length integers are base 128, least significant group first; signed
+ones are zigzagged before that. Reading functions take a position, and return the value and the position behind it. They
+raise MalformedMessage for bad bytes.
 """
 
 import codecs
@@ -17,33 +17,34 @@ from odradek.protocol.errors import MalformedMessage
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Records: TypeAlias = Any
-"""Record batches in a message: a memoryview of the input when decoded; to encode, anything with a length or None."""
+"""Record batches in a message: a memoryview of the input when decoded; to encode, a value with a length, or None."""
 Part: TypeAlias = Any
-"""Piece of an encoded message: bytes, or whatever stood in a `records` field."""
+"""Piece of an encoded message: bytes, or the value of a `records` field."""
 
 ZERO_UUID = bytes(16)
 
 SMALL_VARINTS = 512
 LENGTH_LIMIT = 0x7FFF_FFFF
-"""Upper bound of lengths and counts, which are int32 in Kafka, however they are written."""
+"""Upper bound of lengths and counts, which are int32 in Kafka in all encodings."""
 TEXT_BYTES_MAX = 0x7FFF
-"""Longest text in any layout, in bytes (Kafka's generated classes): one that came with a flexible request goes out with
-answers of versions whose lengths are int16, to others too."""
+"""Longest text in bytes, in all encodings (as in Kafka's generated classes): a text from a flexible request may be sent
+in answers whose lengths are int16."""
 CUT = "…".encode()
-"""End of a text that was longer."""
+"""End of a text that was cut."""
 SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-"""Pattern of a surrogate in UTF-8: a whole one, or the first two of its bytes."""
+"""Pattern of a surrogate in UTF-8: all of it, or its first two bytes."""
 
 
 def _like_java(error: UnicodeError) -> tuple[str, int]:
-    """Replace what is not UTF-8 as Java's String does: a surrogate, three faults to Python, is one."""
+    """Replace bytes that are not UTF-8 as Java's String does: a surrogate is one fault, where Python sees three."""
     assert isinstance(error, UnicodeDecodeError)
     surrogate = SURROGATE.match(error.object, error.start)
     return "\ufffd", error.end if surrogate is None else surrogate.end()
 
 
 def _text_like_java(error: UnicodeError) -> tuple[str, int]:
-    """Do the same in a text of a message. Raises MalformedMessage when three bytes for one may be too many."""
+    """Do the same in a text of a message. Raises MalformedMessage if it may become too long, as each bad byte may be
+    replaced by three."""
     assert isinstance(error, UnicodeDecodeError)
     if len(error.object) > TEXT_BYTES_MAX // 3:
         raise MalformedMessage(f"a text of {len(error.object)} bytes that is not UTF-8")
@@ -55,7 +56,7 @@ codecs.register_error("text-like-java", _text_like_java)
 
 
 def encode_text(text: str) -> bytes:
-    """Encode a text for people, cut where it is longer than a string may be."""
+    """Encode a text for people; cut it if it is longer than TEXT_BYTES_MAX."""
     content = text.encode()
     if len(content) > TEXT_BYTES_MAX:
         content = content[: TEXT_BYTES_MAX - len(CUT)].decode(errors="ignore").encode() + CUT
@@ -63,7 +64,7 @@ def encode_text(text: str) -> bytes:
 
 
 def write_unsigned_varint(value: int) -> bytes:
-    """Encode `value`, which is 0 or more, as an unsigned varint."""
+    """Encode a value, which is 0 or more, as an unsigned varint."""
     out = bytearray()
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)
@@ -73,7 +74,7 @@ def write_unsigned_varint(value: int) -> bytes:
 
 
 UNSIGNED_VARINTS: list[bytes] = [write_unsigned_varint(value) for value in range(SMALL_VARINTS)]
-"""The encoded forms of the small values, which are nearly all there are."""
+"""The encoded forms of small values, which most values are."""
 
 
 def unsigned_varint(value: int) -> bytes:
@@ -87,7 +88,7 @@ def write_varint(value: int) -> bytes:
 
 
 SIGNED: Final[list[int]] = [(byte >> 1) ^ -(byte & 1) for byte in range(0x80)]
-"""Values of varints of one byte: most have no second one."""
+"""Values of signed varints of one byte, which most are, by that byte."""
 
 
 def read_unsigned_varint(data: Buffer, at: int) -> tuple[int, int]:
@@ -123,7 +124,8 @@ def _read_groups(data: Buffer, at: int, most: int) -> tuple[int, int]:
 def length_tail(data: Buffer, at: int, first: int, most: int = LENGTH_LIMIT) -> tuple[int, int]:
     """Read the rest of a compact length whose first byte, 128 or more, was read already; `at` is behind that byte.
 
-    Never zero: an overlong null is refused, so that a decoder that takes one off never goes backwards.
+    The result is never zero: a null of more than one byte is refused, so that a decoder that subtracts 1 never goes
+    backwards. `most`: highest value that is accepted.
     """
     value, at = read_unsigned_varint(data, at - 1)
     if not 0 < value <= most:
@@ -132,15 +134,15 @@ def length_tail(data: Buffer, at: int, first: int, most: int = LENGTH_LIMIT) -> 
 
 
 def length_not_null(data: Buffer, at: int, first: int, most: int = LENGTH_LIMIT) -> tuple[int, int]:
-    """Decode as `length_tail` does, for a field that must not be null: a first byte of zero is refused."""
+    """Read as `length_tail` does, for a field that must not be null: a first byte of zero is refused."""
     if first == 0:
         raise MalformedMessage(f"null where a value is needed, at byte {at - 1}")
     return length_tail(data, at, first, most)
 
 
 def skip_tagged_fields(data: Buffer, at: int, count: int) -> int:
-    """Return the position after `count` tagged fields that nobody here knows; `count` may be the first byte of a
-    varint."""
+    """Return the position behind `count` unknown tagged fields. A `count` above 127 is the first byte of a varint that
+    continues at `at`."""
     if count > 0x7F:
         count, at = read_unsigned_varint(data, at - 1)
     size = len(data)
@@ -158,17 +160,17 @@ SHORT_ARRAY = 32
 
 
 def array_readers(code: str) -> list[Callable[[Buffer, int], tuple[Any, ...]]]:
-    """Readers for arrays of 0…SHORT_ARRAY elements of one struct code."""
+    """Return readers of arrays of 0…SHORT_ARRAY elements of one struct code, by length."""
     return [Layout(f">{length}{code}").unpack_from for length in range(SHORT_ARRAY + 1)]
 
 
 def array_writers(code: str) -> list[Callable[..., bytes]]:
-    """Writers for arrays of 0…SHORT_ARRAY elements of one struct code."""
+    """Return writers of arrays of 0…SHORT_ARRAY elements of one struct code, by length."""
     return [Layout(f">{length}{code}").pack for length in range(SHORT_ARRAY + 1)]
 
 
 def read_long_array(data: Buffer, at: int, length: int, code: str) -> list[Any]:
-    """Read `length` integers of one struct code; `array` and `struct` agree on the codes and on the sizes used here."""
+    """Read `length` numbers of one struct code; for the codes used here `array` and `struct` have the same sizes."""
     values = array(code)
     end = at + length * values.itemsize
     if end > len(data):
@@ -180,7 +182,7 @@ def read_long_array(data: Buffer, at: int, length: int, code: str) -> list[Any]:
 
 
 def write_long_array(values: Sequence[Any], code: str) -> bytes:
-    """Encode `values` as read_long_array decodes them."""
+    """Encode values so that `read_long_array` can read them."""
     out = array(code, values)
     if sys.byteorder == "little":
         out.byteswap()

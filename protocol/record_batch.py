@@ -1,8 +1,8 @@
-"""Record batches, format v2, seen from outside: the header, the checksum, what the broker patches in place.
+"""Record batches, format v2, without their records: the header, the checksum, and the fields that brokers change.
 
-A batch is 61 bytes of header and its records, compressed as a whole or not. Its CRC-32C covers everything from the
-attributes on, so base offset and leader epoch, which the broker assigns, are outside of it. The records themselves
-are the business of records.py.
+A batch has 61 bytes of header and its records, which may be compressed as a whole. Its CRC-32C covers everything from
+the attributes on, but not base offset and leader epoch, which the broker assigns. The records are decoded and encoded
+in records.py.
 
 Sources: Kafka's DefaultRecordBatch, KIP-98, KIP-101.
 """
@@ -17,7 +17,7 @@ from odradek.protocol.primitives import Buffer
 
 WritableBuffer: TypeAlias = bytearray | memoryview
 
-# Where the fields stand in a batch.
+# Positions of the fields in a batch.
 BASE_OFFSET_AT: Final = 0
 BATCH_LENGTH_AT: Final = 8
 LEADER_EPOCH_AT: Final = 12
@@ -32,12 +32,12 @@ RECORD_COUNT_AT: Final = 57
 RECORDS_AT: Final = 61
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12
-"""Base offset and length, which the length does not count."""
+"""Size of base offset and length field, which the length does not include."""
 MIN_BATCH_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD
 MIN_LEGACY_LENGTH: Final = 14
-"""The shortest message of magic 0: crc, magic, attributes and two null lengths."""
+"""Length of the shortest message of magic 0: crc, magic, attributes and two null lengths."""
 LEAST_LENGTH: Final = {0: MIN_LEGACY_LENGTH, 1: MIN_LEGACY_LENGTH + 8, 2: MIN_BATCH_LENGTH}
-"""Smallest value of the length field, by magic; magic 1 has a timestamp more."""
+"""Smallest value of the length field, by magic; magic 1 has a timestamp in addition."""
 
 # Bits of the attributes.
 CODEC_MASK: Final = 0x07
@@ -64,7 +64,7 @@ _INT16: Final = Struct(">h")
 
 
 class CorruptBatch(MalformedMessage):
-    """Bytes that are not record batches. `position`: where the batch begins in the buffer that was given."""
+    """Bytes that are not valid record batches. `position`: where the batch begins in the given buffer."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"batch at byte {position}: {reason}")
@@ -73,11 +73,11 @@ class CorruptBatch(MalformedMessage):
 
 
 class BatchTooLarge(CorruptBatch):
-    """A batch whose records take more memory than the reader gives them."""
+    """A batch whose records would take more memory than the reader allows."""
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes, in their order."""
+    """The fields of a batch's header, in their order."""
 
     base_offset: int
     batch_length: int
@@ -124,36 +124,37 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Time when compaction may drop the batch's tombstones or its transaction marker; None when not decided yet."""
+        """Time from which on compaction may drop the batch's tombstones or its transaction marker (ms since 1970); None
+        if compaction has not set it yet."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; NO_SEQUENCE without one."""
+        """Sequence number of the last record; NO_SEQUENCE if the batch has none."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
 
 class Entry(NamedTuple):
-    """A batch (magic 2) or one message (magic 0 or 1) of a buffer, as far as all formats agree."""
+    """A batch (magic 2) or a message (magic 0 or 1) in a buffer, with what all formats have."""
 
     position: int
     size_bytes: int
     magic: int
     offset: int
-    """A batch's base offset; a message's own offset, which for a compressed one is that of its last inner message."""
+    """Base offset of a batch; offset of a message, which in a compressed one is that of its last inner message."""
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Sequences go from 0 to 2^31 - 1 and round again."""
+    """Return a sequence number plus `increment`; 0 follows 2^31 - 1."""
     return (sequence + increment) & MAX_INT32
 
 
 def entries(buffer: Buffer, at: int = 0, *, allow_partial_tail: bool = False) -> Iterator[Entry]:
-    """Yield what stands in `buffer` from `at` on, of any format, bounds checked and nothing else.
+    """Yield the batches and messages of `buffer` from `at` on, of any format. Only magic and sizes are checked.
 
-    Raises CorruptBatch. `allow_partial_tail`: stop quietly when the last one is cut off, as fetch answers may be.
+    Raises CorruptBatch. `allow_partial_tail`: stop without an error if the last one is cut off, as in answers to Fetch.
     """
     size = len(buffer)
     while at < size:
@@ -177,9 +178,9 @@ def entries(buffer: Buffer, at: int = 0, *, allow_partial_tail: bool = False) ->
 
 
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
-    """Return the header of the batch at `at`, whether the rest of the batch is there or not. Raises CorruptBatch."""
+    """Return the header of the batch at `at`; the buffer may end before the batch does. Raises CorruptBatch."""
     try:
-        header = tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, at))  # as _make does, which is a call more
+        header = tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, at))  # as _make does, with one call less
     except error:
         raise CorruptBatch(at, f"{len(buffer) - at} bytes are too few for a header") from None
     if header.magic != MAGIC_V2:
@@ -190,13 +191,14 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 def batches(buffer: Buffer, at: int = 0, *, allow_partial_tail: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-    """Iterate over (position, header) of the batches from `at` on; like `entries`, for buffers of magic 2 only."""
+    """Yield positions and headers of the batches from `at` on, as `entries` does. Raises CorruptBatch, also for other
+    formats than magic 2."""
     for entry in entries(buffer, at, allow_partial_tail=allow_partial_tail):
         yield entry.position, read_header(buffer, entry.position)
 
 
 def compute_crc(buffer: Buffer, at: int, size_bytes: int) -> int:
-    """CRC-32C of the batch at `at`, from its attributes to its end."""
+    """Return the CRC-32C of the batch at `at`, from its attributes to its end."""
     return crc32c(memoryview(buffer)[at + ATTRIBUTES_AT : at + size_bytes])
 
 
@@ -207,7 +209,7 @@ def crc_matches(buffer: Buffer, at: int, header: BatchHeader) -> bool:
 
 
 def check_crc(buffer: Buffer, at: int, header: BatchHeader) -> None:
-    """Check the checksum of the batch. Raises CorruptBatch unless crc_matches."""
+    """Check the checksum of the batch. Raises CorruptBatch if it is wrong or the batch is cut off."""
     if not crc_matches(buffer, at, header):
         raise CorruptBatch(at, f"checksum is not {header.crc:#010x}")
 
@@ -223,20 +225,20 @@ def set_leader_epoch(buffer: WritableBuffer, at: int, leader_epoch: int) -> None
 
 
 def set_log_append_time(buffer: WritableBuffer, at: int, timestamp_ms: int) -> None:
-    """Make the whole batch one of LogAppendTime `timestamp_ms`: the bit, the largest timestamp, the checksum."""
+    """Make the batch one of LogAppendTime with this timestamp: set the bit, the largest timestamp and the checksum."""
     (attributes,) = _INT16.unpack_from(buffer, at + ATTRIBUTES_AT)
     _INT16.pack_into(buffer, at + ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_BIT)
     set_max_timestamp(buffer, at, timestamp_ms)
 
 
 def set_max_timestamp(buffer: WritableBuffer, at: int, timestamp_ms: int) -> None:
-    """Correct the largest timestamp, and the checksum."""
+    """Set the largest timestamp and the checksum."""
     _INT64.pack_into(buffer, at + MAX_TIMESTAMP_AT, timestamp_ms)
     update_crc(buffer, at)
 
 
 def update_crc(buffer: WritableBuffer, at: int) -> None:
-    """Write the checksum of the batch at `at` anew, after something under it was changed."""
+    """Set the checksum of the batch at `at`, after something that it covers was changed."""
     (length,) = _INT32.unpack_from(buffer, at + BATCH_LENGTH_AT)
     _UINT32.pack_into(buffer, at + CRC_AT, compute_crc(buffer, at, length + LOG_OVERHEAD))
 
@@ -253,9 +255,10 @@ def batch_attributes(codec: int, transactional: bool, control: bool, append_time
 
 
 def assemble_batch(header: BatchHeader, section: Buffer = b"") -> bytearray:
-    """Return a batch of this header and these encoded (and compressed) records; length and checksum are filled in.
+    """Return a batch of this header and these records, which are encoded, and compressed. Length and checksum are set.
 
-    Without records: what compaction leaves of a batch whose producer's sequence is still needed (record_count 0).
+    A batch without records is what compaction leaves of one whose producer's sequence number is still needed
+    (record_count 0).
     """
     size = HEADER_BYTES + len(section)
     batch = bytearray(size)

@@ -1,7 +1,7 @@
-"""The records of a batch, taken apart as far as compaction needs it: their keys, and a batch that loses some of them.
+"""Compaction of a batch: the keys of its records, and a batch without some of them.
 
-What stays of a record is copied as it is; only its length and its timestamp, which counts from the first record of the
-batch, are written anew. As in records.py, what one record costs counts. Source: MemoryRecords.filterTo of Kafka 3.9.
+Records that stay are copied; only their length and their timestamp, which counts from the first record of the batch,
+are written anew. The code is made for speed, as in records.py. Source: MemoryRecords.filterTo of Kafka 3.9.
 """
 
 from collections.abc import Sequence
@@ -15,21 +15,22 @@ from odradek.protocol.records import read_wide, section_of, wrap_int64
 
 STAYS: Final = 0
 TOMBSTONE: Final = 1
-"""Stays for a while: it has no value."""
+"""Verdict about a record without value, which stays for a while."""
 GONE: Final = 2
+"""Verdict about a record that is dropped."""
 
 
 class Keys(NamedTuple):
-    """Keys of the records of one batch; the i-th of every column is of the i-th record."""
+    """Columns of one batch's records; the i-th element of each is that of the i-th record."""
 
     offsets: Sequence[int]
     keys: list[bytes | None]
     verdicts: bytearray
-    """STAYS or TOMBSTONE, as long as no newer record has the key."""
+    """STAYS or TOMBSTONE for each record; the caller sets GONE for those whose key a newer record has."""
 
 
 def keys_of(batch: Buffer) -> Keys:
-    """Read the keys of a whole v2 batch. Raises CorruptBatch; checks no checksum."""
+    """Return the keys of a whole v2 batch. The checksum is not checked. Raises CorruptBatch."""
     header = read_header(batch)
     section = section_of(batch, 0, header)
     base_offset, count = header.base_offset, header.record_count
@@ -46,7 +47,8 @@ def keys_of(batch: Buffer) -> Keys:
 
 
 def _scan(data: bytes, count: int, deltas: list[int] | None) -> tuple[list[bytes | None], bytearray]:
-    """Keys and verdicts; `deltas` takes those of the offsets, unless None: then there is no gap and none is read."""
+    """Return keys and verdicts. Offset deltas are added to `deltas`; they are not read if that is None, as there are no
+    gaps then."""
     keys: list[bytes | None] = []
     verdicts = bytearray()
     at = 0
@@ -72,7 +74,7 @@ def _scan(data: bytes, count: int, deltas: list[int] | None) -> tuple[list[bytes
             keys.append(None)
         if at >= end:
             raise MalformedMessage(f"record {index} is longer than it says")
-        verdicts.append(data[at] & 1)  # the length of the value: odd when it is below zero
+        verdicts.append(data[at] & 1)  # the length of the value, as a varint, is odd when it is below zero
         at = end
     if at != len(data):
         raise MalformedMessage(f"{count} records do not fill {len(data)} bytes")
@@ -80,10 +82,10 @@ def _scan(data: bytes, count: int, deltas: list[int] | None) -> tuple[list[bytes
 
 
 def without_gone(batch: Buffer, verdicts: bytes | bytearray, delete_horizon_ms: int | None) -> bytearray:
-    """Return a whole v2 batch with those of its records that stay: at least one of `verdicts`, a byte for each, is not
-    GONE.
+    """Return a v2 batch with the records that stay. `verdicts` has a byte for each record; one at least is not GONE.
 
-    Offsets, sequences, codec and epochs stay as they are. Raises CorruptBatch.
+    Offsets, sequence numbers, codec and epochs stay as they are. `delete_horizon_ms`: time for the header, or None.
+    Raises CorruptBatch.
     """
     header = read_header(batch)
     section = section_of(batch, 0, header)
@@ -107,7 +109,7 @@ def without_gone(batch: Buffer, verdicts: bytes | bytearray, delete_horizon_ms: 
 def _kept(
     data: bytes, verdicts: bytes | bytearray, base_ms: int, append_ms: int | None, horizon_ms: int | None
 ) -> tuple[bytearray, int, int]:
-    """Return the records that stay, what their timestamps count from, and the largest of these."""
+    """Return the records that stay, the timestamp from which theirs count, and their largest timestamp."""
     out, at, largest_ms, new_base_ms = bytearray(), 0, NO_TIMESTAMP, horizon_ms
     for verdict in verdicts:
         begin, number = at, data[at]

@@ -1,8 +1,8 @@
-"""Runs of records that are laid out alike, decoded together: many a batch holds records of one size.
+"""Runs of records of one layout, decoded together: in many batches all records have the same size.
 
-Such records differ only in timestamp, offset, key and value, and these stand at the same places in each. So a column of
-one byte of every record is a slice with a step, which shows at once how far the run goes; and `struct` cuts out keys
-and values. A loop over the records, which reads one varint after the other, takes four times as long in plain Python.
+Such records differ only in timestamp, offset, key and value, which are at the same places in each. So the bytes at one
+place of all records are a slice with a step; comparing it shows at once how far the run goes. Module `struct` extracts
+keys and values. A loop that reads the varints of each record takes four times as long in plain Python.
 """
 
 from collections.abc import Sequence
@@ -13,37 +13,37 @@ from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.primitives import SIGNED, read_varint, read_varlong, write_varint
 
 LEAST: Final = 8
-"""Fewest records of a run: a shorter one is not worth its preparation."""
+"""Fewest records of a run: shorter ones take longer to prepare than they gain."""
 _NARROW: Final = 1 << 6
-"""Offset delta from which on a varint has two bytes."""
+"""Offset delta from which on its varint has two bytes."""
 _WIDE: Final = 1 << 13
-"""Offset delta from which on it has three: of those no run is made."""
+"""Offset delta from which on its varint has three bytes; such records are not read as runs."""
 _FIRST_BYTES: Final = bytes(write_varint(delta)[0] for delta in range(_WIDE))
 _SECOND_BYTES: Final = bytes(_NARROW) + bytes(write_varint(delta)[1] for delta in range(_NARROW, _WIDE))
 
 
 class Run(NamedTuple):
-    """Columns of records that follow each other; so do their offsets."""
+    """Columns of successive records, which have successive offsets."""
 
     timestamps: list[int]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     end: int
-    """Place where the next record begins."""
+    """Position behind the run."""
 
 
 class _Layout:
-    """Layout of a record without headers: where its parts stand, counted from its beginning."""
+    """Layout of a record without headers: the places of its parts, counted from its beginning."""
 
     __slots__ = ("_columns", "_cutters", "_format", "fixed", "has_key", "has_value", "offset_at", "size")
 
     def __init__(
         self, size: int, fixed: list[tuple[int, int]], offset_at: int, has_key: bool, has_value: bool, form: str
     ) -> None:
-        """`form` is the `struct` format that cuts out the timestamp, and key and value if it has them."""
+        """`form` is the `struct` format that extracts the timestamp, and key and value if the record has them."""
         self.size = size
         self.fixed = fixed
-        """Places and the bytes that stand there in all records of a run: lengths, and the number of headers."""
+        """Places with the byte that all records of a run have there: those of lengths and of the number of headers."""
         self.offset_at = offset_at
         self.has_key, self.has_value = has_key, has_value
         self._format = form
@@ -51,7 +51,7 @@ class _Layout:
         self._cutters: dict[int, Struct] = {}
 
     def columns(self, length: int) -> list[tuple[int, bytes]]:
-        """Return `fixed`, with the byte of each of so many records."""
+        """Return `fixed` for a number of records: each place with its byte repeated so often."""
         columns = self._columns.get(length)
         if columns is None:
             if len(self._columns) >= _LENGTHS_KEPT:
@@ -60,7 +60,7 @@ class _Layout:
         return columns
 
     def cut(self, data: bytes, at: int, length: int) -> tuple[bytes, ...]:
-        """Return the parts of so many records, one after the other: cut by one call, and not by one for each."""
+        """Return the parts of a number of records, one after the other, extracted by one call for all."""
         cutter = self._cutters.get(length)
         if cutter is None:
             if len(self._cutters) >= _LENGTHS_KEPT:
@@ -70,22 +70,22 @@ class _Layout:
 
 
 _layouts: dict[bytes, _Layout] = {}
-"""Layouts seen last, by the first bytes of a record. What they say is compared with every record that is read."""
+"""Layouts seen last, by the first bytes of a record. They are suggestions: each record is compared with its layout."""
 _LAYOUTS_KEPT: Final = 64
 _LENGTHS_KEPT: Final = 4
-"""Numbers of records whose layout is kept: batches of one producer often hold the same number."""
+"""Numbers of records for which a layout keeps columns and formats: batches of one producer often have the same."""
 _DELTA_BYTES_MAX: Final = 8
 """Longest varint of a time delta in a run: 56 bits."""
 MOST: Final = 128
-"""Most records of one run: a cutter takes a hundred bytes for each."""
+"""Most records of one run: the format that extracts them takes a hundred bytes for each."""
 _FIRST: Final = 3
-"""Bytes of a record that tell its length, mostly."""
+"""Number of bytes at a record's beginning by which layouts are found; most of them are its length."""
 
 
 def read_run(data: bytes, at: int, index: int, count: int, base_timestamp: int) -> Run | None:
-    """Return the records from `at` on, the `index`-th of `count`, that are laid out as the first one.
+    """Return the records from `at` on, the `index`-th of `count`, that have the layout of the first one.
 
-    None for few of them, and wherever something is unusual or damaged: to be read one by one.
+    None if they are few, or if something is unusual or damaged; the records are then to be read one by one.
     """
     most = count - index
     if most > MOST:
@@ -113,10 +113,8 @@ def read_run(data: bytes, at: int, index: int, count: int, base_timestamp: int) 
 
 
 def _alike(data: bytes, at: int, index: int, most: int, layout: _Layout) -> int:
-    """Return how many records, at most so many, have this layout, and offset deltas that are their numbers.
-
-    Without the run of deltas, which compaction breaks, none.
-    """
+    """Return how many records from `at` on have this layout, at most `most`; 0 if their offset deltas are not `index`,
+    `index` + 1 and so on, as after compaction."""
     size = layout.size
     length = (len(data) - at) // size
     if length > most:
@@ -138,7 +136,7 @@ def _alike(data: bytes, at: int, index: int, most: int, layout: _Layout) -> int:
 
 
 def _shorter(data: bytes, at: int, length: int, layout: _Layout) -> int:
-    """Return how many of so many records have this layout, where not all of them do."""
+    """Return how many of the first `length` records have this layout, before the first that does not."""
     size = layout.size
     for place, byte in layout.fixed:
         column = data[at + place : at + length * size : size]
@@ -148,7 +146,7 @@ def _shorter(data: bytes, at: int, length: int, layout: _Layout) -> int:
 
 
 def _read_layout(data: bytes, at: int) -> _Layout | None:
-    """Return the layout of the record at `at`, for more like it; None where it has headers, or the next is longer."""
+    """Return the layout of the record at `at`; None if it has headers, or if the next one has another size."""
     try:
         size, body = read_varint(data, at)
         size += body - at
@@ -182,7 +180,7 @@ def _read_layout(data: bytes, at: int) -> _Layout | None:
 
 
 def _timestamps(raw: Sequence[bytes], base_timestamp: int) -> list[int] | None:
-    """Return the timestamps of these varints, of one length; None when one is shorter, or nears the 64 bits."""
+    """Return the timestamps of these deltas, varints of one length; None if one is shorter, or has almost 64 bits."""
     if len(raw[0]) == 1:
         deltas = b"".join(raw)
         if not deltas.isascii():

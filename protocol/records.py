@@ -1,7 +1,7 @@
 """The records of a batch, by columns: offsets, timestamps, keys, values, headers.
 
-What one record costs counts here: the loops are plain and typed, nothing is made per record but its key and value,
-and this file stays clean for mypyc. The batch around the records is the business of record_batch.py.
+The code is made for speed: loops are plain and typed, no objects are made for a record but its key and value, and mypyc
+can compile the file. The batch around the records is in record_batch.py.
 
 A record: length (varint of all that follows), attributes (unused), timestamp delta (varlong), offset delta, key
 length (-1 null) and key, value length and value, header count and headers: all numbers zigzag varints.
@@ -36,10 +36,10 @@ from odradek.protocol.record_batch import (
 from odradek.protocol.record_runs import read_run
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
-"""A record's headers in their order; a key may come more than once."""
+"""A record's headers in their order; there may be several with the same key."""
 
 NO_HEADERS: Final = b"\x00"
-"""A record's header section when it has none."""
+"""Header section of a record without headers."""
 _NULL: Final = b"\x01"
 _SMALL: Final = 1024
 _VARINTS: Final[list[bytes]] = [write_varint(value) for value in range(_SMALL)]
@@ -50,7 +50,7 @@ COMPILED: Final = not __file__.endswith(".py")
 
 
 class Columns:
-    """Records of one batch; the i-th of every list is of the i-th record."""
+    """Records of one batch; the i-th element of each list is that of the i-th record."""
 
     __slots__ = ("keys", "offsets", "raw_headers", "timestamps", "values")
 
@@ -62,7 +62,7 @@ class Columns:
         values: list[bytes | None],
         raw_headers: list[bytes] | None = None,
     ) -> None:
-        """`raw_headers`: each record's header section as it is in the batch; None when no record has headers."""
+        """`raw_headers`: the encoded header section of each record; None if no record has headers."""
         self.offsets = offsets
         self.timestamps = timestamps
         self.keys = keys
@@ -73,7 +73,7 @@ class Columns:
         return len(self.offsets)
 
     def headers(self, index: int) -> list[tuple[str, bytes | None]]:
-        """Headers of one record, decoded now. Raises CorruptBatch."""
+        """Decode the headers of one record. Raises CorruptBatch."""
         return [] if self.raw_headers is None else decode_headers(self.raw_headers[index])
 
 
@@ -140,10 +140,10 @@ def encode_batch(
 ) -> bytearray:
     """Encode one batch of at least one record.
 
-    `headers`, or the same as Columns has it in `raw_headers`. `offsets`: where they are not base_offset, base_offset
-    + 1, …; `last_offset`: where it is not the last record's (both: compaction keeps a batch's span and leaves gaps).
-    `log_append_time_ms`: makes it a batch of LogAppendTime. `delete_horizon_ms`: compaction's. `section`: these records
-    as they stand in the batch, from `encode_in_steps`.
+    Headers are given as `headers`, or encoded as `raw_headers`. `offsets`: default base_offset, base_offset + 1, …;
+    `last_offset`: default the last record's; compaction, which leaves gaps, needs both. `log_append_time_ms`: the
+    timestamp of a batch of LogAppendTime. `delete_horizon_ms`: see `BatchHeader`. `section`: these records as
+    `encode_in_steps` has encoded and compressed them.
     """
     count = len(timestamps)
     assert count > 0 and len(keys) == count and len(values) == count, (count, len(keys), len(values))
@@ -181,7 +181,7 @@ def encode_section(
     values: Sequence[bytes | None],
     raw_headers: Sequence[bytes] | None,
 ) -> bytes:
-    """Encode all records of a batch: without a call for each, and joined once."""
+    """Return all records of a batch, encoded; there is no call for each, as that would take long."""
     parts: list[bytes] = []
     raw = NO_HEADERS
     index = 0
@@ -214,7 +214,7 @@ def encode_section(
 
 
 def wrap_int64(value: int) -> int:
-    """Wrap as Java's long does when a difference or a sum does not fit."""
+    """Return a sum or difference as Java's long has it, which overflows at 64 bits."""
     return value if -MAX_INT64 <= value <= MAX_INT64 else (value + MAX_INT64 + 1) % _INT64_SPAN - MAX_INT64 - 1
 
 
@@ -225,9 +225,10 @@ def decode_records(
     header: BatchHeader | None = None,
     decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES,
 ) -> Columns:
-    """Return the records of the batch at `at` of a buffer that holds all of it. Checks no checksum.
+    """Return the records of the batch at `at`. The checksum is not checked.
 
-    `header` is the batch's, where it has been read before. Raises CorruptBatch.
+    `header`: the batch's, if it was read before. Raises CorruptBatch, also if the batch is cut off; BatchTooLarge if it
+    decompresses to more than the limit.
     """
     if header is None:
         header = read_header(batch, at)
@@ -245,7 +246,7 @@ def decode_records(
 
 
 def stored_section(batch: Buffer, at: int, header: BatchHeader) -> memoryview:
-    """Return the records of the batch at `at` as they stand in it. Raises CorruptBatch when it is cut off."""
+    """Return the encoded records of the batch at `at`, still compressed. Raises CorruptBatch if it is cut off."""
     size = header.batch_length + LOG_OVERHEAD
     if len(batch) - at < size:
         raise CorruptBatch(at, f"{size} bytes announced, {len(batch) - at} there")
@@ -255,8 +256,8 @@ def stored_section(batch: Buffer, at: int, header: BatchHeader) -> memoryview:
 def section_of(
     batch: Buffer, at: int, header: BatchHeader, decompressed_limit: int = compression.MAX_DECOMPRESSED_BYTES
 ) -> bytes:
-    """Return the records of the batch at `at`, uncompressed. Raises CorruptBatch when it is cut off or does not
-    decompress."""
+    """Return the encoded records of the batch at `at`, decompressed. Raises CorruptBatch if it is cut off or cannot be
+    decompressed; BatchTooLarge if that gives more than the limit."""
     section = stored_section(batch, at, header)
     if header.codec == compression.NONE:
         return bytes(section)
@@ -269,7 +270,7 @@ def section_of(
 
 
 def read_wide(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """Return the signed varint at `at`, whose first byte says that there are more; and the position behind it."""
+    """Return the signed varint at `at`, of whose bytes `first` is not the last, and the position behind it."""
     second = data[at + 1]
     if second < 0x80:
         number = (first & 0x7F) | (second << 7)
@@ -280,10 +281,10 @@ def read_wide(data: bytes, at: int, first: int) -> tuple[int, int]:
 def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: int) -> Columns:
     """Decode `count` uncompressed records, which must fill `data`. Raises IndexError or MalformedMessage.
 
-    As long as they are laid out alike they are read together, and then one by one (compiled, all one by one: that is
-    faster then). There varints of one byte are read in place, and those of two bytes where they are usual: an offset,
-    the lengths of a record and of its value. A call for each number would take longer than all the rest; that is why
-    this function is long.
+    Runs of one layout at the beginning are read together, and the other records one by one; if this module is compiled,
+    all are read one by one, which is faster then. Varints of one byte are read without a call, and also those of two
+    bytes where they are common: offsets, and the lengths of records and values. This makes the function long, but a
+    call for each number would take longer than all the rest.
     """
     if count < 0:
         raise MalformedMessage(f"{count} records")
@@ -298,7 +299,7 @@ def decode_section(data: bytes, count: int, base_offset: int, base_timestamp: in
         keys += run.keys
         values += run.values
     offsets = list(range(base_offset, base_offset + len(keys)))
-    if len(keys) == count and at == len(data) and -_FAR < base_timestamp < _FAR:  # no sum of a run leaves the 64 bits
+    if len(keys) == count and at == len(data) and -_FAR < base_timestamp < _FAR:  # no timestamp of a run overflows
         return Columns(offsets, timestamps, keys, values)
     for index in range(len(keys), count):
         number = data[at]

@@ -1,7 +1,7 @@
-"""The records of a batch that may have very many of them, taken apart and put together in steps.
+"""Decoding and encoding in steps of the records of a batch, which may be very many.
 
-A batch of a megabyte can hold a hundred thousand records, and a compressed one millions: whoever has others to serve
-goes through them with these, the others with records.py.
+A batch of a megabyte can hold a hundred thousand records, and a compressed one millions. Programs with other work to do
+meanwhile use these functions, others those of records.py.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from odradek.protocol.records import (
 from odradek.protocol.steps import STEP_RECORDS, Steps
 
 RECORDS_MAX: Final = 1_000_000
-"""Most records of one batch: each takes a hundred bytes of memory."""
+"""Most records of one batch that are decoded: each takes a hundred bytes of memory."""
 LEAST_RECORD_BYTES: Final = 7
 """Size of a record without key, value and headers."""
 
@@ -30,7 +30,8 @@ LEAST_RECORD_BYTES: Final = 7
 def decode_in_steps(batch: Buffer, at: int, header: BatchHeader, decompressed_limit: int) -> Steps[Columns]:
     """Return the records of the batch at `at`, as `decode_records` does.
 
-    Raises CorruptBatch; that is BatchTooLarge for more than RECORDS_MAX records or than decompresses to the limit.
+    Raises CorruptBatch, which is BatchTooLarge for more than RECORDS_MAX records, or if they decompress to more than
+    the limit.
     """
     stored = stored_section(batch, at, header)
     columns = Columns([], [], [], [])
@@ -39,7 +40,7 @@ def decode_in_steps(batch: Buffer, at: int, header: BatchHeader, decompressed_li
         if header.record_count * LEAST_RECORD_BYTES > len(section):
             raise MalformedMessage(f"{header.record_count} of them in {len(section)} bytes")
         if header.record_count > RECORDS_MAX:
-            raise BatchTooLarge(at, f"{header.record_count} records, at most {RECORDS_MAX} are taken apart")
+            raise BatchTooLarge(at, f"{header.record_count} records, at most {RECORDS_MAX} are decoded")
         position, left = 0, header.record_count
         while left > STEP_RECORDS:
             end = _end_of(section, position, STEP_RECORDS)
@@ -59,7 +60,7 @@ def decode_in_steps(batch: Buffer, at: int, header: BatchHeader, decompressed_li
 
 
 def _end_of(section: bytes, at: int, count: int) -> int:
-    """Return the position behind so many records. Raises IndexError, MalformedMessage."""
+    """Return the position behind `count` records. Raises IndexError, MalformedMessage."""
     for _ in range(count):
         number = section[at]
         number, at = (SIGNED[number], at + 1) if number < 0x80 else read_wide(section, at, number)
@@ -70,7 +71,7 @@ def _end_of(section: bytes, at: int, count: int) -> int:
 
 
 def _decode(columns: Columns, section: bytes, count: int, header: BatchHeader) -> None:
-    """Add the records that fill a part of the section."""
+    """Add the records in `section`, a part of the batch's, to `columns`. Raises IndexError, MalformedMessage."""
     some = decode_section(section, count, header.base_offset, header.base_timestamp)
     if some.raw_headers is not None and columns.raw_headers is None:
         columns.raw_headers = [NO_HEADERS] * len(columns)
@@ -83,9 +84,9 @@ def _decode(columns: Columns, section: bytes, count: int, header: BatchHeader) -
 
 
 def encode_in_steps(columns: Columns, deltas: Sequence[int], codec: int, level: int | None = None) -> Steps[bytes]:
-    """Return records as they stand in a batch, compressed: `encode_batch` makes the batch of them.
+    """Return records encoded and compressed, as the `section` that `encode_batch` takes.
 
-    `deltas`: their offsets, from the batch's base offset on.
+    `deltas`: their offsets minus the batch's base offset.
     """
     parts: list[bytes] = []
     raw = columns.raw_headers

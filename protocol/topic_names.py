@@ -1,5 +1,5 @@
-"""Names of topics: which are legal, and which Kafka keeps for itself (Kafka's Topic.java); names of partitions; the
-hash of a name."""
+"""Names of topics: which are legal, and which are Kafka's own (Kafka: Topic.java); names of partitions; hash of a
+name."""
 
 import re
 from typing import NamedTuple, TypeAlias
@@ -7,13 +7,13 @@ from typing import NamedTuple, TypeAlias
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
-"""A pattern of a consumer's subscription does not mean them (exclude.internal.topics)."""
+"""Kafka's own topics, which the pattern of a consumer's subscription does not match (exclude.internal.topics)."""
 
 NAME_LENGTH_MAX = 249
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 PartitionKey: TypeAlias = tuple[str, int]
-"""Topic and index of a partition, as a broker's tables have them: made for each request, so a plain tuple."""
+"""Topic and index of a partition, the key of a broker's tables. It is made for each request, so it is a plain tuple."""
 
 
 class TopicPartition(NamedTuple):
@@ -27,7 +27,7 @@ class TopicPartition(NamedTuple):
 
 
 def name_fault(topic: str) -> str | None:
-    """Say what is wrong with a topic's name, in the words of Kafka's Topic.validate; None when it is legal."""
+    """Return what is wrong with a topic's name, in the words of Kafka's Topic.validate; None if it is legal."""
     if not topic:
         return "Topic name is invalid: the empty string is not allowed"
     if topic in (".", ".."):
@@ -43,14 +43,14 @@ def name_fault(topic: str) -> str | None:
 
 
 def collide(one: str, other: str) -> bool:
-    """Tell whether two names differ only in `.` and `_`, and so would have the same metrics."""
+    """Tell whether two names differ only in `.` and `_`, so that the names of their metrics would be the same."""
     return one != other and one.replace(".", "_") == other.replace(".", "_")
 
 
 def java_hash(text: str) -> int:
-    """Compute Java's String.hashCode: a signed 32-bit number over the text's UTF-16 units.
+    """Return Java's String.hashCode of a text: a signed 32-bit number computed from its UTF-16 units.
 
-    By it Kafka spreads names over partitions and threads.
+    Kafka assigns names to partitions and threads by it.
     """
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
