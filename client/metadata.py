@@ -22,7 +22,7 @@ from odradek.protocol.primitives import ZERO_UUID
 
 WANTED_TOPICS_LIMIT = 100_000
 REFUSED = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
-"""Errors of a topic that only its administrator mends; any other may pass."""
+"""Errors of a topic that do not pass by themselves; all others may."""
 
 
 class Node(NamedTuple):
@@ -66,7 +66,7 @@ class TopicInfo:
 
     @property
     def troubled(self) -> bool:
-        """Tell whether it has an error that may pass, so that it is to be asked about again soon."""
+        """Tell whether the topic has an error that may pass, so that its metadata should soon be asked for again."""
         return bool(self.error) and self.error not in REFUSED
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ SALT_BYTES = 32
 
 
 def entries(given: Any) -> list[ACL]:
-    """Return entries, or filters, with all in them that can be sent. Raises TypeError, ConfigError."""
+    """Return entries or filters as a list, after a check that they can be sent. Raises TypeError, ConfigError."""
     found = arguments.instances(given, ACL)
     for one in found:
         if not isinstance(one.resource_pattern, ResourcePattern):

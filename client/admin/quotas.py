@@ -43,7 +43,7 @@ def _component(kind: str, name: str | QuotaMatch | None) -> ComponentData:
 
 
 def alterations(given: Any) -> list[ClientQuotaAlteration]:
-    """Return what a list of ClientQuotaAlterations holds. Raises TypeError, ConfigError."""
+    """Return alterations as a list, after a check that they can be sent. Raises TypeError, ConfigError."""
     found = arguments.instances(given, ClientQuotaAlteration)
     for one in found:
         for kind, name in arguments.mapping(one.entity, "the entity of a quota").items():

@@ -53,7 +53,11 @@ def raise_first(results: Iterable[Failure], done: str = "") -> None:
 
 
 def raise_what_failed(results: Sequence[Failure], raised: Sequence[KafkaError], done: str = "") -> None:
-    """Raise what asking about one item has raised, or, when more has failed, the first error as `raise_first` does."""
+    """Raise a single error as it is; of several, as `raise_first` does, an error with the first one's code that names
+    all; without errors nothing.
+
+    `results` are errors in answers, `raised` those of requests that have failed as a whole.
+    """
     if len(raised) == 1 and not any(code for _, code, _ in results):
         raise raised[0]
     plain = [f"{name}: {message or in_words(error_code(code))}" for name, code, message in results if code]

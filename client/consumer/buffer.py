@@ -70,7 +70,8 @@ class Shared:
         self.woken = True
 
     def moved(self, partition: TopicPartition) -> None:
-        """Forget an error about where a partition was: the application has sought another place. With the lock."""
+        """Forget a failure about this partition's position, as the application has sought another. The lock must be
+        held."""
         if _place_of(self.failure) == partition:
             self.failure = None
 

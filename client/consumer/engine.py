@@ -169,7 +169,7 @@ class ConsumerEngine:
         self.shared.positions.truncate(partition, offset, leader_epoch)
 
     def why_not_located(self, partition: TopicPartition) -> Exception | None:
-        """Return what keeps a partition from having a position, as far as that is known."""
+        """Return the error that keeps a partition from having a position; None if it is not known."""
         view = self.cluster.view
         return no_leader(view, partition) if view.leader_of(partition) is None else self._locator.trouble
 
@@ -283,7 +283,7 @@ class Locator:
         self._asked: set[tuple[TopicPartition, int | None]] = set()
         """Partitions that are being looked up, each with the leader that is asked; None for the group's coordinator."""
         self.trouble: Exception | None = None
-        """What the last look-up has failed with; None when it went well."""
+        """Error of the last look-up; None if it succeeded."""
         self._held_back: Set[TopicPartition] = frozenset()
         """Partitions whose committed offset is in an open transaction."""
 

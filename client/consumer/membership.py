@@ -361,7 +361,7 @@ class Membership:
         return counts
 
     def _follow(self, error: ErrorCode, now_ms: float, outcome: Outcome | None = None) -> bool:
-        """Change the state as an error code demands (None: as in all requests); tell whether it was NONE."""
+        """Change the state as an error demands, whose `outcome` is None if usual; return whether it was NONE."""
         match outcome := outcome or outcome_of(error):
             case Outcome.GOOD:
                 return True
@@ -389,7 +389,7 @@ class Membership:
         self._enter(State.OUTSIDE)
 
     def _fail(self, error: KafkaError) -> None:
-        """Fail with its member id kept, which the group would wait for until its session is over."""
+        """Fail, but keep the member id, unless it is fenced, to leave with it: the group would wait for the session."""
         fenced = error.code is ErrorCode.FENCED_INSTANCE_ID
         self._lose(NOBODY if fenced else Identity(self.identity.member_id))
         self._enter(State.FATAL)

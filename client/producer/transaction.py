@@ -113,7 +113,7 @@ class Transaction:
             return
         if self.state is State.FATAL_ERROR:
             assert self.error is not None
-            raise self.error.with_traceback(None)  # raised by each call: it would keep the frames of all before
+            raise self.error.with_traceback(None)  # by each call: its traceback would keep the frames of all
         if self.state is State.ABORTABLE_ERROR:
             raise self.abort_required()
         raise ClientError(f"transactional.id {self.transactional_id}: no {call.value}() now: {self.state.value}")

@@ -53,7 +53,7 @@ class Coordinators:
         self._transactional_id = transactional_id
         self._found: dict[tuple[int, str], int] = {}
         self.trouble: Exception | None = None
-        """Failure of the last attempt, which is why a call takes long; None when it went well."""
+        """Error of the last attempt, which is why a call takes long; None if it succeeded."""
 
     async def ask(
         self,

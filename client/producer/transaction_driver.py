@@ -40,7 +40,7 @@ class PendingCall:
     """The one call of a producer whose outcome has not been told to any caller yet."""
 
     def __init__(self, transactional_id: str, tasks: Tasks, trouble: Callable[[], Exception | None]) -> None:
-        """`trouble` tells why a call takes long, if something was refused last."""
+        """`trouble` returns the error of the last attempt, which is why a call takes long; None if there is none."""
         self._transactional_id, self._tasks, self._trouble = transactional_id, tasks, trouble
         self._pending: tuple[Call, asyncio.Task[None]] | None = None
         self._failure: Exception | None = None

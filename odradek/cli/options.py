@@ -56,7 +56,7 @@ DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 command_config: dict[str, str] = {}
 """Settings from the file of `--command-config`."""
 command_config_files: list[str] = []
-"""That file; none without the option."""
+"""Path of that file as its only element; empty without the option."""
 origins: dict[str, str] = {}
 """Setting of a client → where it was given, for messages about wrong ones."""
 

@@ -183,8 +183,8 @@ def run_detached(arguments: Sequence[str], logs: Path) -> int:
             process.wait()
             raise
         if code and not said:
-            os.write(log.fileno(), b"\n")  # raises OSError where it had no room for what it had to say
-            said = f"odradek up: it has ended with code {code}, and said nothing\n"
+            os.write(log.fileno(), b"\n")  # raises OSError if the disk is full, which may be why it printed nothing
+            said = f"odradek up: it has ended with code {code}, and printed nothing\n"
     print(said, end="", file=sys.stderr if code else sys.stdout)
     return code or 0
 
@@ -307,7 +307,8 @@ class _Up:
             return failure
         except BlockingIOError:
             where = self._plan.directory.resolve()
-            return ClusterFailure(f"{where} is in use by another, which was started at the same moment: odradek stop")
+            said = f"{where} is in use by another `odradek up`, which was started at the same moment"
+            return ClusterFailure(f"{said}: end that with `odradek stop`, or use another folder (--data)")
         except OSError as error:
             if error.errno not in UNUSABLE:
                 raise

@@ -148,7 +148,7 @@ class Facts:
     now_ms: int
     bootstrap: str = DEFAULT_BOOTSTRAP_SERVER
     command_config: str = ""
-    """File with the settings by which the cluster was asked; empty where there is none."""
+    """Path of the client's properties file (`--command-config`); empty if there is none."""
     controller: int | None = None
     """-1: there is none."""
     controller_epoch: int | None = None
