@@ -93,10 +93,16 @@ class SendQueue:
         self._forked = True
 
     def put(self, message: KeyedMessage) -> None:
-        """Queue a message. Raises QueueFull after queue.enqueue.timeout.ms, ClientClosed."""
+        """Queue a message. Raises QueueFull after queue.enqueue.timeout.ms, ClientClosed; TypeError if before_enqueue
+        returns no message."""
         if self._forked:
             raise ClientClosed(f"the producer does not work here: {SAID}")
-        message = self._callbacks.before_enqueue(message)
+        given, message = message, self._callbacks.before_enqueue(message)
+        if not isinstance(message, KeyedMessage):
+            raise TypeError(
+                "callback.handler: before_enqueue must return the KeyedMessage to queue, "
+                f"not {type(message).__name__}: a message to topic {given.topic} is not sent"
+            )
         wait_ms = self._settings.queue_enqueue_timeout_ms
         try:
             self._put(message, wait_ms)
@@ -181,12 +187,19 @@ class _Batches:
 
     def _hand_on(self, batch: list[KeyedMessage]) -> None:
         if batch:
-            self._guarded(lambda: self._handle(list(self._callbacks.before_sending_data(batch))) or ())
+            self._guarded(self._handle_what_passes, batch)
+
+    def _handle_what_passes(self, batch: list[KeyedMessage]) -> Sequence[KeyedMessage]:
+        self._handle(list(self._callbacks.before_sending_data(batch)))
+        return ()
 
     def _guarded(self, function: Callable[..., Sequence[KeyedMessage]], *given: Any) -> Sequence[KeyedMessage]:
         """Call a function of the application. If it raises, that is logged, and its messages are lost, as in Kafka."""
         try:
-            return function(*given)
+            messages = function(*given)
+            if messages is None:
+                raise TypeError(f"a list of messages must be returned, not None, by {function!r}")
+            return list(messages)  # here, as it may be a generator, and raise
         except BaseException:  # also sys.exit: it would end the thread, and nobody would empty the queue
             logger.exception("the thread of an async producer has dropped some messages")
             return ()

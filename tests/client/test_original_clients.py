@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -224,6 +224,47 @@ def test_an_event_handler_cannot_end_the_thread_that_calls_it(broker: Any, caplo
         sending.send(KeyedMessage("t", "one", key="a"), KeyedMessage("t", "two", key="a"))
     assert [value for _, _, value in written(broker)] == [b"two"]
     assert "has dropped some messages" in caplog.text
+
+
+@pytest.mark.parametrize("asked", ["after_dequeuing_existing_data", "last_batch_before_close"])
+@pytest.mark.parametrize("given", ["nothing", "a generator that raises"])
+def test_a_callback_that_gives_no_messages_cannot_end_the_thread_that_calls_it(
+    broker: Any, caplog: pytest.LogCaptureFixture, asked: str, given: str
+) -> None:
+    """What was queued behind it, or with it, was lost in silence, and once the queue was full, each send waited for
+    ever."""
+    seen, calls = Seen(), []
+
+    def raising() -> Iterator[KeyedMessage]:
+        raise ZeroDivisionError
+        yield
+
+    def answer(*message: KeyedMessage) -> Any:
+        calls.append(message)
+        if len(calls) > 1:
+            return message
+        return None if given == "nothing" else raising()
+
+    setattr(seen, asked, answer)
+    with producer(broker, producer_type="async", callback_handler=seen) as sending:
+        sending.send(KeyedMessage("t", "one", key="a"), KeyedMessage("t", "two", key="a"))
+    kept = [b"two!", b"last"] if asked.startswith("after") else [b"one!", b"two!"]
+    assert [value for _, _, value in written(broker)] == kept
+    assert "has dropped some messages" in caplog.text
+
+
+def test_a_callback_that_returns_no_message_to_queue_is_told_to_the_sender(broker: Any) -> None:
+    """The message was lost in silence: an observer had forgotten to return it."""
+
+    class Observes(CallbackHandler):
+        def before_enqueue(self, message: KeyedMessage) -> KeyedMessage:
+            return None if message.message == "one" else message  # type: ignore[return-value]
+
+    with producer(broker, producer_type="async", callback_handler=Observes()) as sending:
+        with pytest.raises(TypeError, match="before_enqueue must return the KeyedMessage to queue, not NoneType"):
+            sending.send(KeyedMessage("t", "one", key="a"))
+        sending.send(KeyedMessage("t", "two", key="a"))
+    assert [value for _, _, value in written(broker)] == [b"two"]
 
 
 def test_a_full_queue_refuses_or_lets_wait(broker: Any) -> None:
