@@ -99,6 +99,8 @@ class ConnectorCore:
     async def commit(self, offsets: Mapping[TopicPartition, int] | None) -> None:
         """Commit these offsets; None: all that was handed out. Raises StoreError, ClientError, KafkaError."""
         retries = self._settings.offsets_commit_max_retries
+        if offsets and self._cluster is None and self._settings.offsets_storage == "kafka":
+            await self.member.look_for_brokers()  # the member has not joined yet, which looks for them, too
         if offsets is None:
             await self.member.commit(retries=retries)
         else:

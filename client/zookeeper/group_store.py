@@ -93,7 +93,7 @@ class GroupStore:
     async def read(self, owned: Collection[TopicPartition]) -> GroupView:
         """Read the group as it is now, and leave watches that fire at any later change."""
         members = await self._members()
-        brokers = await self._brokers()
+        brokers = await self.brokers()
         existing = await self._children(TOPICS_PATH) if any(map(is_pattern, members.values())) else []
         threads = threads_by_topic(members, existing, exclude_internal=self._exclude_internal)
         needed = topics_needed(self._strategy, self._consumer_id, threads)
@@ -120,7 +120,8 @@ class GroupStore:
             return None
         return ConsumerRegistration.decode(self._group_id, consumer_id, data)
 
-    async def _brokers(self) -> list[str]:
+    async def brokers(self) -> list[str]:
+        """Return the addresses of the live brokers, and leave a watch that fires when brokers come or go."""
         names = await self._children(BROKER_IDS_PATH)
         found = await asyncio.gather(*(self._broker(one) for one in sorted(broker_ids(names))))
         if found and not any(found):

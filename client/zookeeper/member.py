@@ -13,6 +13,7 @@ from odradek.client.zookeeper.config import ConnectorSettings
 from odradek.client.zookeeper.group_store import GroupStore
 from odradek.client.zookeeper.offset_storage import NOT_COMMITTED, OffsetKeeper
 from odradek.world.clock import Clock
+from odradek.zk_schema.lost_answers import repeated
 from odradek.zk_schema.store import (
     Connected,
     ConnectionLost,
@@ -99,6 +100,10 @@ class Member:
     async def decided(self) -> None:
         """Wait until the first rebalance is done, or its failure was logged."""
         await self._decided.wait()
+
+    async def look_for_brokers(self) -> None:
+        """Read which brokers live, as each rebalance does. Waits for a lost connection; raises StoreError."""
+        self._brokers_seen(await repeated(self._store, self._group.brokers))
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
