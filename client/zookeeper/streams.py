@@ -84,6 +84,8 @@ class MessageStream:
         """Start reading a partition at `offset`, whatever its progress was."""
         with self._arrived:
             progress.consumed = progress.handed_out = offset
+            if self._in_hand is not None and self._in_hand[0] is progress:
+                self._in_hand = None  # its offset means nothing from here on
 
     def put(self, chunk: Chunk) -> None:
         """Add fetched records, unless the partition has been given up since they were asked for."""

@@ -256,6 +256,27 @@ def test_a_partition_without_an_offset_is_located_first() -> None:
     play(test)
 
 
+def test_a_message_in_hand_does_not_count_in_a_log_that_begins_anew() -> None:
+    """The topic was deleted and made again while the session was lost. With the old message done, its offset was
+    committed: whoever started there passed over everything up to it."""
+
+    async def test(world: World) -> None:
+        world.stored[T0] = 200
+        world.consumption.start({T0: "g_a-0"})
+        world.fetched(T0, 200, 1)
+        assert next(world.stream).offset == 200
+        world.consumption.abandon()
+        world.consumption.start({T0: "g_a-0"})
+        world.consumption.locate(T0, 0)
+        world.fetched(T0, 0, 2)
+        assert next(world.stream).offset == 0
+        assert world.consumed() == {T0: 0}
+        assert next(world.stream).offset == 1
+        assert world.consumed() == {T0: 1}
+
+    play(test)
+
+
 def test_a_failure_is_raised_once() -> None:
     async def test(world: World) -> None:
         world.stored[T0] = 0
