@@ -166,11 +166,12 @@ class SimpleConsumerCore(QuestionsClient):
 
     async def topic_metadata(self, topics: Sequence[str] = ()) -> list[TopicInfo]:
         """Return topics with the leaders of their partitions. See `SimpleConsumer.topic_metadata`."""
-        asked = [metadata.MetadataRequestTopic(name=arguments.topic_name(name)) for name in topics]
+        names = arguments.topic_names(topics)
+        asked = [metadata.MetadataRequestTopic(name=name) for name in names]
         request = metadata.MetadataRequest(topics=asked or None, allow_auto_topic_creation=False)
         answer = await self._ask(request, metadata.MetadataResponse)
         for one in answer.topics:
-            if one.name in topics:
+            if one.name in names:
                 _raise_for(one.error_code, f"topic {one.name}")
         found = updated(ClusterView(), answer, all_topics=True).topics
         return [found[name] for name in sorted(found)]

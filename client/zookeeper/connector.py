@@ -77,7 +77,7 @@ class ConsumerConnector:
         Returns when the member has its partitions, or has logged that it cannot get them, which it then keeps trying.
         Raises ConfigError, TypeError; ClientError if streams were created before.
         """
-        for topic, count in topic_count.items():
+        for topic, count in arguments.mapping(topic_count, "topic_count").items():
             _check_count(count, arguments.topic_name(topic))
         if not topic_count:
             raise ConfigError("no topics: give {topic: number of streams}")
@@ -91,7 +91,10 @@ class ConsumerConnector:
         `Blacklist`, those created later too. Raises as `create_message_streams`.
         """
         _check_count(count, "the filter")
-        given = Whitelist(topic_filter) if isinstance(topic_filter, str) else topic_filter
+        given: object = Whitelist(topic_filter) if isinstance(topic_filter, str) else topic_filter
+        if not isinstance(given, TopicFilter):
+            said = f"topic_filter must be a Whitelist, a Blacklist or a string, not {type(given).__name__}: {given!r}"
+            raise TypeError(said)
         pattern = BLACK_LIST if isinstance(given, Blacklist) else WHITE_LIST
         registration = ConsumerRegistration({given.cleaned: count}, pattern)
         return self._join(registration, {ANY_TOPIC: count}, key_decoder, value_decoder)[ANY_TOPIC]

@@ -21,8 +21,8 @@ class TopicFilter:
 
     @property
     def cleaned(self) -> str:
-        """Return the pattern as it is registered. Raises ConfigError when it is not a regular expression."""
-        text = self.expression.strip().replace(",", "|").replace(" ", "").strip("\"'")
+        """Return the pattern as it is registered. Raises ConfigError when it is not a regular expression, TypeError."""
+        text = arguments.text(self.expression, "a topic filter").strip().replace(",", "|").replace(" ", "").strip("\"'")
         try:
             arguments.regular_expression(text)
         except re.error as error:

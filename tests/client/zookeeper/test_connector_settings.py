@@ -1,5 +1,6 @@
 """Settings of Kafka 0.8's consumer."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from odradek.client.errors import ConfigError
 from odradek.client.zookeeper.config import settings_of
 from odradek.client.zookeeper.connector import ConsumerConnector
+from odradek.client.zookeeper.subscriptions import Whitelist
 from odradek.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 NEEDED = {"zookeeper.connect": "z:2181", "group.id": "g"}
@@ -75,6 +77,23 @@ def test_an_address_that_cannot_be_zookeepers_is_a_wrong_setting() -> None:
 def test_the_group_is_needed() -> None:
     with pytest.raises(ConfigError, match=r"group\.id is missing"):
         settings_of({"zookeeper.connect": "z"}, {})
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("create_message_streams", ["t"]),
+        ("create_message_streams", "t"),
+        ("create_message_streams_by_filter", None),
+        ("create_message_streams_by_filter", re.compile("t.*")),
+        ("create_message_streams_by_filter", Whitelist(5)),  # type: ignore[arg-type]
+    ],
+)
+def test_streams_of_what_names_no_topics_are_refused(monkeypatch: pytest.MonkeyPatch, method: str, given: Any) -> None:
+    """They were AttributeErrors, which name neither the argument nor what it has to be."""
+    monkeypatch.setattr(ConsumerConnector, "__init__", lambda self: None)
+    with pytest.raises(TypeError, match=r"(topic_count|filter) must be a .*, not "):
+        getattr(ConsumerConnector(), method)(given)
 
 
 def test_what_could_not_be_processed_is_not_committed_when_a_connector_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
