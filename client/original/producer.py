@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from odradek.client.errors import ClientClosed, ConfigError, FailedToSendMessage
+from odradek.client.errors import ClientClosed, ClientError, ConfigError, FailedToSendMessage
 from odradek.client.original.config import OriginalProducerConfig, settings_of
 from odradek.client.original.encoders import encode_function, partition_function
 from odradek.client.original.messages import KeyedMessage, Sendable, keyed_messages
@@ -172,7 +172,9 @@ class Producer:
 
     def close(self) -> None:
         """Send everything that is queued, then close connections. Calling it again does nothing; in another thread it
-        waits for the end of the first call."""
+        waits for the end of the first call. Raises ClientError in a handler on the producer's own thread."""
+        if not self._closed and self._queue is not None and self._queue.is_current:
+            raise ClientError("a handler may not close its producer, which waits for the handler: use another thread")
         if self._closed and not (self._queue is not None and self._queue.works_here):
             return
         with self._end:

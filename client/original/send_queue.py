@@ -103,15 +103,16 @@ class SendQueue:
                 "callback.handler: before_enqueue must return the KeyedMessage to queue, "
                 f"not {type(message).__name__}: a message to topic {given.topic} is not sent"
             )
-        wait_ms = self._settings.queue_enqueue_timeout_ms
+        wait_ms = 0 if self.is_current else self._settings.queue_enqueue_timeout_ms  # nobody else would make room
         try:
             self._put(message, wait_ms)
         except queue.Full:
             self._callbacks.after_enqueue(message, False)
             size = self._settings.queue_buffering_max_messages
+            waited = f"none was sent within queue.enqueue.timeout.ms={wait_ms}"
             raise QueueFull(
-                f"queue.buffering.max.messages={size} are queued, and none was sent within "
-                f"queue.enqueue.timeout.ms={wait_ms}",
+                f"queue.buffering.max.messages={size} are queued, and "
+                + ("a handler on the producer's own thread cannot wait for room" if self.is_current else waited),
                 setting="queue.buffering.max.messages",
             ) from None
         self._callbacks.after_enqueue(message, True)
@@ -129,9 +130,14 @@ class SendQueue:
                 self._all_put.notify_all()
 
     @property
+    def is_current(self) -> bool:
+        """Tell whether the caller is the queue's thread: a handler of the application."""
+        return threading.current_thread() is self._thread
+
+    @property
     def works_here(self) -> bool:
         """Tell whether the caller is in the thread's process, but not that thread itself."""
-        return not self._forked and threading.current_thread() is not self._thread
+        return not self._forked and not self.is_current
 
     def close(self) -> None:
         """Wait until everything that was queued before is handled, and end the thread. To be called once."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from odradek import KeyedMessage, Producer
-from odradek.client.errors import ClientClosed, ConfigError, FailedToSendMessage, QueueFull
+from odradek.client.errors import ClientClosed, ClientError, ConfigError, FailedToSendMessage, QueueFull
 from odradek.client.original import (
     CallbackHandler,
     EventHandler,
@@ -265,6 +265,38 @@ def test_a_callback_that_returns_no_message_to_queue_is_told_to_the_sender(broke
             sending.send(KeyedMessage("t", "one", key="a"))
         sending.send(KeyedMessage("t", "two", key="a"))
     assert [value for _, _, value in written(broker)] == [b"two"]
+
+
+@pytest.mark.parametrize("call", ["close", "send"])
+def test_a_handler_need_not_wait_for_itself(broker: Any, caplog: pytest.LogCaptureFixture, call: str) -> None:
+    """Closing its producer, or queueing more than there was room for, it waited for ever, and so did all senders."""
+    handling, go_on = threading.Event(), threading.Event()
+    raised: list[Exception] = []
+
+    class Impatient(EventHandler):
+        def handle(self, messages: Sequence[KeyedMessage], send: Any) -> None:
+            send(messages)
+            if handling.is_set():
+                return
+            handling.set()
+            assert go_on.wait(PATIENCE_SECONDS)
+            try:
+                sending.close() if call == "close" else sending.send(KeyedMessage("t", "three", key="a"))
+            except ClientError as error:
+                raised.append(error)
+            ended.set()
+
+    ended = threading.Event()
+    sending = producer(broker, producer_type="async", batch_num_messages=1, queue_size=1, event_handler=Impatient())
+    sending.send(KeyedMessage("t", "one", key="a"))
+    assert handling.wait(PATIENCE_SECONDS)
+    sending.send(KeyedMessage("t", "two", key="a"))
+    go_on.set()
+    assert ended.wait(PATIENCE_SECONDS)
+    sending.close()
+    assert [value for _, _, value in written(broker)] == [b"one", b"two"]
+    (error,) = raised
+    assert ("use another thread" if call == "close" else "own thread cannot wait for room") in str(error)
 
 
 def test_a_full_queue_refuses_or_lets_wait(broker: Any) -> None:
