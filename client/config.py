@@ -309,12 +309,18 @@ ADDRESS = re.compile(r"(?:[\w.%-]+://)?\[?([\w.%:-]+)\]?:(\d{1,5})")
 its PLAINTEXT:// before the host."""
 
 
+def is_address(text: str) -> bool:
+    """Tell whether a text is `host:port`, as `addresses` takes it."""
+    match = ADDRESS.fullmatch(text)
+    return match is not None and 0 < int(match[2]) < 65_536
+
+
 def addresses(bootstrap_servers: Sequence[str]) -> list[tuple[str, int]]:
     """Parse `host:port` texts into pairs. An IPv6 host is in brackets. Raises ConfigError that names the wrong one."""
     found = []
     for text in bootstrap_servers:
         match = ADDRESS.fullmatch(text)
-        if match is None or not 0 < int(match[2]) < 65_536:
+        if match is None or not is_address(text):
             raise ConfigError(f"bootstrap.servers: {text!r} is not host:port")
         found.append((match[1], int(match[2])))
     if not found:

@@ -152,11 +152,12 @@ class ConnectorCore:
         """Take registered brokers as bootstrap addresses; with the first ones, begin to use the cluster."""
         if not addresses or list(addresses) == self._bootstrap:
             return
-        self._bootstrap = list(addresses)
         if self._cluster is not None:
-            self._cluster.bootstrap_from(self._bootstrap)
+            self._cluster.bootstrap_from(addresses)
+            self._bootstrap = list(addresses)
             return
-        settings = self._settings.for_brokers(self._bootstrap)
+        settings = self._settings.for_brokers(list(addresses))
+        self._bootstrap = list(addresses)
         self._cluster = Cluster(self._network(settings), self._clock, self._random, settings)
         loop = FetchLoop(self._cluster, settings, self.consumption, self._settings.reset_timestamp)
         self._fetch_loop = loop

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from odradek.client.calls import side_by_side
+from odradek.client.config import is_address
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.assignment import Assignment, GroupView, topics_needed
 from odradek.client.zookeeper.subscriptions import consumer_of, is_pattern, threads_by_topic
@@ -129,7 +130,8 @@ class GroupStore:
         return sorted(address for address in found if address is not None)
 
     async def _broker(self, broker_id: int) -> str | None:
-        """Return a broker's address; None when it has just gone, has no such listener, or cannot be decoded."""
+        """Return a broker's address; None when it has just gone, has no such listener, cannot be decoded, or has an
+        address that cannot be one."""
         try:
             data, _ = await self._store.get(broker_path(broker_id))
             endpoints = BrokerRegistration.decode(broker_id, data).endpoints
@@ -138,7 +140,16 @@ class GroupStore:
         except BadZnode as bad:
             logger.warning("%s: a broker is ignored: %s", self._consumer_id, bad)
             return None
-        return next((one.address for one in endpoints if one.security_protocol == self._security_protocol), None)
+        found = next((one.address for one in endpoints if one.security_protocol == self._security_protocol), None)
+        if found is not None and not is_address(found):
+            logger.warning(
+                "%s: broker %d is ignored: %s cannot be connected to: see its advertised.listeners",
+                self._consumer_id,
+                broker_id,
+                found,
+            )
+            return None
+        return found
 
     async def _partitions(self, topic: str) -> tuple[int, ...]:
         """Return the partitions of a topic; none if it does not exist, in which case its creation is watched for."""

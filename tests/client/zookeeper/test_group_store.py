@@ -67,7 +67,20 @@ def test_the_listener_of_a_broker_is_the_one_with_the_protocol(caplog: pytest.Lo
     on_zookeeper(test)
 
 
-@pytest.mark.parametrize(("name", "data"), [("7", b"{}"), ("9" * 5000, b"{}"), ("x", b"")])
+def registered(host: str, port: int) -> bytes:
+    return BrokerRegistration(7, (Endpoint("INSIDE", host, port),)).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("7", b"{}"),
+        ("9" * 5000, b"{}"),
+        ("x", b""),
+        ("7", registered("", 1)),  # of its address the second reading thought that it was in use
+        ("7", registered("in", 0)),
+    ],
+)
 def test_a_broker_that_cannot_be_understood_stops_no_group(name: str, data: bytes) -> None:
     async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
         good = BrokerRegistration(0, (Endpoint("INSIDE", "in", 1),)).encode()
