@@ -12,7 +12,7 @@ from odradek.client.errors import ClientClosed, ClientError, ConfigError, Failed
 from odradek.client.original.config import OriginalProducerConfig, settings_of
 from odradek.client.original.encoders import encode_function, partition_function
 from odradek.client.original.messages import KeyedMessage, Sendable, keyed_messages
-from odradek.client.original.send_queue import CallbackHandler, EventHandler, SendQueue
+from odradek.client.original.send_queue import CallbackHandler, EventHandler, SendQueue, handler_of
 from odradek.client.producer.batch import RecordFuture
 from odradek.client.producer.client import KafkaProducer
 from odradek.protocol.errors import KafkaError
@@ -139,21 +139,29 @@ class Producer:
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        """Take settings, as a mapping of Kafka's names or as keywords. Raises ConfigError."""
+        """Take settings, as a mapping of Kafka's names or as keywords. Raises ConfigError, and what `init` of a handler
+        raises."""
         self._closed = True
         self._end = threading.RLock()
         """Held during `close`, for which other callers wait."""
         self.config = settings_of(config, settings)
+        self._handler = handler_of(self.config.event_handler, EventHandler, "event.handler")
+        self._callbacks = handler_of(self.config.callback_handler, CallbackHandler, "callback.handler")
         self._delivery = Delivery(self.config)
         self._queue: SendQueue | None = None
-        self._handler = self.config.event_handler or EventHandler()
-        self._callbacks = self.config.callback_handler or CallbackHandler()
-        if self.config.producer_type == "async":
-            handler, send = self._handler, self._delivery.send_what_encodes
-            handler.init(self.config.event_handler_props)
-            self._callbacks.init(self.config.callback_handler_props)
-            self._queue = SendQueue(self.config, lambda batch: handler.handle(batch, send), self._callbacks)
+        try:
+            if self.config.producer_type == "async":
+                self._queue = self._begun()
+        except BaseException:
+            self._delivery.close()
+            raise
         self._closed = False
+
+    def _begun(self) -> SendQueue:
+        handler, send = self._handler, self._delivery.send_what_encodes
+        handler.init(self.config.event_handler_props)
+        self._callbacks.init(self.config.callback_handler_props)
+        return SendQueue(self.config, lambda batch: handler.handle(batch, send), self._callbacks)
 
     def send(self, *messages: Sendable | Sequence[Sendable]) -> None:
         """Send messages: KeyedMessage, ProducerData, or lists of them.

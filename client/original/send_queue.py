@@ -8,9 +8,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from odradek.client.errors import ClientClosed, QueueFull
+from odradek.client.errors import ClientClosed, ConfigError, QueueFull
 from odradek.client.forks import SAID, watch
 from odradek.client.original.config import OriginalProducerConfig
 from odradek.client.original.messages import KeyedMessage
@@ -63,6 +63,22 @@ class CallbackHandler:
 
     def close(self) -> None:
         """End. Called once, after the last batch."""
+
+
+Handler = TypeVar("Handler", EventHandler, CallbackHandler)
+
+
+def handler_of(given: Any, kind: type[Handler], setting: str) -> Handler:
+    """Return a handler: the one given, or one of the class given, or without any that of Kafka. Raises ConfigError."""
+    made = kind() if given is None else given() if isinstance(given, type) else given
+    missing = [name for name in vars(kind) if not name.startswith("_") and not callable(getattr(made, name, None))]
+    if missing:
+        raise ConfigError(
+            f"{setting} must be a {kind.__name__}, or its class, not {given!r}, which lacks {', '.join(missing)}",
+            setting=setting,
+        )
+    found: Handler = made
+    return found
 
 
 STOP: Final = object()

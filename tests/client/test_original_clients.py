@@ -211,6 +211,38 @@ def test_a_batch_goes_when_its_time_is_over(broker: Any) -> None:
         assert [value for _, _, value in written(broker)] == [b"one"]
 
 
+def test_a_handler_may_be_given_as_its_class(broker: Any) -> None:
+    """As serializers may. It was a TypeError for an argument of `init`."""
+    handled: list[Any] = []
+
+    class Handler(EventHandler):
+        def handle(self, messages: Sequence[KeyedMessage], send: Any) -> None:
+            handled.extend(one.message for one in messages)
+
+    with producer(broker, producer_type="async", event_handler=Handler, callback_handler=Seen) as sending:
+        sending.send(KeyedMessage("t", "one", key="a"))
+    assert handled == ["one!", "last"]
+
+
+@pytest.mark.parametrize("name", ["event_handler", "callback_handler"])
+def test_what_is_no_handler_is_refused_in_words(broker: Any, name: str) -> None:
+    with pytest.raises(ConfigError, match=name.replace("_", r"\.") + r" must be a .*, not 'my\.Handler', which lacks"):
+        producer(broker, producer_type="async", **{name: "my.Handler"})
+
+
+def test_a_handler_that_cannot_begin_leaves_nothing_open(broker: Any) -> None:
+    class Fails(EventHandler):
+        def init(self, properties: Any) -> None:
+            raise ZeroDivisionError
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with pytest.raises(ZeroDivisionError):
+            producer(broker, producer_type="async", event_handler=Fails())
+        gc.collect()
+    assert not [one.message for one in warned if "was dropped without close()" in str(one.message)]
+
+
 def test_an_event_handler_cannot_end_the_thread_that_calls_it(broker: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody emptied the queue any more: once it was full, each send waited for ever."""
 
