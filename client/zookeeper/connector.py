@@ -22,7 +22,7 @@ from odradek.world.clock import LoopClock
 from odradek.world.tcp import TcpNetwork
 from odradek.zk_schema.kazoo_store import KazooStore
 from odradek.zk_schema.kazoo_store.values import BadAddress
-from odradek.zk_schema.store import ConnectionLost, StoreError, ZooKeeperLoginRefused
+from odradek.zk_schema.store import ConnectionLost, SessionExpired, StoreError, ZooKeeperLoginRefused
 from odradek.zk_schema.znodes.consumers import BLACK_LIST, STATIC, WHITE_LIST, ConsumerRegistration
 
 Result = TypeVar("Result")
@@ -145,7 +145,9 @@ class ConsumerConnector:
         try:
             return self._thread.run(work)
         except StoreError as error:
-            raise ClientError(str(error)) from error
+            said = error.reason if isinstance(error, SessionExpired | ConnectionLost) else str(error)
+            where = f"group {self._settings.group_id}: ZooKeeper at {self._settings.zookeeper_connect}"
+            raise ClientError(f"{where}: {said}: messages whose offsets are not committed come again") from error
 
     async def _opened(self) -> ConnectorCore:
         settings, loop = self._settings, asyncio.get_running_loop()

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from odradek.client.consumer.chunks import Chunk
-from odradek.client.errors import DeserializationError
+from odradek.client.errors import ClientError, DeserializationError
 from odradek.client.records import TopicPartition
+from odradek.client.zookeeper.config import settings_of
 from odradek.client.zookeeper.connector import ConsumerConnector
 from odradek.client.zookeeper.consumption import Consumption
 from odradek.client.zookeeper.core import StreamTable
 from odradek.client.zookeeper.streams import ConsumerTimeout, MessageStream
 from odradek.protocol.records import encode_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.zk_schema.store import SessionExpired
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MINE = {T0: "g_a-0", T1: "g_a-0"}
@@ -360,3 +362,23 @@ def test_readers_end_though_a_shutdown_is_interrupted() -> None:
     with pytest.raises(KeyboardInterrupt):
         connector.shutdown()
     assert list(stream) == []
+
+
+def test_a_commit_that_zookeeper_did_not_take_says_whose_and_what_follows() -> None:
+    """It said no more than `/: the ZooKeeper session has expired`."""
+
+    class Expires:
+        def run(self, work: Coroutine[Any, Any, None]) -> None:
+            work.close()
+            raise SessionExpired("/")
+
+    async def commit(offsets: object) -> None:
+        pass
+
+    connector: Any = object.__new__(ConsumerConnector)
+    connector._closed, connector._thread = False, Expires()
+    connector._settings = settings_of({"zookeeper.connect": "z:2181", "group.id": "g"}, {})
+    connector._core = SimpleNamespace(commit=commit)
+    said = r"group g: ZooKeeper at z:2181: the ZooKeeper session has expired: messages .* come again"
+    with pytest.raises(ClientError, match=said):
+        connector.commit_offsets()
