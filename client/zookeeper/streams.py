@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from odradek.client.consumer.chunks import Chunk, Reader
 from odradek.client.consumer.config import Deserializer
-from odradek.client.errors import ClientTimeout, DeserializationError
+from odradek.client.errors import ClientTimeout, CorruptRecords, DeserializationError
 from odradek.client.records import ConsumerRecord, TopicPartition
 
 READY_LIMIT = 500
@@ -139,7 +139,7 @@ class MessageStream:
 
     def __next__(self) -> ConsumerRecord:
         """Return the next message. Raises ConsumerTimeout, ClientError; DeserializationError, after which the next call
-        goes on behind that message."""
+        goes on behind that message; CorruptRecords, which each further call raises again."""
         self._done_with_message()
         with self._arrived:
             while True:
@@ -220,7 +220,10 @@ class MessageStream:
         if progress is None or not self._is_current(reader.chunk):
             self._reader = None
             return True
-        self._ready.extend(reader.take(progress.handed_out, READY_LIMIT))
+        try:
+            self._ready.extend(reader.take(progress.handed_out, READY_LIMIT))
+        except CorruptRecords as error:
+            raise _damaged(reader.chunk.topic_partition, error) from error
         if reader.finished and not self._ready:
             # Behind the last message there may be offsets without messages: markers, compacted ones.
             progress.consumed = progress.handed_out = max(progress.handed_out, reader.chunk.next_offset)
@@ -230,3 +233,16 @@ class MessageStream:
     def _is_current(self, chunk: Chunk) -> bool:
         progress = self._progress.get(chunk.topic_partition)
         return progress is not None and progress.claim == chunk.version
+
+
+def _damaged(name: TopicPartition, error: CorruptRecords) -> CorruptRecords:
+    """Return the error for the reader of a stream, which cannot seek: with a way past the damage that it has."""
+    beyond = "an offset beyond them" if error.next_offset is None else error.next_offset
+    return CorruptRecords(
+        f"{name} at offset {error.offset}: damaged records: {error.__cause__}; to go on behind them, shut this "
+        f"connector down and let another commit_offsets({{{tuple(name)}: {beyond}}}) before the group reads on "
+        "(CORRUPT_MESSAGE)",
+        topic_partition=name,
+        offset=error.offset,
+        next_offset=error.next_offset,
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.client.consumer.chunks import Chunk
-from odradek.client.errors import ClientError, DeserializationError
+from odradek.client.errors import ClientError, CorruptRecords, DeserializationError
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.config import settings_of
 from odradek.client.zookeeper.connector import ConsumerConnector
@@ -322,6 +322,28 @@ def test_a_message_that_cannot_be_decoded_is_said_once_and_read_on() -> None:
         assert world.consumed() == {T0: 13}
         assert next(world.stream).value == "t-0:14"
         assert world.consumed() == {T0: 14}
+
+    play(test)
+
+
+def test_damaged_messages_are_told_with_a_way_past_them_that_a_stream_has() -> None:
+    """The error said to seek, which no stream can, after the messages before the damage had come."""
+
+    async def test(world: World) -> None:
+        world.consumption.start({T0: "g_a-0"})
+        world.consumption.locate(T0, 0)
+        batches = [bytearray(encode_batch(first, [0, 0], [None] * 2, [b"a", b"b"])) for first in (0, 2)]
+        batches[1][-1] ^= 1
+        records = memoryview(bytes(b"".join(batches)))
+        world.stream.put(Chunk(T0, records, 0, world.consumption.positions.partitions[T0].version, None))
+        assert [next(world.stream).offset for _ in range(2)] == [0, 1]
+        for _ in range(2):
+            with pytest.raises(CorruptRecords) as raised:
+                next(world.stream)
+            assert "seek" not in str(raised.value)
+            assert "commit_offsets({('t', 0): 4})" in str(raised.value)
+            assert (raised.value.offset, raised.value.next_offset) == (2, 4)
+        assert world.consumed() == {T0: 2}
 
     play(test)
 
