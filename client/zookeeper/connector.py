@@ -111,11 +111,11 @@ class ConsumerConnector:
 
     def shutdown(self) -> None:
         """Commit (with auto.commit.enable), leave the group at once, end all iterations. Calling it again does nothing;
-        in another thread it waits for the end of the first call."""
+        in another thread it waits for the end of the first call. A forked process has nothing to shut down."""
         self._shutdown(in_hand=True)
 
     def _shutdown(self, *, in_hand: bool) -> None:
-        if self._closed and not self._thread.running:
+        if not self._thread.running:  # or this is a copy in a forked process: the member is the parent's
             return
         with self._end:
             if self._closed:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from odradek.client.consumer.chunks import Chunk, Reader
 from odradek.client.consumer.config import Deserializer
-from odradek.client.errors import ClientTimeout, CorruptRecords, DeserializationError
+from odradek.client.errors import ClientClosed, ClientTimeout, CorruptRecords, DeserializationError
+from odradek.client.forks import SAID, watch
 from odradek.client.records import ConsumerRecord, TopicPartition
 
 READY_LIMIT = 500
@@ -62,6 +63,12 @@ class MessageStream:
         self._in_hand: tuple[Progress, int] | None = None
         self._failure: Exception | None = None
         self._closed = False
+        self._forked = False
+        watch(self)
+
+    def forked(self) -> None:
+        """Refuse every further call: nothing fills this copy in a forked process, and its lock may be held for ever."""
+        self._forked = True
 
     # -- for the loop --------------------------------------------------------------------------------------------------
 
@@ -140,6 +147,8 @@ class MessageStream:
     def __next__(self) -> ConsumerRecord:
         """Return the next message. Raises ConsumerTimeout, ClientError; DeserializationError, after which the next call
         goes on behind that message; CorruptRecords, which each further call raises again."""
+        if self._forked:
+            raise ClientClosed(f"the stream does not work here: {SAID}")
         self._done_with_message()
         with self._arrived:
             while True:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from odradek.client.consumer.chunks import Chunk
-from odradek.client.errors import ClientError, CorruptRecords, DeserializationError
+from odradek.client.errors import ClientClosed, ClientError, CorruptRecords, DeserializationError
+from odradek.client.loop_thread import LoopThread
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.config import settings_of
 from odradek.client.zookeeper.connector import ConsumerConnector
@@ -16,6 +17,7 @@ from odradek.client.zookeeper.consumption import Consumption
 from odradek.client.zookeeper.core import StreamTable
 from odradek.client.zookeeper.streams import ConsumerTimeout, MessageStream
 from odradek.protocol.records import encode_batch
+from odradek.testing.forked import in_a_child
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.store import SessionExpired
 
@@ -366,6 +368,8 @@ def test_readers_end_though_a_shutdown_is_interrupted() -> None:
     """They waited for ever, and the program with them, whose main thread had been told to end twice."""
 
     class Interrupted:
+        running = True
+
         def run(self, work: Coroutine[Any, Any, None]) -> None:
             work.close()
             raise KeyboardInterrupt
@@ -384,6 +388,25 @@ def test_readers_end_though_a_shutdown_is_interrupted() -> None:
     with pytest.raises(KeyboardInterrupt):
         connector.shutdown()
     assert list(stream) == []
+
+
+def test_streams_of_before_a_fork_refuse_and_need_no_shutdown() -> None:
+    """The child processed what was read ahead, as its parent did, and then waited for ever; a `with` that it left was
+    an error."""
+    stream = MessageStream(2, 0, None, None, lambda: None)
+    connector: Any = object.__new__(ConsumerConnector)
+    connector._closed, connector._end, connector._thread = False, threading.RLock(), LoopThread("odradek-g")
+
+    def child() -> str:
+        with pytest.raises(ClientClosed, match="before a fork"):
+            next(stream)
+        connector.shutdown()
+        return "refused"
+
+    try:
+        assert in_a_child(child) == "refused"
+    finally:
+        connector._thread.stop()
 
 
 def test_a_commit_that_zookeeper_did_not_take_says_whose_and_what_follows() -> None:
