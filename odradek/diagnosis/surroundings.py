@@ -3,8 +3,8 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,28 +92,38 @@ async def _zookeeper(
         yield None, ""
         return
     hint = "" if address else "; --zookeeper HOST:PORT names an address that does"
-    if not address:
-        address = await _zookeeper_of_brokers(client)
-    if not address:
+    unreachable: list[str] = []
+    async with aclosing(_only(address) if address else _zookeepers_of_brokers(client)) as places:
+        async for place in places:
+            store = KazooStore(place, clock, session_timeout_ms=SESSION_MS, make_chroot=False, link=link)
+            try:
+                await store.start(CONNECT_MS)
+            except ZooKeeperLoginRefused:
+                yield None, f"what ZooKeeper holds: the one at {place} refuses the login"
+                return
+            except StoreError:
+                unreachable.append(place)
+                continue
+            try:
+                yield store, ""
+            finally:
+                await store.close()
+            return
+    if unreachable:
+        yield None, f"what ZooKeeper holds: none answers at {' or at '.join(unreachable)} from here{hint}"
+    else:
         yield None, "what ZooKeeper holds: no broker says where it is; give it with --zookeeper HOST:PORT"
-        return
-    store = KazooStore(address, clock, session_timeout_ms=SESSION_MS, make_chroot=False, link=link)
-    try:
-        await store.start(CONNECT_MS)
-    except ZooKeeperLoginRefused:
-        yield None, f"what ZooKeeper holds: the one at {address} refuses the login"
-        return
-    except StoreError:
-        yield None, f"what ZooKeeper holds: none answers at {address} from here{hint}"
-        return
-    try:
-        yield store, ""
-    finally:
-        await store.close()
 
 
-async def _zookeeper_of_brokers(client: Admin) -> str:
-    """Return the `zookeeper.connect` of the first broker that tells it; empty if none does."""
+async def _only(address: str) -> AsyncGenerator[str]:
+    yield address
+
+
+async def _zookeepers_of_brokers(client: Admin) -> AsyncGenerator[str]:
+    """Yield the `zookeeper.connect` of one broker after the other, each once: the next is asked only if it is needed.
+
+    The first broker may be silent, or know ZooKeeper by an address that is of no use from here."""
+    seen = {""}
     for node in (await client.describe_cluster()).nodes:
         resource = ConfigResource("BROKER", str(node.node_id))
         try:
@@ -121,9 +131,10 @@ async def _zookeeper_of_brokers(client: Admin) -> str:
         except (KafkaError, OSError):
             continue
         for entry in entries:
-            if entry.name == "zookeeper.connect" and entry.value:
-                return entry.value
-    return ""
+            address = entry.value or ""
+            if entry.name == "zookeeper.connect" and address not in seen:
+                seen.add(address)
+                yield address
 
 
 async def read_journal(broker: BrokerFacts) -> JournalFacts | str:
