@@ -25,6 +25,9 @@ STRAY_SUFFIX = "-stray"
 SET_ASIDE_SUFFIXES = (DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX)
 LONGEST_NAME = 255
 NO_BROKER_EPOCH = -1
+INT32_DIGITS_MAX = 10
+SHOWN_MAX = 40
+"""Most characters of an unreadable broker.id that a message repeats."""
 RESERVED_DIRECTORY_IDS = 100
 """Ids below stand for no directory: lost, unassigned, migrating (DirectoryId.java)."""
 
@@ -72,15 +75,23 @@ def decode_meta(data: bytes) -> tuple[MetaProperties, dict[str, str]]:
     if version != "0":
         raise CorruptFile(f"meta.properties of version {version!r}")
     broker_id, cluster_id = properties.get("broker.id"), properties.get("cluster.id")
-    if broker_id is not None and not broker_id.removeprefix("-").isdecimal():
-        raise CorruptFile(f"meta.properties with broker.id={broker_id!r}")
     directory_id = properties.get("directory.id")
     owner = MetaProperties(
-        None if broker_id is None else int(broker_id),
+        None if broker_id is None else _decode_broker_id(broker_id),
         cluster_id,
         None if directory_id is None else _decode_id("meta.properties with directory.id", directory_id),
     )
     return owner, properties
+
+
+def _decode_broker_id(text: str) -> int:
+    """Read a number of 32 bits. Raises CorruptFile, without most of the digits where there are very many: Python's
+    `int` refuses those, and nobody would read them."""
+    number = text.removeprefix("-")
+    if not number.isdecimal() or len(number) > INT32_DIGITS_MAX or int(number) > MAX_INT32:
+        shown = text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
+        raise CorruptFile(f"meta.properties with broker.id={shown!r}")
+    return int(text)
 
 
 def _decode_id(field: str, text: str) -> bytes:

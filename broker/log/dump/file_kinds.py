@@ -208,7 +208,7 @@ def kind_of(path: str) -> Kind | None:
 def base_offset_of(path: str) -> int:
     """Return 42 for `00000000000000000042.log`; 0 for a file whose name has no number."""
     number = path.rpartition("/")[2].partition(".")[0]
-    return int(number) if number.isdigit() else 0
+    return int(number) if number.isdecimal() else 0
 
 
 def topic_of(path: str) -> str:

@@ -110,6 +110,8 @@ def test_what_another_program_says_of_a_directory_is_kept() -> None:
         (["version=1\nnode.id=1\ncluster.id=cluster-a\n"], "has version 1"),
         (["version=7\n"], "of version '7'"),
         (["broker.id=one\n"], "broker.id='one'"),
+        (["broker.id=3000000000\n"], "broker.id='3000000000'"),
+        ([f"broker.id={'1' * 4301}\n"], f"broker.id='{'1' * 40}…'"),  # more digits than Python's int takes
         (["directory.id=short\n"], "directory.id='short'"),
         (["directory.id=a\x1b[2Jb\n"], r"directory.id='a\\x1b\[2Jb'"),  # rotten bytes do nothing to a terminal
         (["directory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"], "AAAAAAAAAAAAAAAAAAAAAQ is reserved"),

@@ -8,7 +8,7 @@ from odradek.broker.log.batches import Origin, iterate_headers
 from odradek.broker.log.checkpoint_format import encode_offsets
 from odradek.broker.log.directories.directory_files import DirectoryOwner, encode_meta, encode_partition_metadata
 from odradek.broker.log.dump import Damage, dump, verify
-from odradek.broker.log.dump.file_kinds import topic_of
+from odradek.broker.log.dump.file_kinds import base_offset_of, topic_of
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.records import encode_batch
@@ -294,3 +294,7 @@ def test_an_index_that_a_compaction_replaces_or_has_made_is_compared_with_its_ow
 
 def test_a_damage_says_where() -> None:
     assert Damage("/a/b.log", 7, "why") == ("/a/b.log", 7, "why")
+
+
+def test_a_name_that_is_no_number_for_python_has_no_base_offset() -> None:
+    assert [base_offset_of(f"/data/topic-0/{name}.log") for name in ("\u00b2", "x", f"{42:020d}")] == [0, 0, 42]
