@@ -90,6 +90,35 @@ API_NAMES: dict[int, str] = {
     69: "ConsumerGroupDescribe",
 }
 """API key → name of the API, with which the names of its classes begin."""
+OTHER_API_NAMES: dict[int, str] = {
+    52: "Vote",
+    53: "BeginQuorumEpoch",
+    54: "EndQuorumEpoch",
+    55: "DescribeQuorum",
+    59: "FetchSnapshot",
+    62: "BrokerRegistration",
+    63: "BrokerHeartbeat",
+    64: "UnregisterBroker",
+    70: "ControllerRegistration",
+    71: "GetTelemetrySubscriptions",
+    72: "PushTelemetry",
+    73: "AssignReplicasToDirs",
+    74: "ListClientMetricsResources",
+    75: "DescribeTopicPartitions",
+    76: "ShareGroupHeartbeat",
+    77: "ShareGroupDescribe",
+    78: "ShareFetch",
+    79: "ShareAcknowledge",
+    80: "AddRaftVoter",
+    81: "RemoveRaftVoter",
+    82: "UpdateRaftVoter",
+    83: "InitializeShareGroupState",
+    84: "ReadShareGroupState",
+    85: "WriteShareGroupState",
+    86: "DeleteShareGroupState",
+    87: "ReadShareGroupStateSummary",
+}
+"""Names of the other APIs of Kafka 3.9, of which there are no classes: most belong to KRaft mode."""
 
 
 class RequestHeader(NamedTuple):
@@ -112,6 +141,11 @@ class ApiMessages(NamedTuple):
 def module_name(api_name: str) -> str:
     """Return the name of the module with an API's messages: FetchThing → fetch_thing."""
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in api_name).lstrip("_")
+
+
+def api_name(api_key: int) -> str:
+    """Return Kafka's name of an API for a message to people; "API 99" where Kafka 3.9 has no name."""
+    return API_NAMES.get(api_key) or OTHER_API_NAMES.get(api_key, f"API {api_key}")
 
 
 @cache

@@ -21,7 +21,7 @@ from odradek.broker.security.sasl_mechanisms import SaslServer
 from odradek.protocol.connection import framed
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.fields import Message
-from odradek.protocol.headers import API_NAMES, decode_request, decode_request_header, encode_response
+from odradek.protocol.headers import api_name, decode_request, decode_request_header, encode_response
 from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.protocol.primitives import Part
@@ -137,7 +137,7 @@ class SaslGate:
                     self.state = State.VERSIONS_KNOWN
                 return answer
             if header.api_key != HANDSHAKE:
-                raise _Refused(f"{_name(header.api_key)} before SaslHandshake")
+                raise _Refused(f"{api_name(header.api_key)} before SaslHandshake")
             return self._handshake(frame, header.api_version, header.correlation_id)
         except (MalformedMessage, UnsupportedRequestError, KeyError) as error:
             raise _Refused(f"not understood: {error}") from None
@@ -163,7 +163,7 @@ class SaslGate:
 
     def _exchange(self, frame: bytes, api_key: int, version: int, correlation_id: int) -> Answer:
         if api_key != AUTHENTICATE:
-            raise _Refused(f"{_name(api_key)} in the middle of SASL")
+            raise _Refused(f"{api_name(api_key)} in the middle of SASL")
         request = _decoded(frame, AUTHENTICATE, version)
         assert isinstance(request, SaslAuthenticateRequest)
         try:
@@ -234,13 +234,9 @@ def _principal(server: SaslServer) -> KafkaPrincipal:
 
 def _decoded(frame: bytes, api_key: int, version: int) -> Message:
     if version not in VERSIONS_SERVED[api_key]:
-        raise UnsupportedRequestError(f"{_name(api_key)} version {version} is not served")
+        raise UnsupportedRequestError(f"{api_name(api_key)} version {version} is not served")
     return decode_request(frame)[1]
 
 
 def _frame(correlation_id: int, version: int, response: Message) -> list[Part]:
     return framed(encode_response(correlation_id, version, response))
-
-
-def _name(api_key: int) -> str:
-    return API_NAMES.get(api_key, f"API {api_key}")

@@ -19,7 +19,7 @@ from odradek.broker.requests import api_versions
 from odradek.protocol.codec import Encoder, decode_limited, decoder, encode_in_steps, encoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.fields import Message
-from odradek.protocol.headers import message_classes, request_header_version, response_header_version
+from odradek.protocol.headers import api_name, message_classes, request_header_version, response_header_version
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import Part, skip_tagged_fields
@@ -192,12 +192,13 @@ class Dispatcher:
         key, version = api >> 16, api & 0xFFFF
         module = self._modules.get(key)
         if module is None:
-            raise UnsupportedRequestError(f"API {key} version {version} is not served")
+            raise UnsupportedRequestError(f"{api_name(key)} version {version} is not served")
         lowest, highest = module.VERSIONS
         if not lowest <= version <= highest:
             if key == api_versions.REQUEST.API_KEY:
                 return None
-            raise UnsupportedRequestError(f"API {key} version {version} is not served, only {lowest} to {highest}")
+            what = f"{api_name(key)} version {version}"
+            raise UnsupportedRequestError(f"{what} is not served, only {lowest} to {highest}")
         name = module.REQUEST.__name__.removesuffix("Request")
         is_fetch = key == FetchRequest.API_KEY
         flexible_response = response_header_version(key, version) == 1

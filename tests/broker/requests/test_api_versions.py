@@ -178,6 +178,19 @@ def test_what_is_not_served(key: int, version: int) -> None:
         Recorder().dispatch(struct.pack(">hhih", key, version, 9, -1) + bytes(20))
 
 
+@pytest.mark.parametrize(
+    ("key", "version", "said"),
+    [
+        (71, 0, "GetTelemetrySubscriptions version 0 is not served"),
+        (3, 13, "Metadata version 13 is not served, only "),
+        (999, 0, "API 999 version 0 is not served"),
+    ],
+)
+def test_what_is_not_served_has_kafkas_name(key: int, version: int, said: str) -> None:
+    with pytest.raises(UnsupportedRequestError, match=f"^{said}"):
+        Recorder().dispatch(struct.pack(">hhih", key, version, 9, -1) + bytes(20))
+
+
 @pytest.mark.parametrize("length", range(10))
 def test_frames_too_short_for_a_header(length: int) -> None:
     with pytest.raises(MalformedMessage):
