@@ -163,7 +163,7 @@ class DynamicConfig:
         default = await self._settings(broker_config_path(None))
         own = await self._settings(broker_config_path(self._broker_id))
         if own is not None:
-            own = await self._opened(own)
+            own = await self._decrypted(own)
         layers = self.config.layers
         changed = self._with_dynamic(
             layers.dynamic_default if default is None else default,
@@ -174,14 +174,14 @@ class DynamicConfig:
             log.info("dynamic settings: %s, of this broker: %s", *self._names())
             self._broker_changed(changed)
 
-    async def _opened(self, own: dict[str, str]) -> dict[str, str]:
+    async def _decrypted(self, own: dict[str, str]) -> dict[str, str]:
         """Return the settings with passwords decrypted; those under a former secret are encrypted and written anew."""
         passwords = StoredPasswords.of(self.config.layers)
-        opened, by_former = passwords.opened(own)
+        decrypted, by_former = passwords.decrypted(own)
         if by_former and passwords.encoder is not None:
             log.info("passwords of this broker are encrypted with the new secret")
             await alter_entity(self._store, f"{BROKERS}/{self._broker_id}", passwords.renewed)
-        return opened
+        return decrypted
 
     def _with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
         """Return the settings with these dynamic ones, except those that are invalid, alone or beside the others."""

@@ -136,7 +136,9 @@ async def settings_of(broker: Services, kind: int, name: str) -> dict[str, str]:
 
 def with_passwords_decrypted(broker: Services, kind: int, stored: dict[str, str]) -> dict[str, str]:
     """Return what ZooKeeper has of a topic or broker with its passwords decrypted."""
-    return StoredPasswords.of(broker.config.layers).opened(stored)[0] if kind == ConfigResourceType.BROKER else stored
+    return (
+        StoredPasswords.of(broker.config.layers).decrypted(stored)[0] if kind == ConfigResourceType.BROKER else stored
+    )
 
 
 async def replace_settings(
@@ -167,7 +169,7 @@ def to_be_stored(broker: Services, kind: int, name: str, settings: Mapping[str, 
 def _with_passwords_encrypted(broker: Services, name: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Encrypt passwords. Raises KafkaError INVALID_CONFIG where that cannot be."""
     try:
-        return StoredPasswords.of(broker.config.layers).closed(settings)
+        return StoredPasswords.of(broker.config.layers).encrypted(settings)
     except ValueError as error:
         resource = f"ConfigResource(type=BROKER, name='{name}')"
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid config value for resource {resource}: {error}") from None

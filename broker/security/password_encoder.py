@@ -114,7 +114,7 @@ class StoredPasswords:
 
         return cls(encoder("password.encoder.secret"), encoder("password.encoder.old.secret"))
 
-    def closed(self, settings: Mapping[str, str]) -> dict[str, str]:
+    def encrypted(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Return the settings with their passwords encrypted. Raises ValueError where there is no secret."""
         found = dict(settings)
         for name in filter(_is_password, settings):
@@ -123,13 +123,13 @@ class StoredPasswords:
             found[name] = self.encoder.encode(settings[name])
         return found
 
-    def opened(self, settings: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    def decrypted(self, settings: Mapping[str, str]) -> tuple[dict[str, str], bool]:
         """Return the settings with their passwords, without those that cannot be read; and whether the secret from
         before was needed, so that they should be written anew."""
         found, by_former = dict(settings), False
         for name in filter(_is_password, settings):
             try:
-                found[name], takes_former = self._opened(settings[name])
+                found[name], takes_former = self._decrypted(settings[name])
                 by_former |= takes_former
             except ValueError as error:
                 del found[name]
@@ -142,12 +142,12 @@ class StoredPasswords:
         found = dict(settings)
         for name in filter(_is_password, settings):
             with suppress(ValueError):
-                password, takes_former = self._opened(settings[name])
+                password, takes_former = self._decrypted(settings[name])
                 if takes_former:
-                    found |= self.closed({name: password})
+                    found |= self.encrypted({name: password})
         return found
 
-    def _opened(self, text: str) -> tuple[str, bool]:
+    def _decrypted(self, text: str) -> tuple[str, bool]:
         """Return a password, and whether the secret from before was needed. Raises ValueError."""
         if self.encoder is not None:
             try:

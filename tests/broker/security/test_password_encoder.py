@@ -75,19 +75,19 @@ def test_each_byte_of_the_padding_is_looked_at(position: int) -> None:
 
 
 def test_a_new_secret_reads_what_the_one_before_has_encrypted() -> None:
-    before = stored(secret="old").closed({KEY: "k", "log.retention.ms": "5"})
+    before = stored(secret="old").encrypted({KEY: "k", "log.retention.ms": "5"})
     assert before["log.retention.ms"] == "5" and before[KEY] != "k"
-    assert stored(secret="old").opened(before) == ({KEY: "k", "log.retention.ms": "5"}, False)
-    found, by_former = stored(secret="new", old_secret="old").opened(before)
+    assert stored(secret="old").decrypted(before) == ({KEY: "k", "log.retention.ms": "5"}, False)
+    found, by_former = stored(secret="new", old_secret="old").decrypted(before)
     assert (found[KEY], by_former) == ("k", True)
-    assert stored(secret="new").opened(stored(secret="new").closed(found))[0] == found
+    assert stored(secret="new").decrypted(stored(secret="new").encrypted(found))[0] == found
 
 
 def test_without_a_secret_passwords_are_neither_kept_nor_read(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ValueError, match="Password encoder secret not configured"):
-        stored().closed({KEY: "k"})
-    assert stored().closed({"log.retention.ms": "5"}) == {"log.retention.ms": "5"}
+        stored().encrypted({KEY: "k"})
+    assert stored().encrypted({"log.retention.ms": "5"}) == {"log.retention.ms": "5"}
     with caplog.at_level(logging.ERROR):
-        assert stored().opened({KEY: KAFKAS}) == ({}, False)
+        assert stored().decrypted({KEY: KAFKAS}) == ({}, False)
     assert KEY in caplog.text and "no secret" in caplog.text
     assert "secret" not in repr(PasswordEncoder("my secret")).lower()
