@@ -113,7 +113,7 @@ def describe(
         for one in info.partitions
         if (topic or not info.internal)
         and (not unavailable or one.leader < 0)
-        and (not under_replicated or len(one.isr) < len(one.replicas))
+        and (not under_replicated or len(set(one.isr)) < len(one.replicas))
     ]
     if json:
         print_json(rows)

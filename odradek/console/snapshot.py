@@ -68,7 +68,7 @@ def cluster_model(snapshot: Snapshot, processes: Iterable[BrokerProcess] = ()) -
             total += 1
             leads[one.leader] += 1
             replicas.update(one.replicas)
-            if len(one.isr) < len(one.replicas):
+            if len(set(one.isr)) < len(one.replicas):
                 under += 1
                 lagging.update(set(one.replicas) - set(one.isr))
             leaderless += one.leader not in snapshot.nodes

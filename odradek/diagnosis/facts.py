@@ -63,6 +63,7 @@ class PartitionFacts:
     replicas: tuple[int, ...]
     leader: int
     isr: tuple[int, ...]
+    """Each broker once, even if somebody has written it twice by hand."""
     leader_epoch: int = -1
     offline: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()

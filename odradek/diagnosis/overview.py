@@ -44,7 +44,7 @@ class Look:
     @property
     def under_replicated(self) -> list[str]:
         led = (one for one in self.partitions if one.leader >= 0)
-        return [f"{one.topic}-{one.partition}" for one in led if len(one.isr) < len(one.replicas)]
+        return [f"{one.topic}-{one.partition}" for one in led if len(set(one.isr)) < len(one.replicas)]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _broker(broker: int, before: Look, now: Look, records_per_s: float, seconds:
         broker == now.controller,
         len(led),
         sum(broker in one.replicas for one in now.partitions),
-        sum(len(one.isr) < len(one.replicas) for one in led),
+        sum(len(set(one.isr)) < len(one.replicas) for one in led),
         records_per_s,
         *rates,
     )

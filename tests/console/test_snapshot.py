@@ -43,6 +43,11 @@ def test_a_broker_that_is_away_is_known_by_its_replicas() -> None:
     assert model["figures"]["under_replicated"] == 1 and model["figures"]["leaderless"] == 0
 
 
+def test_a_broker_that_an_isr_names_twice_is_one_replica_in_sync() -> None:
+    model = cluster_model(snapshot(partition(0, 1, (1, 1, 2))))
+    assert model["figures"]["under_replicated"] == 1
+
+
 def test_a_leader_that_is_not_registered_leads_nothing() -> None:
     model = cluster_model(snapshot(partition(0, 2, (2,)), partition(1, -1, (2,)), brokers=(0, 1)))
     assert model["figures"]["leaderless"] == 2

@@ -1,6 +1,7 @@
 """`odradek top`: two looks compared, and looks at a cluster on virtual time."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -36,6 +37,12 @@ def test_what_moved_between_two_looks() -> None:
     tables = {title: rows for title, _, rows in lines(found, 5)}
     assert tables["brokers"][0] == ["0 (controller)", "a:9092", 1, 2, 1, "10", "2.0 KB", "0 bytes"]
     assert tables["groups, the furthest behind first"] == [["g", "Stable", 1, 40, "-5"]]
+
+
+def test_a_broker_that_an_isr_names_twice_is_one_replica_in_sync() -> None:
+    look = Look(0.0, 0, {0: "a:1"}, (partition(0, 0, (0, 0)),), {AT: 1}, {})
+    assert look.under_replicated == ["flights-0"]
+    assert compare(look, replace(look, at_s=1.0)).brokers[0].under_replicated == 1
 
 
 def test_a_log_or_a_counter_that_began_anew_counts_as_nothing() -> None:

@@ -1,6 +1,7 @@
 """Situations of a partition's replicas, moves and transactions, staged on a cluster on virtual time."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from odradek.testing.virtual_run import VirtualCluster, run
 from odradek.testing.way_through import until
 from odradek.zk_schema.znodes.brokers import broker_path
 from odradek.zk_schema.znodes.configs import topic_config_path
-from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, topic_path
+from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, state_path, topic_path
 from tests.diagnosis.conftest import facts_of, partition, staged
 from tests.diagnosis.staged_topics import AT, directory_of, flights, others, produce
 from tests.sim.asking import Asking
@@ -52,6 +53,24 @@ def test_under_min_isr() -> None:
         assert "acks=all is refused with NOT_ENOUGH_REPLICAS" in found.sentence
         assert f"broker {follower}'s session ended at" in found.sentence
         assert found.told.ways_out[-1].command == "odradek configs alter --topic flights --set min.insync.replicas=1"
+
+    run(test)
+
+
+def test_a_broker_that_an_isr_names_twice_is_one_replica_in_sync() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        follower, leader = await others(cluster)
+        await flights(cluster, [leader, follower], **{"min.insync.replicas": "2"})
+        await cluster.kill(follower)
+        await cluster.wait_for("flights", isr={leader})
+        store = cluster.embedded.zookeeper.connect()
+        await store.start(10_000)
+        data, _ = await store.get(state_path("flights", 0))
+        state = json.loads(data)
+        await store.set(state_path("flights", 0), json.dumps(state | {"isr": [leader, leader]}).encode())
+        await store.close()
+        found = await partition(cluster, "flights", "under-min-isr")
+        assert f"only {{{leader}}} of " in found.sentence
 
     run(test)
 
