@@ -10,6 +10,7 @@ from odradek.client.config import is_address
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.assignment import Assignment, GroupView, topics_needed
 from odradek.client.zookeeper.subscriptions import consumer_of, is_pattern, threads_by_topic
+from odradek.protocol.topic_names import name_fault
 from odradek.zk_schema.lost_answers import create_ephemeral, create_if_missing
 from odradek.zk_schema.store import BadVersion, NodeExists, NoNode, Store
 from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_ids, broker_path
@@ -152,7 +153,12 @@ class GroupStore:
         return found
 
     async def _partitions(self, topic: str) -> tuple[int, ...]:
-        """Return the partitions of a topic; none if it does not exist, in which case its creation is watched for."""
+        """Return the partitions of a topic; none if it does not exist, in which case its creation is watched for.
+
+        None at all of what cannot be a topic: other members' subscriptions may name anything.
+        """
+        if name_fault(topic) is not None:
+            return ()
         while True:
             try:
                 data, _ = await self._store.get(topic_path(topic), watch=True)

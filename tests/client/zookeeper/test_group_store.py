@@ -181,6 +181,22 @@ def test_reading_a_topic() -> None:
     on_zookeeper(test)
 
 
+@pytest.mark.parametrize("topic", ["", "..", "a/b"])
+def test_a_topic_that_no_cluster_can_have_stops_no_roundrobin_group(topic: str) -> None:
+    """One such name in one member's subscription, which Kafka's own consumer does not check, ended the balancing of all
+    others, for which roundrobin reads everybody's topics."""
+
+    async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
+        zookeeper.commit([Create("/brokers"), Create("/brokers/topics")], 0)
+        data = TopicAssignment({0: PartitionReplicas((0,))}, None).encode()
+        zookeeper.commit([Create("/brokers/topics/t", data)], 0)
+        group = GroupStore(store, "g", "g_a", "roundrobin", exclude_internal=True)
+        await group.register(ConsumerRegistration({"t": 1, topic: 1}))
+        assert dict((await group.read([])).partitions) == {"t": (0,), topic: ()}
+
+    on_zookeeper(test)
+
+
 def test_offsets_are_plain_numbers_and_written_once() -> None:
     async def test(zookeeper: MemoryZooKeeper, store: MemoryStore) -> None:
         keeper = OffsetKeeper(ZooKeeperOffsets(store, "g"))
