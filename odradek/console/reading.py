@@ -15,6 +15,8 @@ from odradek.zk_schema.znodes.json_data import number_named
 BYTES_MAX: Final = 16_000_000
 """Bytes of keys and values after which reading stops; the first record may have any size."""
 WAIT_MS: Final = 5_000.0
+BACK_ROUNDS_MAX: Final = 5
+"""Most times that reading goes further back for the newest records, each over twice as many offsets as before."""
 TAIL_PAUSE_MS: Final = 250.0
 TAIL_RECORDS_MAX: Final = 50
 """Records that a tail shows per pause; it skips others, and says how many."""
@@ -66,6 +68,8 @@ class Reader:
         starts = await self._starts(place, count, partitions, begins, ends)
         left = {one for one in partitions if starts[one] < ends[one]}
         read, cut = await self._read(starts, ends, left, count)
+        if place.kind == "latest" and not cut:
+            cut = await self._read_back(read, begins, starts, count)
         read.sort(key=lambda one: (one.timestamp_ms, one.partition, one.offset))
         shown = read[-count:] if place.kind == "latest" else read[:count]
         return {
@@ -102,7 +106,7 @@ class Reader:
         left: set[TopicPartition],
         count: int,
     ) -> tuple[list[ConsumerRecord], bool]:
-        """Read up to `count` records of each partition; return them, and whether a limit ended the reading early."""
+        """Read up to `count` records of each partition before its end. Return them, and whether a limit ended it."""
         read: list[ConsumerRecord] = []
         if not left or not count:
             return read, False
@@ -113,7 +117,8 @@ class Reader:
             for one in left:
                 consumer.seek(one, starts[one])
             while left and size < BYTES_MAX and self._clock.monotonic_ms() < until_ms:
-                for where, some in (await consumer.getmany(500, 50)).items():
+                for where, found in (await consumer.getmany(500, 50)).items():
+                    some = [one for one in found if one.offset < ends[where]]
                     read += some[: count - of_each[where]]
                     of_each[where] += len(some)
                     size += sum(len(one.key or b"") + len(one.value or b"") for one in some)
@@ -122,6 +127,29 @@ class Reader:
                         left.discard(where)
                         consumer.pause(where)
         return read, bool(left)
+
+    async def _read_back(
+        self,
+        read: list[ConsumerRecord],
+        begins: Mapping[TopicPartition, int],
+        starts: Mapping[TopicPartition, int],
+        count: int,
+    ) -> bool:
+        """Add records from before `starts` to `read` until there are `count`: markers of transactions, and records that
+        compaction has removed, have offsets too. Return whether a limit ended it early."""
+        ends, span = dict(starts), count
+        for _ in range(BACK_ROUNDS_MAX):
+            left = {one for one, end in ends.items() if begins[one] < end}
+            if len(read) >= count or not left:
+                return False
+            span *= 2
+            starts = {one: max(begins[one], ends[one] - span) for one in left}
+            older, cut = await self._read(starts, ends, set(left), span)
+            if cut:  # the newest of them are what was not read: a gap would be shown
+                return True
+            read += older
+            ends = dict(starts)
+        return len(read) < count and any(begins[one] < end for one, end in ends.items())
 
     async def field(self, where: TopicPartition, offset: int, part: str, form: str) -> dict[str, Any]:
         """Return one field of the record at an offset, at most WHOLE_BYTES_MAX bytes. Raises KafkaError."""

@@ -58,7 +58,7 @@ export class Messages {
       const records = this.from.value === "latest" ? found.records.reverse() : found.records;
       fill(this.list, records.map((one) => this.record(one)));
       fill(this.note, records.length ? many(records.length, "record", "records") : "No records there.",
-        found.cut ? " Reading was cut short: they are too many or too large to show at once." : "");
+        found.cut ? " Reading was cut short: they are too many, too large or too far apart to show at once." : "");
     } catch (error) {
       fill(this.note, error.message);
     }
