@@ -1,5 +1,6 @@
 """`odradek pipeline`: flights in a topic → departure delays per airport and day → a topic, Parquet and a chart."""
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,6 +60,8 @@ def pipeline(
         from odradek.pipeline.run import PipelineSettings
     except ImportError as error:
         raise ClientError(f"{error}: pip install 'odradek[spark]'") from None
+    if chart is not None:
+        _check_chart(chart)
     _prepare(bootstrap_server, topic, result_topic, replication_factor)
     settings = PipelineSettings(
         bootstrap=bootstrap_server,
@@ -76,6 +79,15 @@ def pipeline(
         print_json(summary)
     else:
         _print(summary, result_topic)
+
+
+def _check_chart(chart: Path) -> None:
+    """Check that the chart can be written, hours before it is. Raises OSError."""
+    chart.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not os.path.lexists(chart)
+    chart.open("ab").close()
+    if is_new:
+        chart.unlink()
 
 
 def _prepare(bootstrap_server: str, topic: str, result_topic: str, replication_factor: int) -> None:

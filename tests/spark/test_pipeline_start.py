@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -10,6 +11,7 @@ import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkRuntimeError, StreamingQueryException
 
+from odradek.cli import main as command_line
 from odradek.cli import options
 from odradek.cli import pipeline as cli
 from odradek.cli.pipeline import _reason
@@ -178,6 +180,22 @@ def test_a_spark_that_does_not_start_is_one_line(
     monkeypatch.setattr(pipeline, "spark_session", MagicMock(side_effect=failure))
     with pytest.raises(ClientError, match=rf"^Spark does not start with --master local\[x\]: {re.escape(said)}"):
         cli._spark("local[x]")
+
+
+def test_a_chart_that_cannot_be_written_is_told_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was told when all flights had been counted."""
+    begun: list[object] = []
+    monkeypatch.setattr(cli, "_prepare", lambda *given: begun.append(given))
+    monkeypatch.setattr(cli, "_run", lambda *_: Summary(query="q"))
+    (tmp_path / "file").touch()
+    for chart in (tmp_path, tmp_path / "file" / "chart.png"):
+        assert command_line.run(["pipeline", "--chart", str(chart)]) == 1
+        assert str(tmp_path) in capsys.readouterr().err
+    assert not begun
+    assert command_line.run(["pipeline", "--json", "--chart", str(tmp_path / "charts" / "chart.png")]) == 0
+    assert begun and not list((tmp_path / "charts").iterdir())
 
 
 def test_all_clients_have_the_settings_of_command_config(monkeypatch: pytest.MonkeyPatch) -> None:
