@@ -154,6 +154,10 @@ class Member(Protocol):
         """Return the node id of the coordinator, looked up if need be. Raises KafkaError, BrokerUnreachable."""
         ...
 
+    def coordinator_answered(self) -> None:
+        """Note that the coordinator has answered a request."""
+        ...
+
     def coordinator_failed(self, reason: Exception) -> None:
         """Have the coordinator looked up before the next request, if `reason` means that it may be another broker."""
         ...
@@ -191,6 +195,8 @@ async def ask_coordinator(
     while True:
         outcome = await _try(cluster, coordinator, COORDINATOR_CONNECTION, message, response, errors, deadline)
         if not isinstance(outcome, Exception):
+            if member is not None:
+                member.coordinator_answered()
             return outcome
         if member is not None and deadline.left_ms():  # otherwise the time was up, which says nothing about it
             member.coordinator_failed(outcome)

@@ -60,7 +60,8 @@ class GroupDriver:
         self._woken = WakeUp(cluster.clock)
         self._stopped = False
         self._refused_since_ms: float | None = None
-        """Since when no coordinator has let it in; None while it is in, NEVER once the warning was logged."""
+        """Since when no coordinator has let it in, or answered it if it is no member; None while one does, NEVER once
+        the warning was logged."""
 
     @property
     def _now_ms(self) -> float:
@@ -156,14 +157,15 @@ class GroupDriver:
         elif meaning(code) in (Outcome.COORDINATOR, Outcome.AGAIN):
             self._note_refusal(KafkaError(code))
 
-    def _note_refusal(self, refusal: KafkaError) -> None:
+    def _note_refusal(self, refusal: Exception) -> None:
         """Note that there is no coordinator, or none that lets the member in; warn once, when that lasts."""
         if self._refused_since_ms is None:
             self._refused_since_ms = self._now_ms
         elif self._now_ms - self._refused_since_ms >= REFUSED_MS:
             self._refused_since_ms = NEVER
-            said = "group %s: no coordinator has let this consumer in for %d s; it keeps trying: %s"
-            logger.warning(said, self.membership.settings.group_id, REFUSED_MS // 1000, refusal)
+            wanted = "let this consumer in" if self.membership.topics else "answered this consumer"
+            said = "group %s: no coordinator has %s for %d s; it keeps trying: %s"
+            logger.warning(said, self.membership.settings.group_id, wanted, REFUSED_MS // 1000, refusal)
 
     async def _partition_counts(self, topics: frozenset[str]) -> dict[str, int]:
         """Return the partition counts of those of the topics that exist."""
@@ -181,8 +183,15 @@ class GroupDriver:
             self.membership.coordinator_known |= not self.membership.topics  # a member's own step looks it up
         return self._coordinator
 
+    def coordinator_answered(self) -> None:
+        """Note that the coordinator has answered a request."""
+        if not self.membership.topics:
+            self._refused_since_ms = None
+
     def coordinator_failed(self, reason: Exception) -> None:
         """Have the coordinator looked up before the next request, if `reason` means that it may be another broker."""
+        if not self.membership.topics:  # a member's own steps note it
+            self._note_refusal(reason)
         if not isinstance(reason, KafkaError) or outcome_of(reason.code) == Outcome.COORDINATOR:
             self.membership.coordinator_lost()
 

@@ -8,6 +8,7 @@ import pytest
 
 from odradek.aio import Consumer, Producer
 from odradek.client.errors import ClientClosed
+from odradek.client.records import TopicPartition
 from odradek.protocol.errors import KafkaError
 from odradek.testing.virtual_run import VirtualCluster, run
 
@@ -39,6 +40,30 @@ def test_a_consumer_says_once_that_its_group_has_no_coordinator(caplog: pytest.L
     run(test)
     said = warnings_in(caplog)[0]
     assert said.startswith("group g: no coordinator has let this consumer in for 5 s; it keeps trying: ")
+
+
+def test_a_consumer_without_a_subscription_says_once_that_its_group_has_no_coordinator(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It read nothing, and said why at INFO alone."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create_topic("flights")
+        settings: dict[str, Any] = {"group_id": "g", "default_api_timeout_ms": 8_000}
+        async with Consumer(bootstrap_servers=cluster.bootstrap, **settings) as consumer:
+            consumer.assign([TopicPartition("flights", 0)])
+            for outage, api in ((1, "FindCoordinator"), (2, "OffsetFetch")):
+                refused = await cluster.respond(api, "COORDINATOR_NOT_AVAILABLE", times=None)
+                consumer.assign([])
+                consumer.assign([TopicPartition("flights", 0)])
+                await consumer.getmany(timeout_ms=30_000)
+                assert len(warnings_in(caplog)) == outage
+                await cluster.clear(refused)
+                assert await consumer.position(TopicPartition("flights", 0)) == 0
+
+    run(test)
+    said = warnings_in(caplog)[0]
+    assert said.startswith("group g: no coordinator has answered this consumer for 5 s; it keeps trying: ")
 
 
 def test_a_coordinator_that_is_away_for_a_moment_now_and_then_is_worth_no_warning(
