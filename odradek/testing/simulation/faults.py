@@ -6,9 +6,13 @@ import random
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
+from odradek.broker.log.checkpoint_format import LEADER_EPOCHS, decode_epochs
+from odradek.broker.log.directories.directory_files import parse_partition_name
 from odradek.broker.log.errors import UnusableDirectory
+from odradek.broker.log.segment import LOG
 from odradek.broker.server import StartFailure
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
+from odradek.testing.simulated_files import SimulatedFiles
 from odradek.testing.simulation.administration import Administrator
 from odradek.testing.simulation.history import History
 from odradek.testing.virtual_network import VirtualNetwork
@@ -17,6 +21,7 @@ from odradek.zk_schema.store import StoreError
 
 CANNOT_START = (StartFailure, StoreError, UnusableDirectory, ProcessKilled)
 RESTART_PAUSE_S = 0.5
+MOVE_AWAY = "move away what is out of date"
 START_ATTEMPTS = 3
 STOP_PATIENCE_S = 20.0
 LATENCY_MS = (0.1, 1.0)
@@ -28,6 +33,30 @@ CLIENTS = (
 
 Latency = tuple[float, float]
 """Least and most, in ms."""
+
+
+def move_away_older_copies(files: SimulatedFiles) -> None:
+    """Remove the older one of two copies of a partition in two log directories, as the person does whom a broker tells
+    that it does not start with both.
+
+    There are two when the partition was reassigned away and back while the directory of the first was offline (seed
+    39103808), in Kafka too. The newer one has records of later leader epochs, or more of the last one.
+    """
+    copies: dict[str, dict[str, tuple[int, int]]] = {}
+    for path in files.paths():
+        folder, _, file = path.rpartition("/")
+        name = folder.rpartition("/")[2]
+        if parse_partition_name(name) is not None:
+            epoch, size_bytes = copies.setdefault(name, {}).get(folder, (-1, 0))
+            if file == LEADER_EPOCHS:
+                epoch = max((of for of, _ in decode_epochs(files.read(path))), default=-1)
+            size_bytes += files.size(path) if file.endswith(LOG) else 0
+            copies[name][folder] = (epoch, size_bytes)
+    for found in copies.values():
+        for folder in sorted(found, key=found.__getitem__)[:-1]:
+            for file in files.list_directory(folder):
+                files.remove(f"{folder}/{file}")
+            files.remove_directory(folder)
 
 
 class Latencies:
@@ -138,6 +167,8 @@ class Faults:
             await broker.start()
         except CANNOT_START as failure:
             self.history.note(f"broker-{broker.broker_id} cannot start: {failure}")
+            if MOVE_AWAY in str(failure):
+                move_away_older_copies(broker.files)
             return False
         self.history.note(f"broker-{broker.broker_id} is up")
         return True
