@@ -311,18 +311,22 @@ its PLAINTEXT:// before the host."""
 
 def is_address(text: str) -> bool:
     """Tell whether a text is `host:port`, as `addresses` takes it."""
+    return _host_and_port(text) is not None
+
+
+def _host_and_port(text: str) -> tuple[str, int] | None:
     match = ADDRESS.fullmatch(text)
-    return match is not None and 0 < int(match[2]) < 65_536
+    return (match[1], int(match[2])) if match is not None and 0 < int(match[2]) < 65_536 else None
 
 
 def addresses(bootstrap_servers: Sequence[str]) -> list[tuple[str, int]]:
     """Parse `host:port` texts into pairs. An IPv6 host is in brackets. Raises ConfigError that names the wrong one."""
     found = []
     for text in bootstrap_servers:
-        match = ADDRESS.fullmatch(text)
-        if match is None or not is_address(text):
+        parsed = _host_and_port(text)
+        if parsed is None:
             raise ConfigError(f"bootstrap.servers: {text!r} is not host:port")
-        found.append((match[1], int(match[2])))
+        found.append(parsed)
     if not found:
         raise ConfigError("bootstrap.servers is empty: give at least one host:port")
     return found
