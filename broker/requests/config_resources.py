@@ -3,6 +3,7 @@
 Source: ConfigAdminManager, ZkAdminManager and DynamicBrokerConfig of Kafka 3.9.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -54,6 +55,10 @@ OF_A_LISTENER: Final = frozenset(
     }
 )
 """Settings that may change while the broker runs for one listener alone (SslConfigs.RECONFIGURABLE_CONFIGS)."""
+OF_ALL_LISTENERS: Final = re.compile(
+    rf"{LISTENER_PREFIX.pattern}(max\.connections|max\.connection\.creation\.rate|num\.network\.threads)"
+)
+"""Settings for one listener alone that may be set for all brokers at once."""
 ONCE: Final = "Each resource must appear at most once."
 
 
@@ -188,7 +193,8 @@ def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, s
             (
                 one
                 for one, setting in known.items()
-                if setting.update_mode is UpdateMode.PER_BROKER or LISTENER_PREFIX.match(one)
+                if setting.update_mode is UpdateMode.PER_BROKER
+                or (LISTENER_PREFIX.match(one) and not OF_ALL_LISTENERS.fullmatch(one))
             ),
         )
     _refuse_some(

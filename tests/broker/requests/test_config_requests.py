@@ -150,10 +150,10 @@ def test_single_settings_change_and_lists_grow_and_shrink() -> None:
         (
             BROKER,
             "",
-            [(SET, "listener.name.external.max.connections", "5")],
+            [(SET, "listener.name.external.ssl.keystore.location", "/a")],
             ErrorCode.INVALID_REQUEST,
             "Cannot update these configs at default cluster level, broker id must be specified: "
-            "Set(listener.name.external.max.connections)",
+            "Set(listener.name.external.ssl.keystore.location)",
         ),
         (
             BROKER,
@@ -175,7 +175,15 @@ def test_single_settings_change_and_lists_grow_and_shrink() -> None:
             "",
             [(SET, "log.cleaner.threads", "0")],
             ErrorCode.INVALID_REQUEST,
-            "Invalid value 0 for configuration log.cleaner.threads: compaction needs at least 1",
+            "Invalid value 0 for configuration log.cleaner.threads: value should be at least 1",
+        ),
+        (
+            BROKER,
+            "",
+            [(SET, "num.replica.fetchers", "0")],
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 0 for configuration num.replica.fetchers: "
+            "must be at least 1: no fetcher could copy anything",
         ),
         (
             BROKER,
@@ -183,6 +191,21 @@ def test_single_settings_change_and_lists_grow_and_shrink() -> None:
             [(SET, "max.connections", "0")],
             ErrorCode.INVALID_REQUEST,
             "Invalid value 0 for configuration max.connections: no client could connect any more",
+        ),
+        (
+            BROKER,
+            "",
+            [(SET, "max.connection.creation.rate", "0")],
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 0 for configuration max.connection.creation.rate: no client could connect any more",
+        ),
+        (
+            BROKER,
+            "1",
+            [(SET, "listener.name.plaintext.max.connections", "0")],
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 0 for configuration listener.name.plaintext.max.connections: "
+            "no client could connect any more",
         ),
         (
             BROKER,
@@ -208,6 +231,17 @@ def test_changes_that_are_refused(
         if len(settings) == len(changes) and all(what == SET for what, _, _ in changes):
             assert await cluster.replace(kind, name, settings) == (code, message)
         assert cluster.announced() == 0
+
+    play(story)
+
+
+@pytest.mark.parametrize("name", ["max.connections", "max.connection.creation.rate", "num.network.threads"])
+def test_limits_of_one_listener_may_be_set_for_all_brokers(name: str) -> None:
+    """They were refused with "broker id must be specified" (DynamicBrokerConfig.ClusterLevelListenerConfigs)."""
+
+    async def story(cluster: Cluster) -> None:
+        assert await cluster.change(BROKER, "", (SET, f"listener.name.external.{name}", "5")) == OK
+        assert await cluster.stored("brokers/<default>") == {f"listener.name.external.{name}": "5"}
 
     play(story)
 
