@@ -22,7 +22,9 @@ THREADS: Final = (
     "log.cleaner.threads",
 )
 """Numbers of threads: one change may double or halve them at most."""
-LISTENER_LIMIT: Final = re.compile(r"listener\.name\.([^.]*)\.(max\.connections|max\.connection\.creation\.rate)")
+CONNECTION_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
+"""Limits of the broker, and with a prefix of one listener: with 0 nobody could connect any more to take it back."""
+LISTENER_LIMIT: Final = re.compile(rf"listener\.name\.([^.]*)\.({'|'.join(map(re.escape, CONNECTION_LIMITS))})")
 LEAST_MAP_BYTES: Final = 1024 * 1024
 """Least memory for the map of keys of one compacting child process, in bytes."""
 
@@ -78,6 +80,11 @@ RULES: Final[tuple[tuple[str, Callable[[Values], bool], str], ...]] = (
         "log.retention.ms",
         lambda v: v["log_retention_ms"] != 0,
         "must be -1 (for ever) or at least 1",
+    ),
+    (
+        "num.replica.fetchers",
+        lambda v: v["num_replica_fetchers"] >= 1,
+        "must be at least 1: no fetcher could copy anything",
     ),
     (
         "replica.fetch.wait.max.ms",
@@ -146,14 +153,18 @@ def check_live_change(before: Layers, after: Layers) -> None:
     for name in THREADS:
         old, new = before.value(name), after.value(name)
         assert isinstance(old, int) and isinstance(new, int), (name, old, new)
+        if new == old:
+            continue
+        if new < 1:
+            raise BadValue(name, str(new), "value should be at least 1")
         if new > old * 2:
             raise BadValue(name, str(new), f"value should not be greater than double the current value {old}")
         if new < old // 2:
             raise BadValue(name, str(new), f"value should be at least half the current value {old}")
-    if after.value("log.cleaner.threads") == 0:  # LogCleaner.validateReconfiguration
-        raise BadValue("log.cleaner.threads", "0", "compaction needs at least 1")
-    if after.value("max.connections") == 0:
-        raise BadValue("max.connections", "0", "no client could connect any more")
+    for name in sorted(after.names()):
+        limits = name in CONNECTION_LIMITS or LISTENER_LIMIT.fullmatch(name)
+        if limits and after.value(name) == 0 and before.given(name) != after.given(name):
+            raise BadValue(name, after.given(name), "no client could connect any more")
 
 
 def log_directories(layers: Layers) -> tuple[str, ...]:
