@@ -88,9 +88,7 @@ class FetchLoop:
         return min([self._cluster.refresh_when_due(), *retries])
 
     def _metadata_refreshed(self, error: BaseException | None) -> None:
-        if isinstance(error, BrokerUnreachable):
-            logger.warning("%s: %s", self._settings.client_id, error)
-        elif isinstance(error, Exception):
+        if isinstance(error, Exception) and not isinstance(error, BrokerUnreachable):  # that the cluster has logged
             self._fail_all(error)
         self._consumption.wake()
 
