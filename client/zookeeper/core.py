@@ -12,7 +12,7 @@ from typing import Any
 
 from odradek.client.cluster import Cluster
 from odradek.client.consumer.config import ConsumerSettings
-from odradek.client.errors import BrokerUnreachable
+from odradek.client.errors import BrokerUnreachable, ClientClosed
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.config import ConnectorSettings
 from odradek.client.zookeeper.consumption import Consumption
@@ -23,7 +23,7 @@ from odradek.client.zookeeper.streams import MessageStream
 from odradek.client.zookeeper.subscriptions import consumer_id_of
 from odradek.world.clock import Clock
 from odradek.world.network import Network
-from odradek.world.tasks import Tasks
+from odradek.world.tasks import OnDeath, Tasks
 from odradek.zk_schema.store import Store, StoreError
 from odradek.zk_schema.znodes.consumers import ConsumerRegistration
 
@@ -76,6 +76,9 @@ class ConnectorCore:
         self._network = network
         self._starter = Tasks(clock, lambda said: None)
         self._tasks: list[asyncio.Task[None]] = []
+        self._fault: Exception | None = None
+        """Fault in this program by which a task has died; the member has left its group then."""
+        self._leaving: asyncio.Task[None] | None = None
         self._cluster: Cluster | None = None
         self._fetch_loop: FetchLoop | None = None
         self._bootstrap: list[str] = []
@@ -93,11 +96,15 @@ class ConnectorCore:
             self._spawn(self.member.commit_periodically())
         decided = self._spawn(self.member.decided())
         await asyncio.wait([running, decided], return_when=asyncio.FIRST_COMPLETED)
+        if self._fault is not None:
+            raise self._fault
         if running.done():
             running.result()
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None) -> None:
         """Commit these offsets; None: all that was handed out. Raises StoreError, ClientError, KafkaError."""
+        if self._fault is not None:
+            raise ClientClosed(f"this connector is broken, and has left its group: {self._fault!r}") from self._fault
         retries = self._settings.offsets_commit_max_retries
         if offsets and self._cluster is None and self._settings.offsets_storage == "kafka":
             await self.member.look_for_brokers()  # the member has not joined yet, which looks for them, too
@@ -112,6 +119,8 @@ class ConnectorCore:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._leaving is not None:
+                await asyncio.wait([self._leaving])
             for stream in self.streams.all_streams():
                 stream.stop()
             await self._commit_at_last(in_hand=in_hand)
@@ -137,11 +146,19 @@ class ConnectorCore:
         return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Hand a task's exception, which is a fault in this program, to the readers of all streams."""
-        if not task.cancelled() and isinstance(task.exception(), Exception):
-            logger.error("%s: broken", self.consumer_id, exc_info=task.exception())
-            for stream in self.streams.all_streams():
-                stream.fail(task.exception())  # type: ignore[arg-type]
+        """After a task's exception, which is a fault in this program, leave the group, whose other members read on, and
+        hand the exception to the readers of all streams."""
+        fault = None if task.cancelled() else task.exception()
+        if self._fault is not None or not isinstance(fault, Exception):
+            return
+        self._fault = fault
+        logger.error("%s: broken: it leaves its group, and others get its partitions", self.consumer_id, exc_info=fault)
+        for other in self._tasks:
+            other.cancel()
+        self.consumption.abandon()
+        for stream in self.streams.all_streams():
+            stream.break_off(fault)
+        self._leaving = self._starter.spawn(f"{self.consumer_id}: leave", self._store.close, OnDeath.REPORT)
 
     def _known_cluster(self) -> Cluster:
         if self._cluster is None:

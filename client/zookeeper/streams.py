@@ -62,6 +62,7 @@ class MessageStream:
         self._ready: deque[ConsumerRecord] = deque()
         self._in_hand: tuple[Progress, int] | None = None
         self._failure: Exception | None = None
+        self._broken_by: Exception | None = None
         self._closed = False
         self._forked = False
         watch(self)
@@ -114,6 +115,12 @@ class MessageStream:
             self._failure = error
             self._arrived.notify()
 
+    def break_off(self, error: Exception) -> None:
+        """Let each of the application's calls raise this error, until it is closed: nothing fills it any more."""
+        with self._arrived:
+            self._broken_by = error
+            self._arrived.notify()
+
     def stop(self) -> None:
         """Hand out no more messages of the present partitions, whose progress can still be read."""
         with self._arrived:
@@ -157,6 +164,8 @@ class MessageStream:
                     raise failure
                 if self._closed:
                     raise StopIteration
+                if self._broken_by is not None:
+                    raise self._broken_by
                 record = self._take()
                 if record is not None:
                     break
