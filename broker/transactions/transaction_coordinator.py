@@ -52,8 +52,8 @@ InitializeAnswer = Callable[[ErrorCode, ProducerIdentity], object]
 class TransactionCoordinator:
     """Coordinator of the transactional ids in the partitions of `__transaction_state` that this broker leads.
 
-    `partition_count` says how many partitions that topic has. A write waits `request_timeout_ms` for its replicas
-    (`request.timeout.ms`).
+    `partition_count` says how many partitions that topic has. A write waits for its replicas as long as the transaction
+    may take, and not less than `request_timeout_ms` (`request.timeout.ms`).
     """
 
     def __init__(
@@ -277,7 +277,9 @@ class TransactionCoordinator:
         self, transaction: TransactionMetadata, state: TxnState | None, done: Callable[[ErrorCode], None]
     ) -> None:
         batch = batch_of(transaction.transactional_id, state, self._clock.now_ms())
-        self._storage.append(self.partition_for(transaction.transactional_id), batch, self._timeout_ms, done)
+        # not less than the transaction may take: what is given up counts as not written, and may be replicated later
+        timeout_ms = max(self._timeout_ms, transaction.state.timeout_ms)
+        self._storage.append(self.partition_for(transaction.transactional_id), batch, timeout_ms, done)
 
     def _send_markers(self, transaction: TransactionMetadata) -> None:
         state, transactional_id = transaction.state, transaction.transactional_id
