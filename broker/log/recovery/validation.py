@@ -23,7 +23,8 @@ def recover_segments(
     """Validate segments from number `first` on, rebuild their indexes, cut at the first damage. Raises OSError.
 
     Up to `gaps_before` a segment may begin later than the one before it ends, as in a compacted log. Elsewhere that
-    means that the end of one was lost while the next was on the disk already.
+    means that the end of one was lost while the next was on the disk already. Up to there a segment before another one
+    may also span more offsets than an index can name, as compaction in Kafka up to 1.1 left some (KAFKA-6264).
     """
     previous_offset = segments[first].base_offset - 1 if segments else -1
     for number in range(first, len(segments)):
@@ -33,7 +34,10 @@ def recover_segments(
             logger.warning("%s: the records before it, from %d on, are lost", segment.path(LOG), previous_offset + 1)
             _end_with(environment, segments, number - 1, segments[number - 1].size_bytes)
             return
-        previous_offset, valid_bytes = _validate(segment, epochs, max(previous_offset, segment.base_offset - 1))
+        previous_offset = max(previous_offset, segment.base_offset - 1)
+        last = number + 1 == len(segments)
+        far_before = 0 if last else min(gaps_before, segments[number + 1].base_offset)
+        previous_offset, valid_bytes = _validate(segment, epochs, previous_offset, far_before)
         if valid_bytes < segment.size_bytes:
             _end_with(environment, segments, number, valid_bytes)
             return
@@ -67,13 +71,15 @@ def remove_segment_files(environment: LogEnvironment, segments: list[Segment]) -
                 environment.files.remove(segment.path(suffix))
 
 
-def _validate(segment: Segment, epochs: LeaderEpochs, previous_offset: int) -> tuple[int, int]:
-    """Return the last valid offset, and where its batch ends. The indexes are made anew."""
+def _validate(segment: Segment, epochs: LeaderEpochs, previous_offset: int, far_before: int) -> tuple[int, int]:
+    """Return the last valid offset, and where its batch ends. The indexes are made anew.
+
+    `far_before`: an offset before that may be further from the segment's base than an index can name."""
     _, times = segment.reset_indexes()
     position = 0
     try:
         for batch, _ in iterate_valid(segment.file, segment.size_bytes):
-            _check_order(segment, batch, previous_offset)
+            _check_order(segment, batch, previous_offset, far_before)
             segment.note(batch.last_offset, batch.position, batch.size_bytes, batch.largest_timestamp_ms)
             epochs.learn(batch.leader_epoch, batch.base_offset)
             previous_offset, position = batch.last_offset, batch.next_position
@@ -88,10 +94,10 @@ def _validate(segment: Segment, epochs: LeaderEpochs, previous_offset: int) -> t
     return previous_offset, position
 
 
-def _check_order(segment: Segment, batch: Batch, previous_offset: int) -> None:
+def _check_order(segment: Segment, batch: Batch, previous_offset: int, far_before: int) -> None:
     if batch.base_offset <= previous_offset:
         raise CorruptBatch(batch.position, f"offset {batch.base_offset} after {previous_offset}")
-    if batch.last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET:
+    if batch.last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET and batch.last_offset >= far_before:
         raise CorruptBatch(batch.position, f"offset {batch.last_offset} is too far from {segment.base_offset}")
 
 

@@ -23,6 +23,7 @@ CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100)
 BATCH = len(make_batch([b"x" * 50]))
 PER_SEGMENT = 500 // BATCH
 LAST_SEGMENT = f"{DIRECTORY}/{8:020d}"
+FAR = 2**31 + 5
 
 
 def write_ten(files: SimulatedFiles, *, close: bool = False) -> Log:
@@ -91,6 +92,20 @@ def test_damage_in_the_middle_drops_all_later_segments(caplog: pytest.LogCapture
     assert (log.log_end_offset, [segment.base_offset for segment in log.segments]) == (5, [0, 4])
     assert "dropped 1 later segments" in caplog.text
     assert not files.exists(LAST_SEGMENT + ".index")
+
+
+@pytest.mark.parametrize(("last", "kept"), [(FAR + 9, 4), (FAR + 2**31 + 9, 3)])
+def test_a_segment_that_an_old_kafka_compacted_over_too_many_offsets_is_kept(last: int, kept: int) -> None:
+    """Its later batches, and all segments behind it, were cut off as damage when the recovery points were lost. Only
+    the last segment, which is never compacted, has no such offsets."""
+    files = SimulatedFiles()
+    offsets = [[0, FAR], [FAR + 7, last]]
+    for segment in offsets:
+        content = b"".join(make_batch([b"x"], base_offset=offset) for offset in segment)
+        files.set_content(f"{DIRECTORY}/{segment[0]:020d}.log", content)
+    compacted = LogConfig(cleanup_policy=frozenset({"compact"}))
+    log = open_test_log(make_environment(files), compacted, recovery_point=0)
+    assert [columns.offsets[0] for columns in read_batches(log)] == [0, FAR, FAR + 7, last][:kept]
 
 
 def test_what_lies_before_the_recovery_point_is_not_read_again() -> None:
