@@ -42,6 +42,7 @@ from odradek.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
@@ -211,9 +212,17 @@ def _by_topic(answers: Iterable[tuple[CachedPartition, PartitionData]]) -> list[
 
 
 def _leaders_named(
-    broker: Services, answers: Iterable[tuple[CachedPartition, PartitionData]], listener: str
+    broker: Services, answers: Sequence[tuple[CachedPartition, PartitionData]], listener: str
 ) -> list[NodeEndpoint]:
-    """Return the addresses of leaders that refusals name (KIP-951), so that a client need not ask for metadata."""
+    """Return the addresses of leaders that refusals name (KIP-951), so that a client need not ask for metadata.
+
+    Where this broker has no replica the leader is the one that the metadata has.
+    """
+    for wanted, answer in answers:
+        if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and answer.current_leader is None:
+            known = broker.metadata.partition(wanted.topic, wanted.index)
+            if known is not None:
+                answer.current_leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
     leaders = {a.current_leader.leader_id for _, a in answers if a.current_leader is not None}
     nodes = [node for leader in sorted(leaders) if (node := broker.metadata.node(leader, listener)) is not None]
     return [NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes]

@@ -375,12 +375,13 @@ def _point_to_leaders(broker: Services, response: ProduceResponse, context: Requ
     leaders = set()
     for topic in response.responses:
         for answer in topic.partition_responses:
-            partition = broker.replicas.partition(topic.name, answer.index)
-            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and isinstance(partition, Partition):
-                leaders.add(partition.leader)
-                answer.current_leader = LeaderIdAndEpoch(
-                    leader_id=partition.leader, leader_epoch=partition.leader_epoch
-                )
+            if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                continue
+            at = topic.name, answer.index
+            known = broker.replicas.partitions.get(at) or broker.metadata.partition(*at)
+            if known is not None:
+                leaders.add(known.leader)
+                answer.current_leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
     nodes = [node for leader in sorted(leaders) if (node := broker.metadata.node(leader, context.listener)) is not None]
     response.node_endpoints = [NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes]
 
