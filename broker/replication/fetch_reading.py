@@ -1,8 +1,8 @@
 """Reading what a Fetch asks for: several partitions within one request's limits (KIP-74).
 
 A leader serves followers and consumers. A follower's fetch also says how far it has come, which moves the high
-watermark and the ISR. A replica that only follows serves consumers too (KIP-392): from version 11 on up to the high
-watermark it knows, and debugging ones (replica id -2, Kafka's ReplicaVerificationTool) up to the end of its log. With
+watermark and the ISR. A replica that only follows serves consumers too, up to the high watermark it knows: from
+version 11 on (KIP-392), and debugging ones (replica id -2, Kafka's ReplicaVerificationTool) in any version. With
 `replica.selector.class` a leader sends consumers to the replica in their rack, and answers followers at once when the
 high watermark has moved, so that those can serve what is new.
 """
@@ -220,7 +220,7 @@ def _has_later_segment(replicas: ReplicaManager, wanted: CachedPartition, parame
     """Tell whether there is more to read in a later segment, beyond one answer. Source: DelayedFetch.scala."""
     partition = replicas.partitions[wanted.topic, wanted.index]
     log = partition.log
-    if parameters.replica_id != CONSUMER_REPLICA_ID:
+    if parameters.as_follower:
         end = log.log_end_offset
     else:
         end = partition.last_stable_offset if parameters.committed else partition.high_watermark
@@ -317,17 +317,16 @@ def _records(
     """Return records that the reader can use, and which transactions in them were aborted. Raises KafkaError."""
     offset, committed = wanted.fetch_offset, parameters.committed
     as_follower = parameters.as_follower
-    to_the_end = parameters.replica_id != CONSUMER_REPLICA_ID
     found = partition.read(
         offset,
         min(wanted.max_bytes, room.max_bytes),
-        to_the_end=to_the_end,
+        to_the_end=as_follower,
         whole_first_batch=room.whole_first_batch,
         committed=committed,
     )
     if parameters.wants_messages:
         version = parameters.version
-        return conversion.as_messages(partition, found, offset, wanted.max_bytes, version, to_the_end=to_the_end), None
+        return conversion.as_messages(partition, found, offset, wanted.max_bytes, version, to_the_end=as_follower), None
     aborted = _aborted(partition, offset, found) if committed else None
     if conversion.needs_batches(partition, found, as_follower=as_follower):
         return conversion.as_batches(partition, found), aborted

@@ -9,8 +9,8 @@ requests for very many partitions. zstd is refused below version 10.
 A read_committed consumer (from version 4 on) gets nothing at or after the last stable offset, and with the records a
 list of the aborted transactions among them, so that it can leave their records out.
 
-A follower serves consumers up to the high watermark that it knows (from version 11 on, KIP-392), and debugging ones,
-with replica id -2, up to the end of its log.
+A follower serves consumers up to the high watermark that it knows: from version 11 on (KIP-392), and debugging ones,
+with replica id -2, in any version.
 
 With `replica.selector.class` the leader sends a consumer that names its rack to a replica in that rack.
 
@@ -36,7 +36,6 @@ from odradek.broker.replication.fetch_sessions import CachedPartition, FetchSess
 from odradek.broker.services import Services
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import (
-    CONSUMER_REPLICA_ID,
     FIRST_VERSION_WITH_LEADER_HINT,
     READ_UNCOMMITTED,
     FetchableTopicResponse,
@@ -172,10 +171,8 @@ class _Fetch:
 
 def _parameters(broker: Services, request: FetchRequest, version: int, may_read: MayRead) -> FetchParameters:
     replica_id, replica_epoch = replica_of(request)
-    max_bytes = request.max_bytes
-    if replica_id == CONSUMER_REPLICA_ID:
-        max_bytes = min(max_bytes, broker.config.fetch_max_bytes)
-    committed = replica_id == CONSUMER_REPLICA_ID and request.isolation_level != READ_UNCOMMITTED
+    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+    committed = replica_id < 0 and request.isolation_level != READ_UNCOMMITTED
     min_bytes = min(request.min_bytes, max_bytes)  # more than may be answered is not waited for
     return FetchParameters(
         version, replica_id, replica_epoch, request.max_wait_ms, min_bytes, max_bytes, committed, may_read

@@ -12,6 +12,7 @@ from odradek.protocol.fields import Message
 from odradek.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.protocol.records import decode_records
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch
 from odradek.testing.usual_requests import create_topic_request, produce_request
@@ -113,6 +114,21 @@ def test_a_consumer_that_is_ahead_of_a_follower_is_sent_to_the_leader() -> None:
         assert (await client.fetch(FOLLOWER, 9, 12, CONSUMER)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (await client.fetch(FOLLOWER, 9, 12, DEBUGGING)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (await client.fetch(LEADER, 9, 12, CONSUMER)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    with_client(scenario)
+
+
+@pytest.mark.parametrize("replica_id", [CONSUMER, DEBUGGING])
+def test_what_is_not_replicated_yet_is_read_by_no_consumer(replica_id: int) -> None:
+    """One with replica id -2 was given what the next leader may never have had."""
+
+    async def scenario(client: Client) -> None:
+        client.cluster.brokers[FOLLOWER].suspend()
+        await client.ask(produce_request(TOPIC, bytes(make_batch([b"x"])), acks=1), 9)
+        answer = await client.fetch(LEADER, 0, 12, replica_id)
+        assert (answer.error_code, answer.high_watermark) == (0, 3)
+        assert decode_records(answer.records, 0).values == [b"x"] * 3
+        assert not (await client.fetch(LEADER, 3, 12, replica_id)).records
 
     with_client(scenario)
 
