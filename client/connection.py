@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from odradek.client.config import SecurityConfig
 from odradek.client.errors import BrokerUnreachable, ConfigError, RequestTimedOut, UnsupportedByBroker
+from odradek.client.needed_versions import check_version
 from odradek.protocol.connection import DEFAULT_MAX_RESPONSE_BYTES, ClientConnection
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, TextTooLong, error_code
 from odradek.protocol.fields import Message
@@ -79,6 +80,7 @@ class Connection:
         Raises BrokerUnreachable, RequestTimedOut, UnsupportedByBroker; ConfigError for a text that is too long.
         """
         version = common_version(type(message), self.served, self.address, highest_version)
+        check_version(message, version, self.address)
         answer = await self.ask(message, version, timeout_ms)
         assert isinstance(answer, response), f"{type(answer).__name__} where {response.__name__} was due"
         return answer

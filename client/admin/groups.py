@@ -237,7 +237,8 @@ async def remove_members(
         MemberIdentity(member_id=one.member_id or "", group_instance_id=one.group_instance_id, reason=one.reason)
         for one in members
     ]
-    request = LeaveGroupRequest(group_id=group_id, members=asked)
+    # The id that is not in the list is for brokers before Kafka 2.4.
+    request = LeaveGroupRequest(group_id=group_id, member_id=asked[0].member_id if asked else "", members=asked)
 
     def errors(answer: LeaveGroupResponse) -> list[ErrorCode]:
         return [error_code(answer.error_code)]
