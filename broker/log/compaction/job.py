@@ -88,6 +88,8 @@ class Job:
         log = self.log
         if log.closed:
             return "the log is gone"
+        if not log.config.compacts:
+            return "its topic is not to be compacted any more"
         if log.history_changes != self._history_changes:
             return "the log was truncated"
         number = log.segment_number(old[0].base_offset)

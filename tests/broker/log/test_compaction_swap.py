@@ -4,6 +4,7 @@ import errno
 import heapq
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -135,6 +136,23 @@ def test_a_truncation_ends_the_compaction(turns: int) -> None:
     world.compact()
     assert world.rounds == [world.log.log_end_offset]
     assert newest(world.entries())[b"k1"] == b"after"
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_nothing_more_is_compacted_once_the_topic_is_not_to_be(turns: int) -> None:
+    """Whoever takes `compact` from cleanup.policy wants to keep what is still there."""
+    world = CompactedLog(LARGE)
+    write(world)
+    left: list[list[bytes]] = []
+
+    def change() -> None:
+        world.log.configure(replace(LARGE, cleanup_policy=frozenset({"delete"})))
+        left.append(world.batches())
+
+    change_after(world, turns, change)
+    assert left == [world.batches()]
+    assert world.rounds == []
+    assert not [name for name in world.files.list_directory(DIRECTORY) if name.endswith((".cleaned", ".swap"))]
 
 
 def test_a_truncation_makes_dirty_what_comes_after_it() -> None:
