@@ -287,7 +287,8 @@ class Partition:
 
         Raises KafkaError for a broker that is no replica of this partition, or not yet as far as this leader knows:
         UNKNOWN_LEADER_EPOCH when it named the epoch, NOT_LEADER_OR_FOLLOWER when it did not. Both make it ask again.
-        Source: Kafka, Partition.followerReplicaOrThrow.
+        NOT_LEADER_OR_FOLLOWER also for a late fetch, from before the broker registered anew: what it had then, it may
+        have lost. Sources: Kafka, Partition.followerReplicaOrThrow, Replica.updateFetchStateOrThrow (there with KRaft).
         """
         progress = self.followers.get(broker_id)
         if progress is None:
@@ -295,6 +296,10 @@ class Partition:
             raise KafkaError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH if named else ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {broker_id} is not a replica of {self.topic}-{self.index}",
+            )
+        if NO_BROKER_EPOCH < broker_epoch < progress.broker_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has epoch {progress.broker_epoch} by now"
             )
         progress.fetched(offset, log_start, broker_epoch, now_ms, self.log.log_end_offset)
         pending = self._propose_expand(progress) if broker_id not in self.maximal_isr else None

@@ -209,7 +209,7 @@ class ReplicaManager:
     ) -> bool:
         """Advance a follower's progress by its fetch, partition by partition, and complete the answers accordingly.
 
-        Tells whether it was refused some partition of which it is not a replica, as the answer says.
+        Tells whether it was refused some partition, as the answer says: one of which it is no replica, say.
         """
         refused = False
         now_ms = self.clock.monotonic_ms()

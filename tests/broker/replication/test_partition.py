@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from odradek.broker.replication.isr import IsrCriteria, PartitionView
+from odradek.broker.replication.isr import NO_BROKER_EPOCH, IsrCriteria, PartitionView
 from odradek.broker.replication.partition import Partition
 from odradek.broker.replication.replica_manager import AwaitedAppend
 from odradek.broker.settings.topic_settings import LogConfig
@@ -114,6 +114,21 @@ def test_a_follower_that_has_lost_its_end_does_not_join_by_what_it_had() -> None
     world.alive.add(FOLLOWER)
     assert world.partition.high_watermark == 3 and not world.fetch(1)
     assert world.fetch(3)
+
+
+def test_a_fetch_from_before_the_follower_registered_anew_changes_nothing() -> None:
+    """It came late, by the connection of a life in which the follower had more than after its crash."""
+    world = World(replace(ALONE, isr=(LEADER, FOLLOWER)))
+    for _ in range(3):
+        world.append()
+    world.fetch(1)
+    now_ms = world.clock.monotonic_ms()
+    with pytest.raises(KafkaError) as refused:
+        world.partition.follower_fetched(FOLLOWER, 3, 0, 6, now_ms)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (world.partition.high_watermark, world.partition.followers[FOLLOWER].log_end) == (1, 1)
+    world.partition.follower_fetched(FOLLOWER, 2, 0, NO_BROKER_EPOCH, now_ms)
+    assert world.partition.high_watermark == 2, "brokers before 3.5 name no epoch"
 
 
 @pytest.mark.parametrize("why", ["it does not lead any more", "another one is open", "the answer is older"])
