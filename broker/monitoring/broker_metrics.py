@@ -37,8 +37,13 @@ def _topic_meter(name: str, counter: str, text: str) -> Metric:
     return meter(f"kafka.server:type=BrokerTopicMetrics,name={name},topic=*", text, read)
 
 
+def replication_factor(partition: Partition) -> int:
+    """Count the replicas without those that a reassignment is adding (Kafka: OngoingReassignmentState)."""
+    return len(partition.replicas) - len(partition.adding)
+
+
 def under_replicated(partition: Partition) -> bool:
-    return len(partition.committed_isr) < len(partition.replicas)
+    return len(partition.committed_isr) < replication_factor(partition)
 
 
 def at_min_isr(partition: Partition) -> bool:
@@ -57,7 +62,7 @@ PARTITION_VALUES: Final[dict[str, Callable[[Partition], int]]] = {
     "UnderMinIsr": lambda p: int(p.under_min_isr),
     "AtMinIsr": lambda p: int(at_min_isr(p)),
     "InSyncReplicasCount": lambda p: len(p.committed_isr),
-    "ReplicasCount": lambda p: len(p.replicas),
+    "ReplicasCount": replication_factor,
     "LastStableOffsetLag": lambda p: max(0, p.high_watermark - p.last_stable_offset),
 }
 LOG_VALUES: Final[dict[str, Callable[[Log], int]]] = {
@@ -147,7 +152,7 @@ REPLICATION: Final = (
     ),
     gauge(
         "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions",
-        "Partitions led here that have replicas out of sync.",
+        "Partitions led here that have replicas out of sync, those that a reassignment is adding left out.",
         lambda b: one(sum(map(under_replicated, b.led()))),
     ),
     gauge(

@@ -7,7 +7,7 @@ the names of kafka_exporter and are told by the leaders, are here.
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.monitoring.broker_metrics import REPLICATION, REQUESTS, under_replicated
+from odradek.broker.monitoring.broker_metrics import REPLICATION, REQUESTS
 from odradek.broker.monitoring.cluster_metrics import CONTROLLER, LAG, PROCESS, SESSION
 from odradek.broker.monitoring.coordinator_metrics import COORDINATORS
 from odradek.broker.monitoring.metric import Metric, Samples, own
@@ -21,7 +21,10 @@ VALUES: Final[dict[str, tuple[str, Callable[[Partition], int]]]] = {
     "replicas": ("Number of replicas.", lambda p: len(p.replicas)),
     "leader": ("Broker id of the leader.", lambda p: p.local_id),
     "leader_is_preferred": ("1 if the preferred replica leads.", lambda p: int(p.replicas[:1] == (p.local_id,))),
-    "under_replicated_partition": ("1 if any replica is out of sync.", lambda p: int(under_replicated(p))),
+    "under_replicated_partition": (
+        "1 if any replica is out of sync, even one that a reassignment is adding.",
+        lambda p: int(len(p.committed_isr) < len(p.replicas)),
+    ),
 }
 
 

@@ -131,6 +131,7 @@ class ControllerRequests:
             isr=tuple(state.isr),
             partition_epoch=state.partition_epoch,
             replicas=tuple(state.replicas),
+            adding=tuple(state.adding_replicas),
             recovering=state.leader_recovery_state != 0,
         )
         try:

@@ -20,6 +20,8 @@ class PartitionView:
     isr: tuple[int, ...]
     partition_epoch: int
     replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    """Those of the replicas that a reassignment adds, until it is done."""
     recovering: bool = False
     """True after an unclean election until a leader has said that the partition has recovered (KIP-704)."""
 

@@ -403,7 +403,7 @@ def test_thousands_of_partitions_do_not_keep_the_loop() -> None:
 def _partition(number: int) -> Any:
     log = SimpleNamespace(config=SimpleNamespace(min_insync_replicas=1))
     return SimpleNamespace(
-        topic="t", index=number, committed_isr=(1, 2), replicas=(1, 2, 3), under_min_isr=False, log=log,
+        topic="t", index=number, committed_isr=(1, 2), replicas=(1, 2, 3), adding=(), under_min_isr=False, log=log,
         high_watermark=9, last_stable_offset=7,
     )  # fmt: skip
 
