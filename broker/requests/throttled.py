@@ -3,7 +3,7 @@
 The answer is sent at once and names the time; then the connection is not read for so long. A Produce counts by the size
 of the request, a consumer's Fetch by the records of the answer, every request by the time that the loop spends on
 decoding and handling it, in however many slices: a quota of 100 is the whole loop. Requests of brokers and the
-controller are free.
+controller are free, but not to somebody who may not send them.
 
 Kafka answers a Fetch that is over its quota without records and lets the client fetch them after the pause; here they
 come before it. The rate is the same, and a fetch session loses no news.
@@ -15,16 +15,19 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final
 
+from odradek.broker.metrics.request_metrics import errors_of
 from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Respond, Settled, Silent
 from odradek.broker.quotas.client_quotas import ClientQuotas, QuotaType
 from odradek.broker.replication.fetch_sessions import replica_of
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.fetch import FetchResponse
 
 PRODUCE, FETCH = 0, 1
+DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 FREE: Final = frozenset({4, 5, 6, 7, 27, 56, 67})
 """Keys of APIs without quotas: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers,
-AlterPartition and AllocateProducerIds."""
+AlterPartition and AllocateProducerIds; they cost those who may not send them."""
 
 Handle = Callable[[Any, Any, RequestContext], Outcome]
 Decode = Callable[[memoryview, int], tuple[Any, int]]
@@ -52,12 +55,21 @@ class Throttled:
     def around(self, handle: Handle, key: int) -> Handle:
         """Put the quotas around the handler of an API."""
         if key in FREE:
-            return handle
+            return self._around_free(handle)
         if key == PRODUCE:
             return self._around_produce(handle)
         if key == FETCH:
             return self._around_fetch(handle)
         return lambda broker, request, context: self._after(handle(broker, request, context), context)
+
+    def _around_free(self, handle: Handle) -> Handle:
+        def counted(broker: Any, request: Any, context: RequestContext) -> Outcome:
+            outcome = handle(broker, request, context)
+            if isinstance(outcome, Reply) and next(errors_of(outcome.response), 0) == DENIED:
+                return self._after(outcome, context)
+            return outcome
+
+        return counted
 
     def _around_produce(self, handle: Handle) -> Handle:
         def counted(broker: Any, request: Any, context: RequestContext) -> Outcome:

@@ -9,11 +9,19 @@ import pytest
 from odradek.broker.network.outcomes import Reply, RequestContext, Settled, Silent
 from odradek.broker.quotas.client_quotas import ClientQuotas, QuotaType
 from odradek.broker.quotas.rates import RateWindows
+from odradek.broker.requests.authorization.refusals import of_write_txn_markers
 from odradek.broker.requests.throttled import Throttled
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse
+from odradek.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
-LIST_OFFSETS = 2
+LIST_OFFSETS, LEADER_AND_ISR, WRITE_TXN_MARKERS = 2, 4, 27
 CONTEXT = RequestContext(7, "c", "1.2.3.4:5", "PLAINTEXT")
 
 
@@ -35,7 +43,7 @@ class Loop:
         quotas.set_entity("clients/c", {"request_percentage": "0.5"})
         self.throttled = Throttled(quotas, lambda: self.worked_ms)
 
-    def handle(self, outcome: Any) -> Any:
+    def handle(self, outcome: Any, key: int = LIST_OFFSETS) -> Any:
         """Handle a request that takes 10 ms at once."""
 
         def decode(frame: memoryview, at: int) -> tuple[Any, int]:
@@ -43,7 +51,7 @@ class Loop:
             return None, at
 
         self.throttled.noting(decode)(memoryview(b""), 0)
-        return self.throttled.around(lambda broker, request, context: outcome, LIST_OFFSETS)(None, None, CONTEXT)
+        return self.throttled.around(lambda broker, request, context: outcome, key)(None, None, CONTEXT)
 
 
 @pytest.mark.parametrize("last", [Reply(ListOffsetsResponse()), Silent()])
@@ -100,5 +108,26 @@ def test_an_error_and_an_end_reach_what_is_measured() -> None:
         await asyncio.wait((cancelled, recovered))
         assert cancelled.cancelled() and recovered.result() == Silent()
         assert ends == ["cancelled", "recovered"]
+
+    run_virtual(main)
+
+
+def test_who_may_not_send_what_brokers_send_waits_for_the_time_used() -> None:
+    """Requests of brokers are free, those of somebody who only pretends are not (RequestHandlerHelper.handleError)."""
+
+    async def main(clock: VirtualClock) -> None:
+        loop = Loop(clock)
+        assert loop.handle(Reply(LeaderAndIsrResponse()), LEADER_AND_ISR) == Reply(LeaderAndIsrResponse())
+        stale = Reply(LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH))
+        assert loop.handle(stale, LEADER_AND_ISR) == stale
+        assert loop.used == []
+        denied = LeaderAndIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        loop.handle(Reply(denied), LEADER_AND_ISR)
+        assert loop.used == [1.0]
+        topic = WritableTxnMarkerTopic(name="t", partition_indexes=[0])
+        markers = WriteTxnMarkersRequest(markers=[WritableTxnMarker(producer_id=1, topics=[topic])])
+        refused = of_write_txn_markers(markers, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        loop.handle(Reply(refused), WRITE_TXN_MARKERS)
+        assert loop.used == [1.0, 1.0]
 
     run_virtual(main)
