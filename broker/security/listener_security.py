@@ -32,6 +32,7 @@ from odradek.world.network import Network
 MECHANISM_PREFIX: Final = re.compile(r"[a-z0-9-]+\.(?=sasl\.|connections\.)")
 """Prefix of the name of a setting that is meant for one mechanism of a listener alone."""
 JAAS: Final = "sasl.jaas.config"
+CLIENT_AUTH: Final = "ssl.client.auth"
 CLIENTS_ONLY: Final = frozenset(
     {
         "ssl.key.location",
@@ -50,15 +51,19 @@ def settings_of(config: BrokerConfig, listener: str) -> Look:
     """Return a listener's settings: `listener.name.<listener>.ssl.…` where it is set, or else the broker's `ssl.…`.
 
     With a mechanism before the name, `plain.sasl.jaas.config`, the listener's setting for that mechanism comes first.
-    The login of one mechanism is never that of another, nor of the whole broker, as in Kafka.
+    The login of one mechanism is never that of another, nor of the whole broker, as in Kafka. Nor is the broker's
+    ssl.client.auth that of a listener with SASL (KIP-684).
     """
     prefix = f"listener.name.{listener.lower()}."
+    logs_in = any(one.name == listener and one.protocol in SASL_PROTOCOLS for one in config.listeners)
 
     def look(name: str) -> Any:
         if name in CLIENTS_ONLY:
             return None
         if config.layers.given(prefix + name) is not None:
             return config.value(prefix + name)
+        if name == CLIENT_AUTH and logs_in:
+            return "none"
         mechanism = MECHANISM_PREFIX.match(name)
         if mechanism is None:
             return config.value(name)

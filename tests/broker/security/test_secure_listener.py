@@ -1,5 +1,6 @@
 """A listener with TLS: requests behind a handshake, whom they speak for, and who does not come through."""
 
+import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -209,3 +210,32 @@ def test_a_listeners_own_settings_come_before_the_brokers() -> None:
     look = settings_of(config(**{"listener.name.ssl.ssl.client.auth": "required", "ssl.protocol": "TLSv1.2"}), "SSL")
     assert (look("ssl.client.auth"), look("ssl.protocol")) == ("required", "TLSv1.2")
     assert settings_of(config(), "SSL")("ssl.client.auth") == "none"
+
+
+@pytest.mark.parametrize(
+    ("changes", "verified"),
+    [
+        ({"ssl.client.auth": "required"}, ssl.CERT_NONE),
+        ({"ssl.client.auth": "required", "listener.name.login.ssl.client.auth": "requested"}, ssl.CERT_OPTIONAL),
+        ({"listener.name.login.ssl.client.auth": "required"}, ssl.CERT_REQUIRED),
+    ],
+)
+def test_who_logs_in_shows_a_certificate_only_where_the_listener_itself_asks_for_one(
+    changes: dict[str, str], verified: ssl.VerifyMode
+) -> None:
+    """The broker's own ssl.client.auth is for SSL listeners: clients of SASL_SSL were refused by it (KIP-684)."""
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=a;"
+    asked = config(
+        **{
+            "listeners": "SSL://broker:9093,LOGIN://broker:9094",
+            "listener.security.protocol.map": "SSL:SSL,LOGIN:SASL_SSL",
+            "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.login.plain.sasl.jaas.config": login,
+            **changes,
+        }
+    )
+    security = BrokerSecurity(asked, None, VirtualClock(asyncio.new_event_loop()), lambda *names: None)  # type: ignore[arg-type]
+    of_login, of_tls = security.listener("LOGIN"), security.listener("SSL")
+    assert of_login and of_login.tls and of_login.tls.context.verify_mode is verified
+    expected = ssl.CERT_REQUIRED if "ssl.client.auth" in changes else ssl.CERT_NONE
+    assert of_tls and of_tls.tls and of_tls.tls.context.verify_mode is expected
