@@ -210,20 +210,12 @@ def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, s
         changed = broker.config.with_dynamic(settings, layers.dynamic_broker)
     check_live_change(layers, changed.layers)
     _check_listeners(broker.config, changed)
-    if any(one.live == "tls" and layers.given(key) != changed.layers.given(key) for key, one in known.items()):
-        _check_keys(changed)
+    if any(one.protocol in ("SSL", "SASL_SSL") for one in changed.listeners) and any(
+        one.live == "tls" and layers.given(key) != changed.layers.given(key) for key, one in known.items()
+    ):
+        from odradek.broker.security.listener_security import check_keys
 
-
-def _check_keys(config: BrokerConfig) -> None:
-    """Read the keys and certificates of all listeners, as they are to be. Raises BadSecuritySetting."""
-    protected = [one for one in config.listeners if one.protocol in ("SSL", "SASL_SSL")]
-    if not protected:
-        return
-    from odradek.broker.security.listener_security import TlsListener
-    from odradek.broker.security.listener_security import settings_of as settings_of_listener
-
-    for listener in protected:
-        TlsListener(settings_of_listener(config, listener.name))
+        check_keys(broker.config, changed)
 
 
 def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:

@@ -6,7 +6,7 @@ One object for each listener, made anew when its settings change: connections th
 import re
 import ssl
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from odradek.broker.security.sasl_listener import BUILT, SaslListener
 from odradek.broker.security.sasl_mechanisms import ValidToken
 from odradek.security.errors import BadSecuritySetting
 from odradek.security.jaas import JaasEntry
+from odradek.security.key_stores import alternative_names, load_key_pair
 from odradek.security.scram import FindIdentity
 from odradek.security.secure_network import (
     PLAINTEXT,
@@ -25,7 +26,7 @@ from odradek.security.secure_network import (
     ClientSecurity,
     SecureNetwork,
 )
-from odradek.security.tls_context import Look, TlsSettings, server_context
+from odradek.security.tls_context import Look, TlsSettings, client_context, server_context, shake_hands
 from odradek.world.clock import Clock
 from odradek.world.network import Network
 
@@ -33,6 +34,7 @@ MECHANISM_PREFIX: Final = re.compile(r"[a-z0-9-]+\.(?=sasl\.|connections\.)")
 """Prefix of the name of a setting that is meant for one mechanism of a listener alone."""
 JAAS: Final = "sasl.jaas.config"
 CLIENT_AUTH: Final = "ssl.client.auth"
+KEY_STORE: Final = "ssl.keystore.location"
 CLIENTS_ONLY: Final = frozenset(
     {
         "ssl.key.location",
@@ -76,10 +78,42 @@ def settings_of(config: BrokerConfig, listener: str) -> Look:
 class TlsListener:
     """TLS at one listener, and whom its clients' certificates speak for."""
 
-    def __init__(self, look: Look) -> None:
-        """Read keys, certificates, and the rules for principals. Raises BadSecuritySetting."""
-        self.context = server_context(TlsSettings.read(look))
+    def __init__(self, look: Look, *, of_brokers: bool = False) -> None:
+        """Read keys, certificates, and the rules for principals. `of_brokers`: brokers connect here, by the same
+        settings. Raises BadSecuritySetting, also where they could not."""
+        settings = TlsSettings.read(look)
+        self.context = server_context(settings)
+        self._certificate = load_key_pair(settings.key_store).chain[0]
+        self._link = client_context(replace(settings, identification="")) if of_brokers else None
         self._mapping = PrincipalMapping(look(SETTING) or "")
+        self._check_links(self)
+
+    def check_change(self, before: "TlsListener", look: Look) -> None:
+        """Check that brokers and access lists, which know the former keys, will know these. Raises BadSecuritySetting.
+
+        Source: SslFactory of Kafka 3.9.
+        """
+        old, new = (one._certificate.subject.rfc4514_string() for one in (before, self))
+        if old.lower() != new.lower() and not look("ssl.allow.dn.changes"):
+            raise BadSecuritySetting(KEY_STORE, f"the certificate of {new} is not for {old} (ssl.allow.dn.changes)")
+        lost = alternative_names(before._certificate) - alternative_names(self._certificate)
+        if lost and not look("ssl.allow.san.changes"):
+            names = ", ".join(sorted(str(one.value) for one in lost))
+            raise BadSecuritySetting(KEY_STORE, f"the certificate is not for {names} any more (ssl.allow.san.changes)")
+        self._check_links(before)
+        before._check_links(self)
+
+    def _check_links(self, server: "TlsListener") -> None:
+        """Check that a broker with these settings could connect to one with those. Raises BadSecuritySetting."""
+        if self._link is None:
+            return
+        try:
+            shake_hands(self._link, server.context)
+        except ssl.SSLError as error:
+            reason = getattr(error, "verify_message", None) or error.reason
+            raise BadSecuritySetting(
+                KEY_STORE, f"brokers could not connect to each other with what it and the trust store hold: {reason}"
+            ) from None
 
     def principal(self, handshake: ssl.SSLObject) -> KafkaPrincipal:
         """Return the client's principal by its certificate, ANONYMOUS without one.
@@ -98,6 +132,23 @@ class ListenerSecurity:
     sasl: SaslListener | None
 
 
+def check_keys(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Check the keys and certificates of all listeners, as they are to be. Raises BadSecuritySetting."""
+    for listener in after.listeners:
+        if listener.protocol in TLS_PROTOCOLS:
+            made = _tls_listener(after, listener.name)
+            if any((one.name, one.protocol) == (listener.name, listener.protocol) for one in before.listeners):
+                try:
+                    former = _tls_listener(before, listener.name)
+                except BadSecuritySetting:  # the files are gone; what they held is compared when this is obeyed
+                    continue
+                made.check_change(former, settings_of(after, listener.name))
+
+
+def _tls_listener(config: BrokerConfig, listener: str) -> TlsListener:
+    return TlsListener(settings_of(config, listener), of_brokers=listener == config.inter_broker_listener_name)
+
+
 class BrokerSecurity:
     """Security of one broker: of its listeners that are not PLAINTEXT, and of its connections to other brokers."""
 
@@ -112,7 +163,12 @@ class BrokerSecurity:
 
     def configure(self, config: BrokerConfig) -> None:
         """Obey other settings, from the next connection on. Raises BadSecuritySetting, and nothing has changed then."""
-        self._listeners, links = self._made(config)
+        listeners, links = self._made(config)
+        for name, made in listeners.items():
+            former = self._listeners.get(name)
+            if made.tls is not None and former is not None and former.tls is not None:
+                made.tls.check_change(former.tls, settings_of(config, name))
+        self._listeners = listeners
         for name, link in self._links.items():
             link.security = links[name]
 
@@ -131,7 +187,7 @@ class BrokerSecurity:
                 continue
             look, tls, sasl = settings_of(config, listener.name), None, None
             if listener.protocol in TLS_PROTOCOLS:
-                tls = TlsListener(look)
+                tls = _tls_listener(config, listener.name)
             if listener.protocol in SASL_PROTOCOLS:
                 sasl = SaslListener(look, self._find_scram, partial(self._bearer, listener.name))
             listeners[listener.name] = ListenerSecurity(tls, sasl)

@@ -46,9 +46,9 @@ ssl.client.auth string none {required,requested,none} medium per-broker works=tl
     Whether clients must show a certificate.
 ssl.principal.mapping.rules string DEFAULT any low read-only works
     How a certificate's name becomes a user's.
-ssl.allow.dn.changes boolean false any low read-only none
+ssl.allow.dn.changes boolean false any low read-only works
     Whether a renewed certificate may have another distinguished name.
-ssl.allow.san.changes boolean false any low read-only none
+ssl.allow.san.changes boolean false any low read-only works
     Whether a renewed certificate may lack alternative names of the old.
 ssl.protocol string TLSv1.3 any medium per-broker none
     Newest TLS version that is offered.

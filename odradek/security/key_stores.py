@@ -118,6 +118,14 @@ def load_trusted(store: StoreSettings) -> list[x509.Certificate]:
     return found
 
 
+def alternative_names(certificate: x509.Certificate) -> set[x509.GeneralName]:
+    """Return the names and addresses that a certificate is for, beside its subject."""
+    try:
+        return set(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        return set()
+
+
 def _check(store: StoreSettings) -> None:
     if store.type not in STORE_TYPES:
         raise BadSecuritySetting(store.name("type"), f"{store.type} cannot be read: {', '.join(STORE_TYPES)} can")

@@ -7,7 +7,7 @@ import os
 import secrets
 import ssl
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +31,9 @@ CLIENT_AUTH: Final = {
 
 TOO_WEAK: Final = frozenset({"CA_MD_TOO_WEAK", "CA_KEY_TOO_SMALL", "EE_KEY_TOO_SMALL"})
 """What OpenSSL calls keys and signatures that Java serves with."""
+
+HANDSHAKE_TURNS_MAX: Final = 8
+"""More turns than a handshake takes, of any version of TLS."""
 
 Look = Callable[[str], Any]
 """Finds the value of a setting by Kafka's name: a text, a tuple of texts, or None where nothing is set."""
@@ -113,6 +116,18 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     if settings.key_store.is_set:
         _present(context, load_key_pair(settings.key_store))
     return context
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+    """Connect two ends in memory. Raises ssl.SSLError where they would not connect over the network either."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
+    for _ in range(HANDSHAKE_TURNS_MAX):
+        for end in tuple(ends):
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                ends.remove(end)
+    assert not ends, "each turn takes what the other end has sent"
 
 
 def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:
