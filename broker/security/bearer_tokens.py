@@ -81,7 +81,7 @@ class SignedTokens:
                 audience=self._audience,
                 issuer=self._issuer,
                 leeway=self._skew_seconds,
-                options={"require": ["exp", self._principal_claim], "verify_aud": self._audience is not None},
+                options={"require": ["exp", "iat", self._principal_claim]},
             )
         except (jwt.PyJWTError, OverflowError, RecursionError) as error:
             raise InvalidCredentials(f"the token is not valid: {error}") from None

@@ -253,8 +253,9 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 
 
 def signed(key: Any = KEY, algorithm: str = "ES256", **claims: Any) -> str:
-    body = {"sub": "alice", "exp": 1 << 40, "aud": "kafka", "iss": "https://issuer", **claims}
-    return jwt.encode(body, key, algorithm, headers={"kid": "k1"})
+    body = {"sub": "alice", "iat": 1, "exp": 1 << 40, "aud": "kafka", "iss": "https://issuer", **claims}
+    known = {name: value for name, value in body.items() if value is not None}
+    return jwt.encode(known, key, algorithm, headers={"kid": "k1"})
 
 
 def test_signed_tokens(play: Any, tmp_path: Any) -> None:
@@ -283,6 +284,8 @@ def test_signed_tokens(play: Any, tmp_path: Any) -> None:
             "expired": signed(exp=1),
             "a text for a time": signed(exp="1099511627776"),
             "no subject": signed(sub=""),
+            "no time of issue": signed(iat=None),
+            "no audience": signed(aud=None),
             "early": signed(nbf=1 << 40),
             "another key": signed(ec.generate_private_key(ec.SECP256R1())),
             "alg none": unsecured_token({"sub": "alice", "aud": "kafka", "iss": "https://issuer"}, 3600),
@@ -304,6 +307,18 @@ def test_signed_tokens(play: Any, tmp_path: Any) -> None:
         sasl_oauthbearer_expected_issuer="https://issuer",
         listener_name_sasl__plaintext_oauthbearer_sasl_server_callback_handler_class="x.SomethingSecured",
     )
+
+
+def test_a_token_for_a_certain_audience_is_refused_where_nobody_has_said_which_one_this_is(tmp_path: Path) -> None:
+    """As by Kafka: a token that was issued for another service let its owner in here."""
+    keys = tmp_path / "keys.json"
+    public = {**json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEY.public_key())), "kid": "k1", "use": "sig"}
+    keys.write_text(json.dumps({"keys": [public]}))
+    asked = {**SETTINGS, "sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}"}
+    validate = SignedTokens(f"file://{keys}", read_config([Given(*one, "test") for one in asked.items()])[0].value)
+    assert validate(signed(aud=None)).principal == "alice"
+    with pytest.raises(InvalidCredentials, match=r"not valid: .*audience"):
+        validate(signed(aud="wiki"))
 
 
 @pytest.mark.parametrize(
