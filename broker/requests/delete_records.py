@@ -75,17 +75,19 @@ def _delete(
 
 
 class DelayedDeletion:
-    """A request that waits until the live replicas of all partitions begin where they should."""
+    """A request that waits until the live replicas of all partitions begin where they should.
+
+    What is answered for a partition stays so while others are waited for.
+    """
 
     def __init__(self, awaited: Sequence[Awaited], done: Callable[[], None]) -> None:
         self._awaited, self._done = awaited, done
 
     def try_complete(self) -> bool:
-        settled = [self._settle(*one) for one in self._awaited]
-        if all(settled):
+        self._awaited = [one for one in self._awaited if not self._settle(*one)]
+        if not self._awaited:
             self._done()
-            return True
-        return False
+        return not self._awaited
 
     def expire(self) -> None:
         for answer, partition, offset in self._awaited:
@@ -95,7 +97,7 @@ class DelayedDeletion:
 
     def _settle(self, answer: DeleteRecordsPartitionResult, partition: Partition, offset: int) -> bool:
         if not partition.is_leader:
-            answer.error_code = partition.check_leadership()
+            answer.error_code, answer.low_watermark = partition.check_leadership(), NOT_KNOWN
             return True
         answer.low_watermark = partition.low_watermark()
         return answer.low_watermark >= offset
