@@ -367,9 +367,12 @@ def _added(
     if count == has:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {has} partitions.")
     _check_count(count - has)
-    first = existing.partitions[min(existing.partitions)].replicas if existing.partitions else ()
+    first = existing.partitions[0].replicas if 0 in existing.partitions else ()
     if not first:
         said = f"{topic_path(topic)} names no replicas of its first partition: new ones would have as many"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, said)
+    if max(existing.partitions) >= has:
+        said = f"{topic_path(topic)} has {has} partitions that are not numbered from 0 to {has - 1}"
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, said)
     if assignments is None:
         start = next((place for place, broker in enumerate(sorted(racks)) if broker >= first[0]), 0)

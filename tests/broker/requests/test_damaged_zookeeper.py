@@ -52,9 +52,18 @@ def test_zookeeper_that_forbids_it_is_an_error_in_the_answer() -> None:
     play(scenario)
 
 
-@pytest.mark.parametrize("assignment", [b'{"version":1,"partitions":{}}', b'{"version":1,"partitions":{"0":[]}}'])
-def test_partitions_are_not_added_to_a_topic_that_shows_nobody_how_many_replicas_they_have(assignment: bytes) -> None:
-    """Kafka says so too: "Unexpected existing replica assignment". Here the connection was closed."""
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        b'{"version":1,"partitions":{}}',
+        b'{"version":1,"partitions":{"0":[]}}',
+        b'{"version":1,"partitions":{"1":[0],"2":[1]}}',
+        b'{"version":1,"partitions":{"0":[0],"2":[1]}}',
+    ],
+)
+def test_partitions_are_not_added_to_a_topic_whose_znode_lacks_some_or_their_replicas(assignment: bytes) -> None:
+    """Kafka says so too: "Unexpected existing replica assignment". Here the connection was closed; and where a number
+    was missing a partition that was there, with its records, got the replicas of a new one."""
 
     async def scenario(clock: VirtualClock) -> None:
         broker = await start(clock)
