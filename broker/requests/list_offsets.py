@@ -129,10 +129,10 @@ def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
 
 
 def _old_style(partition: Partition, asked: ListOffsetsPartition, replica_id: int) -> list[int]:
-    """Return the offsets of segments that began before the time, newest first, for version 0."""
-    limit = max(asked.max_num_offsets, 0)
-    end = partition.high_watermark if replica_id == CONSUMER_REPLICA_ID else partition.log.log_end_offset
-    offsets = [offset for offset in offsets_before(partition.log, asked.timestamp, limit) if offset <= end]
-    if asked.timestamp == LATEST_TIMESTAMP:
-        offsets = [end, *(offset for offset in offsets if offset < end)]
-    return offsets[:limit]
+    """Return the offsets of segments that began before the time, newest first, for version 0: for consumers the high
+    watermark in place of those above it (Kafka: Partition.legacyFetchOffsetsForTimestamp)."""
+    offsets = offsets_before(partition.log, asked.timestamp, max(asked.max_num_offsets, 0))
+    end = partition.high_watermark
+    if replica_id != CONSUMER_REPLICA_ID or not offsets or offsets[0] <= end:
+        return offsets
+    return [end, *(offset for offset in offsets if offset < end)]

@@ -58,10 +58,10 @@ class Client:
         assert isinstance(answer, PartitionData)
         return answer
 
-    async def list_offset(self, broker: int, timestamp: int, replica_id: int) -> Any:
+    async def list_offset(self, broker: int, timestamp: int, replica_id: int, version: int = 7) -> Any:
         asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=1)
         request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])])
-        return (await self.ask(request, 7, broker)).topics[0].partitions[0]
+        return (await self.ask(request, version, broker)).topics[0].partitions[0]
 
     async def delete_records(self, offset: int) -> Any:
         asked = DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
@@ -129,6 +129,19 @@ def test_what_is_not_replicated_yet_is_read_by_no_consumer(replica_id: int) -> N
         assert (answer.error_code, answer.high_watermark) == (0, 3)
         assert decode_records(answer.records, 0).values == [b"x"] * 3
         assert not (await client.fetch(LEADER, 3, 12, replica_id)).records
+
+    with_client(scenario)
+
+
+@pytest.mark.parametrize("timestamp", [-1, 2**62])
+def test_version_0_tells_the_high_watermark_in_place_of_a_later_end(timestamp: int) -> None:
+    """Asked by time, as 0.8's getOffsetsBefore is, it told no offset at all while some record was not replicated."""
+
+    async def scenario(client: Client) -> None:
+        client.cluster.brokers[FOLLOWER].suspend()
+        await client.ask(produce_request(TOPIC, bytes(make_batch([b"x"])), acks=1), 9)
+        assert (await client.list_offset(LEADER, timestamp, CONSUMER, 0)).old_style_offsets == [3]
+        assert (await client.list_offset(LEADER, timestamp, DEBUGGING, 0)).old_style_offsets == [4]
 
     with_client(scenario)
 
