@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.replication.fetcher import FetcherCore, PartitionFetchState
@@ -171,7 +172,7 @@ class FetcherManager:
     def follow(self, partition: Partition) -> None:
         """Copy a partition from `partition.leader` under its current epoch; replaces what was copied before."""
         self.leave(partition)
-        fetcher_id = partition.index % self._fetchers_per_leader
+        fetcher_id = (crc32(partition.topic.encode()) + partition.index) % self._fetchers_per_leader
         key = (partition.leader, fetcher_id)
         task = self._tasks.get(key)
         if task is None:
