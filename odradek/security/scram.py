@@ -199,7 +199,7 @@ class ScramServer:
         self._find, self._nonce, self._decoy_secret = find, nonce, decoy_secret
         self._identity: ScramIdentity | None = None
         self._credential: ScramCredential | None = None
-        self._first_bare = self._server_first = ""
+        self._header = self._first_bare = self._server_first = ""
 
     def evaluate(self, token: bytes) -> bytes:
         """Answer a message. Raises AuthenticationFailed, and InvalidCredentials, whose reason clients are not told."""
@@ -222,7 +222,8 @@ class ScramServer:
         if self._credential.iterations < LEAST_ITERATIONS:  # written by hand
             raise InvalidCredentials(f"the credential has {self._credential.iterations} iterations: too few")
         self.principal = name if self._identity is None else self._identity.principal
-        self._first_bare = text.partition(",")[2].partition(",")[2]
+        flag, authzid, self._first_bare = text.split(",", 2)
+        self._header = f"{flag},{authzid},"
         nonce, credential = match["nonce"] + self._nonce, self._credential
         self._server_first = f"r={nonce},s={_b64(credential.salt)},i={credential.iterations}"
         return self._server_first.encode()
@@ -246,7 +247,9 @@ class ScramServer:
         proven = hmac.compare_digest(hashlib.new(name, client_key).digest(), credential.stored_key)
         nonce = self._server_first[2 : self._server_first.index(",s=")]
         # As Kafka: old librdkafka sends its own nonce once more before the whole one; the proof covers it anyhow.
-        same = match["nonce"].endswith(nonce) and match["channel"] == _b64(GS2_HEADER)
+        # Whose channel binding leaves an authorization id out is let in, as by Kafka, which does not look at it.
+        headers = (_b64(GS2_HEADER), _b64(self._header.encode()))
+        same = match["nonce"].endswith(nonce) and match["channel"] in headers
         if not proven or self._identity is None or not same:
             raise InvalidCredentials("the proof does not fit")
         self.expires_ms = self._identity.expires_ms

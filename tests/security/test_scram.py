@@ -86,17 +86,36 @@ def test_who_is_unknown_hears_the_same_as_who_is_wrong(user: str, password: str)
     assert len(salts) == 1, "asked twice the same salt comes, as for one who is known"
 
 
+def final_message(first_bare: str, challenge: str, without_proof: str) -> bytes:
+    """The last message of who knows the password."""
+    message = f"{first_bare},{challenge},{without_proof}".encode()
+    key = hmac.digest(salted_password(SHA_256, "pencil", SALT, 4096), b"Client Key", "sha256")
+    signature = hmac.digest(CREDENTIAL.stored_key, message, "sha256")
+    proof = base64.b64encode(bytes(one ^ other for one, other in zip(key, signature, strict=True))).decode()
+    return f"{without_proof},p={proof}".encode()
+
+
 def test_a_client_that_repeats_its_nonce_is_let_in() -> None:
     """As old librdkafka does (2.0.2), and Kafka allows."""
     serving = server()
     challenge = serving.evaluate(ScramClient(SHA_256, "user", "pencil", CLIENT_NONCE).first()).decode()
     without_proof = f"c=biws,r={CLIENT_NONCE}{CLIENT_NONCE}{SERVER_NONCE}"
-    message = f"n=user,r={CLIENT_NONCE},{challenge},{without_proof}".encode()
-    key = hmac.digest(salted_password(SHA_256, "pencil", SALT, 4096), b"Client Key", "sha256")
-    signature = hmac.digest(CREDENTIAL.stored_key, message, "sha256")
-    proof = base64.b64encode(bytes(one ^ other for one, other in zip(key, signature, strict=True))).decode()
-    assert serving.evaluate(f"{without_proof},p={proof}".encode()).startswith(b"v=")
+    final = final_message(f"n=user,r={CLIENT_NONCE}", challenge, without_proof)
+    assert serving.evaluate(final).startswith(b"v=")
     assert serving.complete
+
+
+@pytest.mark.parametrize("told_again", ["n,a=user,", "n,,"])
+def test_who_names_himself_as_the_one_to_act_for_is_let_in(told_again: str) -> None:
+    """Clients in Go can be told to (`SCRAMAuthzID` of Sarama); they say it again in the last message, RFC 5802 has it
+    so. Who knows the password was refused for that."""
+    serving = server()
+    challenge = serving.evaluate(f"n,a=user,n=user,r={CLIENT_NONCE}".encode()).decode()
+    channel = base64.b64encode(told_again.encode()).decode()
+    without_proof = f"c={channel},r={CLIENT_NONCE}{SERVER_NONCE}"
+    final = final_message(f"n=user,r={CLIENT_NONCE}", challenge, without_proof)
+    assert serving.evaluate(final).startswith(b"v=")
+    assert serving.complete and serving.principal == "user"
 
 
 def final_of(change: str) -> bytes:
