@@ -12,6 +12,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,8 @@ log = logging.getLogger(__name__)
 HANDLER: Final = "oauthbearer.sasl.server.callback.handler.class"
 UNSECURED_HANDLER: Final = "OAuthBearerUnsecuredValidatorCallbackHandler"
 KEYS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
-ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
+RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+ALGORITHMS: Final = (*RSA_ALGORITHMS, "ES256", "ES384", "ES512")
 """Signatures with a public key alone: with HS256 whoever knows the key that checks could sign."""
 KEYS_BYTES_MAX: Final = 1 << 20
 FETCH_SECONDS: Final = 10.0
@@ -76,7 +78,7 @@ class SignedTokens:
                 raise InvalidCredentials(f"the token's algorithm is {algorithm!r}")
             claims = jwt.decode(
                 token,
-                self._key(header.get("kid")),
+                self._key(header.get("kid"), algorithm),
                 algorithms=[algorithm],
                 audience=self._audience,
                 issuer=self._issuer,
@@ -87,17 +89,20 @@ class SignedTokens:
             raise InvalidCredentials(f"the token is not valid: {error}") from None
         return _valid(claims, self._principal_claim)
 
-    def _key(self, key_id: str | None) -> Any:
-        """Return the issuer's key of that name; where the name is new, or the keys are old, they are read again."""
+    def _key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK:
+        """Return the issuer's key of that name; where the name is new, or the keys are old, they are read again.
+
+        A token that names no key is checked with the first one of its algorithm.
+        """
         age = time.monotonic() - self._fetched
-        known = any(one.key_id == key_id for one in self._keys.keys)
+        known = any(one.key_id == key_id for some in self._keys.values() for one in some)
         if age > self._refresh_seconds or (not known and age > LEAST_BETWEEN_SECONDS):
             self._fetched = time.monotonic()
             threading.Thread(target=self._refresh, name="keys of the token issuer", daemon=True).start()
-        for one in self._keys.keys:
-            if one.key_id == key_id or (key_id is None and len(self._keys.keys) == 1):
+        for one in self._keys.get(algorithm, ()):
+            if key_id in (None, one.key_id):
                 return one
-        raise InvalidCredentials(f"no key of the issuer is called {key_id!r}")
+        raise InvalidCredentials(f"no key of the issuer is called {key_id!r} and for {algorithm}")
 
     def _refresh(self) -> None:
         """Fetch the issuer's keys anew, off the loop, for it may take its time; until then the former keys count."""
@@ -146,8 +151,11 @@ def _valid(claims: dict[str, Any], principal_claim: str) -> ValidToken:
     return ValidToken(principal.strip(), min(expires_ms, LATEST_MS))
 
 
-def fetch_keys(url: str) -> jwt.PyJWKSet:
-    """Return a set of keys from a file or an issuer. Raises OSError, PyJWTError, and ValueError for anything else."""
+def fetch_keys(url: str) -> dict[str, list[jwt.PyJWK]]:
+    """Return an issuer's keys, from a file or from the issuer, by the algorithms that they are for.
+
+    Raises OSError, PyJWTError, and ValueError for anything else.
+    """
     parts = urllib.parse.urlsplit(url)
     if parts.scheme == "file":
         with Path(urllib.parse.unquote(parts.path)).open("rb") as file:
@@ -158,6 +166,24 @@ def fetch_keys(url: str) -> jwt.PyJWKSet:
     else:
         raise ValueError(f"{parts.scheme}: is not https: or file:")
     try:
-        return jwt.PyJWKSet.from_json(text.decode())
+        told = json.loads(text.decode())
+        jwt.PyJWKSet.from_dict(told)  # refuses a set of which no key is usable
     except (AttributeError, TypeError, RecursionError) as error:
         raise ValueError("is no set of keys") from error
+    keys: dict[str, list[jwt.PyJWK]] = {}
+    for one in told["keys"]:
+        for algorithm in _algorithms(one):
+            with suppress(jwt.PyJWTError):
+                key = jwt.PyJWK(one, algorithm)
+                keys.setdefault(key.algorithm_name, []).append(key)
+    return keys
+
+
+def _algorithms(key: Any) -> tuple[str | None, ...]:
+    """List the algorithms of signatures that a key as an issuer tells it is for; None is the one it says itself.
+
+    An RSA key need not say one (RFC 7517), and is then for all of them.
+    """
+    if not isinstance(key, dict) or key.get("use") not in (None, "sig"):
+        return ()
+    return RSA_ALGORITHMS if key.get("kty") == "RSA" and not key.get("alg") else (None,)

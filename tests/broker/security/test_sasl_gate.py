@@ -8,7 +8,7 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from odradek.broker.config import Given, read_config
 from odradek.broker.security.bearer_tokens import SignedTokens, UnsecuredTokens
@@ -252,10 +252,10 @@ def test_without_an_end_nobody_authenticates_again(play: Any) -> None:
 KEY = ec.generate_private_key(ec.SECP256R1())
 
 
-def signed(key: Any = KEY, algorithm: str = "ES256", **claims: Any) -> str:
+def signed(key: Any = KEY, algorithm: str = "ES256", kid: str | None = "k1", **claims: Any) -> str:
     body = {"sub": "alice", "iat": 1, "exp": 1 << 40, "aud": "kafka", "iss": "https://issuer", **claims}
     known = {name: value for name, value in body.items() if value is not None}
-    return jwt.encode(known, key, algorithm, headers={"kid": "k1"})
+    return jwt.encode(known, key, algorithm, headers=None if kid is None else {"kid": kid})
 
 
 def test_signed_tokens(play: Any, tmp_path: Any) -> None:
@@ -319,6 +319,29 @@ def test_a_token_for_a_certain_audience_is_refused_where_nobody_has_said_which_o
     assert validate(signed(aud=None)).principal == "alice"
     with pytest.raises(InvalidCredentials, match=r"not valid: .*audience"):
         validate(signed(aud="wiki"))
+
+
+def test_an_rsa_key_that_says_no_algorithm_is_for_all_of_them(tmp_path: Path) -> None:
+    """As at Kafka: only RS256 was accepted of it, so nobody came in with a token of RS512 or PS256. Keys for something
+    else than signatures do not count, and a token that names no key is checked with the first that is left."""
+    keys, key = tmp_path / "keys.json", rsa.generate_private_key(65537, 2048)
+    known: dict[str, Any] = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
+    del known["key_ops"]
+    other = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEY.public_key()))
+    told = [{**known, "kid": "k1", "use": "enc"}, {**other, "kid": "k2"}, {**known, "kid": "k3"}]
+    told.append({**known, "kid": "k4", "alg": "RS384"})
+    keys.write_text(json.dumps({"keys": told}))
+    asked = {**SETTINGS, "sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}"}
+    validate = SignedTokens(f"file://{keys}", read_config([Given(*one, "test") for one in asked.items()])[0].value)
+    for algorithm in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"):
+        assert validate(signed(key, algorithm, "k3", aud=None)).principal == "alice", algorithm
+        assert validate(signed(key, algorithm, None, aud=None)).principal == "alice", algorithm
+        with pytest.raises(InvalidCredentials, match="called 'k1'"):
+            validate(signed(key, algorithm, "k1", aud=None))
+    assert validate(signed(key, "RS384", "k4", aud=None)).principal == "alice"
+    with pytest.raises(InvalidCredentials, match="'k4' and for RS256"):
+        validate(signed(key, "RS256", "k4", aud=None))
+    assert validate(signed(KEY, "ES256", None, aud=None)).principal == "alice"
 
 
 @pytest.mark.parametrize(
