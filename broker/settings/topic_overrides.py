@@ -19,7 +19,8 @@ _KAFKA_VERSION: Final = re.compile(
     r"(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2]|0\.11\.0|1\.[01]|2\.[0-8]|3\.[0-9]|4\.0)(\.\d+)*(-IV\d+)?"
 )
 """Versions that message.format.version may name: releases up to the one after 3.9, and steps on the way to one."""
-_REPLICA: Final = re.compile(r"\d+:\d+")
+_REPLICA: Final = re.compile(r"([0-9]+:[0-9]+)?")
+"""An entry of a list of throttled replicas; one that is empty, as behind a last comma, names none."""
 
 
 def validate_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> None:

@@ -60,6 +60,7 @@ def test_settings_that_cannot_be_read_or_are_unknown() -> None:
         {"cleanup.policy": "compact,delete", "compression.type": "zstd"},
         {"leader.replication.throttled.replicas": "*"},
         {"follower.replication.throttled.replicas": "0:1,1:2"},
+        {"follower.replication.throttled.replicas": "0:1,"},
         {"remote.storage.enable": "false"},
         {"message.format.version": "2.8"},
         {"message.format.version": "0.10.2.1"},
@@ -110,6 +111,14 @@ def test_what_is_invalid(overrides: dict[str, str], message: str) -> None:
     error = caught.value
     assert message == (error.message if isinstance(error, KafkaError) else str(error))
     assert not isinstance(error, KafkaError) or error.code == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    "replicas", ["100", "100:", "100:0,10", "100:0,10:", "100 :0", "100: 0", "*,100:10", "\N{ARABIC-INDIC DIGIT ONE}:0"]
+)
+def test_lists_of_throttled_replicas_that_are_none(replicas: str) -> None:
+    with pytest.raises(BadValue):
+        validate_topic_config(config(), {"leader.replication.throttled.replicas": replicas})
 
 
 def test_levels_of_compression() -> None:
