@@ -1,15 +1,20 @@
 # ruff: noqa: RUF009 - `setting` makes a dataclass field
 """Settings of the producer."""
 
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
-from odradek.client.arguments import HIGHEST_INT64
+from odradek.client.arguments import HIGHEST_INT32, HIGHEST_INT64
 from odradek.client.config import CommonConfig, setting
 from odradek.client.errors import ConfigError
 
+logger = logging.getLogger(__name__)
+
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
+DELIVERY_TIMEOUT_MS = 120_000
 BATCH_BYTES, KAFKAS_BATCH_BYTES = 131_072, 16_384
 
 
@@ -26,7 +31,8 @@ class ProducerConfig(CommonConfig):
     max_request_size: int = setting(1_048_576, at_least=1)
     max_in_flight_requests_per_connection: int = setting(5, at_least=1)
     retries: int = setting(2_147_483_647, at_least=0)
-    delivery_timeout_ms: int = setting(120_000, at_least=0)
+    delivery_timeout_ms: int = setting(DELIVERY_TIMEOUT_MS, at_least=0)
+    """At least linger.ms + request.timeout.ms; the default grows with these."""
     enable_idempotence: bool | None = setting(None)
     compression_type: str = setting("none", choices=["none", "gzip", "snappy", "lz4", "zstd"])
     compression_gzip_level: int = setting(-1, at_least=-1, at_most=9)
@@ -92,13 +98,16 @@ def check(config: ProducerConfig) -> ProducerConfig:
         raise ConfigError("compression.gzip.level must be 1 to 9, or -1 for gzip's default, not 0")
     if config.enable_idempotence:
         _check_idempotence(config, "enable.idempotence=true")
-    least_ms = config.linger_ms + config.request_timeout_ms
-    if config.delivery_timeout_ms < least_ms:
+    least_ms = min(ceil(config.linger_ms + config.request_timeout_ms), HIGHEST_INT32)
+    if config.delivery_timeout_ms >= least_ms:
+        return config
+    if config.delivery_timeout_ms != DELIVERY_TIMEOUT_MS:
         raise ConfigError(
             f"delivery.timeout.ms={config.delivery_timeout_ms} must be at least "
-            f"linger.ms + request.timeout.ms = {least_ms:g}"
+            f"linger.ms + request.timeout.ms = {least_ms}"
         )
-    return config
+    logger.warning("delivery.timeout.ms is %d: linger.ms + request.timeout.ms", least_ms)
+    return replace(config, delivery_timeout_ms=least_ms)
 
 
 def _check_transactional(config: ProducerConfig) -> None:

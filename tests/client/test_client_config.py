@@ -180,3 +180,15 @@ def test_serializers_take_functions_objects_and_bytes() -> None:
     assert producer_config.serializer(Both(), "value")("t", (), 1) == b"t:1"
     with pytest.raises(TypeError, match="the value must be bytes, not str: set value_serializer"):
         producer_config.serializer(None, "value")("t", (), "x")
+
+
+def test_long_requests_and_lingering_make_the_default_of_the_delivery_timeout_longer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Such a producer was refused, which Kafka's starts."""
+    assert producer(request_timeout_ms=200_000, linger_ms=5.5).delivery_timeout_ms == 200_006
+    assert "delivery.timeout.ms is 200006: linger.ms + request.timeout.ms" in caplog.text
+    assert producer(request_timeout_ms=200_000, linger_ms=2**62).delivery_timeout_ms == 2**31 - 1
+    assert producer(request_timeout_ms=200_000, delivery_timeout_ms=200_000).delivery_timeout_ms == 200_000
+    with pytest.raises(ConfigError):
+        producer(request_timeout_ms=200_000, delivery_timeout_ms=199_999)
