@@ -10,7 +10,7 @@ import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.client.arguments import HIGHEST_INT32, HIGHEST_INT64, TEXT_BYTES_LIMIT
@@ -53,6 +53,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
 }
 """kafka-python's settings that would have no effect here, and why. They are refused: who sets one expects an effect."""
 
+DEFAULT_API_TIMEOUT_MS = 60_000
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 """isolation.level → its number on the wire."""
 
@@ -336,4 +337,12 @@ def addresses(bootstrap_servers: Sequence[str]) -> list[tuple[str, int]]:
 class AdminConfig(CommonConfig):
     """Kafka's names, types and defaults (AdminClientConfig)."""
 
-    default_api_timeout_ms: int = setting(60_000, at_least=0)
+    default_api_timeout_ms: int = setting(DEFAULT_API_TIMEOUT_MS, at_least=0)
+    """Time for a whole operation; the default is at least request.timeout.ms."""
+
+
+def with_time_for_a_request(config: AdminConfig) -> AdminConfig:
+    """Return the settings, in which the default of default.api.timeout.ms is at least request.timeout.ms."""
+    if config.default_api_timeout_ms != DEFAULT_API_TIMEOUT_MS:
+        return config
+    return replace(config, default_api_timeout_ms=max(DEFAULT_API_TIMEOUT_MS, config.request_timeout_ms))

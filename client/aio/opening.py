@@ -11,7 +11,7 @@ from odradek.client import metrics
 from odradek.client.aio.world import World, named, running_loop, warn_dropped, world_of
 from odradek.client.calls import Deadline
 from odradek.client.cluster import Cluster
-from odradek.client.config import AdminConfig, CommonConfig, addresses, load
+from odradek.client.config import AdminConfig, CommonConfig, addresses, load, with_time_for_a_request
 from odradek.client.errors import ClientClosed, ClientError, ConfigError
 from odradek.client.waiting import call_soon
 from odradek.world.clock import Clock
@@ -143,7 +143,7 @@ class AdminBase(QuestionsClient):
     ) -> None:
         """Take settings: Kafka's admin client configs. The other arguments are for tests. Raises ConfigError."""
         super().__init__(world_of(network, clock, random))
-        self.config = named(load(AdminConfig, config, settings), "adminclient")
+        self.config = named(with_time_for_a_request(load(AdminConfig, config, settings)), "adminclient")
         addresses(self.config.bootstrap_servers)
 
     async def _run(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from odradek.aio import Admin
 from odradek.client.config import AdminConfig, addresses, load
 from odradek.client.consumer import config as consumer_config
 from odradek.client.consumer.config import ConsumerSettings
@@ -192,3 +193,11 @@ def test_long_requests_and_lingering_make_the_default_of_the_delivery_timeout_lo
     assert producer(request_timeout_ms=200_000, delivery_timeout_ms=200_000).delivery_timeout_ms == 200_000
     with pytest.raises(ConfigError):
         producer(request_timeout_ms=200_000, delivery_timeout_ms=199_999)
+
+
+def test_a_long_request_makes_the_default_of_an_admin_clients_operations_longer() -> None:
+    """A request was given up before request.timeout.ms, which Kafka's admin client waits for."""
+    assert Admin(bootstrap_servers="a:1").config.default_api_timeout_ms == 60_000
+    assert Admin(bootstrap_servers="a:1", request_timeout_ms=90_000).config.default_api_timeout_ms == 90_000
+    given = Admin(bootstrap_servers="a:1", request_timeout_ms=90_000, default_api_timeout_ms=5_000)
+    assert given.config.default_api_timeout_ms == 5_000
