@@ -128,7 +128,7 @@ def updated(view: ClusterView, response: MetadataResponse, *, all_topics: bool =
 def _topic(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
     name = topic.name
     assert name is not None
-    if known is not None and ZERO_UUID != known.topic_id != topic.topic_id:
+    if known is not None and ZERO_UUID not in (known.topic_id, topic.topic_id) and known.topic_id != topic.topic_id:
         known = None
     numbered = {one.partition_index: one for one in topic.partitions}
     numbers = takewhile(numbered.__contains__, count())  # no topic has a gap: what comes after one is ignored

@@ -35,3 +35,22 @@ def test_partitions_are_known_by_their_numbers(leaders: list[tuple[int, int]], k
         assert view.partition_count("t") == len(known)
         found = [view.partition(TopicPartition("t", number)) for number in range(len(known))]
         assert [one and (one.partition, one.leader) for one in found] == list(enumerate(known))
+
+
+def test_a_broker_that_knows_no_topic_ids_does_not_take_a_client_back_to_an_older_leader() -> None:
+    """Its topic counted as another one of the same name, whose leader epochs begin anew."""
+
+    def leader(topic_id: bytes, leader_epoch: int, leader_id: int) -> MetadataResponse:
+        one = MetadataResponsePartition(partition_index=0, leader_id=leader_id, leader_epoch=leader_epoch)
+        return MetadataResponse(topics=[MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[one])])
+
+    def leader_of(view: ClusterView) -> int | None:
+        found = view.partition(TopicPartition("t", 0))
+        return found and found.leader
+
+    view = updated(ClusterView(), leader(b"1" * 16, 5, 1))
+    view = updated(view, leader(bytes(16), 4, 2))
+    assert leader_of(view) == 1
+    view = updated(view, leader(b"1" * 16, 4, 2))
+    assert leader_of(view) == 1
+    assert leader_of(updated(view, leader(b"2" * 16, 0, 3))) == 3
