@@ -1,13 +1,13 @@
 """Topics: create, delete, add partitions, delete records (KIP-107). Coroutines for the client's loop."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from odradek.client import arguments
 from odradek.client.admin.values import CreatedTopic, NewPartitions, NewTopic
 from odradek.client.calls import Deadline, ask_controller, ask_leaders
 from odradek.client.cluster import Cluster
-from odradek.client.errors import in_words
+from odradek.client.errors import ClientTimeout, in_words
 from odradek.client.metadata import ClusterView
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
@@ -17,11 +17,13 @@ from odradek.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
 )
 from odradek.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -31,11 +33,17 @@ from odradek.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from odradek.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 
 Failure = tuple[str, int, str | None]
 """Name, error code and message of one part of an answer."""
 Part = TypeVar("Part")
+THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 def raise_first(results: Iterable[Failure], done: str = "") -> None:
@@ -121,20 +129,46 @@ async def create_topics(
     cluster: Cluster, topics: Sequence[NewTopic], deadline: Deadline, *, validate_only: bool, raise_errors: bool = True
 ) -> list[CreatedTopic]:
     """Create topics; all are tried. Raises KafkaError when one has failed, if `raise_errors`."""
-    request = CreateTopicsRequest(
-        topics=[_creatable(topic) for topic in topics],
-        timeout_ms=cluster.config.request_timeout_ms,
-        validate_only=validate_only,
-    )
-    answer = await ask_controller(cluster, request, CreateTopicsResponse, _create_errors, deadline)
+
+    async def create(names: Collection[str]) -> list[CreatableTopicResult]:
+        request = CreateTopicsRequest(
+            topics=[_creatable(topic) for topic in topics if topic.name in names],
+            timeout_ms=cluster.config.request_timeout_ms,
+            validate_only=validate_only,
+        )
+        answer = await ask_controller(
+            cluster, request, CreateTopicsResponse, lambda given: _common_errors(given.topics), deadline
+        )
+        return answer.topics
+
+    created = await _once_allowed([topic.name for topic in topics], create, deadline)
     if raise_errors:
-        results = ((one.name, one.error_code, one.error_message) for one in answer.topics)
+        results = ((one.name, one.error_code, one.error_message) for one in created)
         raise_first(results, "" if validate_only else "created")
     return [
         CreatedTopic(one.name, bytes(one.topic_id), one.num_partitions, one.replication_factor)
-        for one in answer.topics
+        for one in created
         if not one.error_code
     ]
+
+
+async def _once_allowed(
+    names: Sequence[str], ask: Callable[[Collection[str]], Awaitable[Sequence[Any]]], deadline: Deadline
+) -> list[Any]:
+    """Return what is answered about topics. Those that controller_mutation_rate did not allow yet, which the others
+    may have used up, are asked for again until the deadline. Raises what `ask` raises."""
+    answered: dict[str, Any] = {}
+    left = list(names)
+    try:
+        while left:
+            answered |= {one.name: one for one in await ask(left)}
+            left = [one for one in left if one in answered and answered[one].error_code == THROTTLED]
+            if left:
+                await deadline.pause_after(KafkaError(THROTTLED, ", ".join(left)))
+    except ClientTimeout:
+        if not answered:
+            raise
+    return list(answered.values())
 
 
 async def wait_for_topics(cluster: Cluster, names: Sequence[str], deadline: Deadline) -> None:
@@ -166,13 +200,10 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def _create_errors(answer: CreateTopicsResponse) -> list[ErrorCode]:
-    return _only_if_all([error_code(one.error_code) for one in answer.topics])
-
-
-def _only_if_all(errors: list[ErrorCode]) -> list[ErrorCode]:
+def _common_errors(parts: Sequence[Any]) -> list[ErrorCode]:
     """Return the errors if every part has failed, else none: the request is then not repeated, as for parts that have
     succeeded the repetition would fail."""
+    errors = [error_code(one.error_code) for one in parts]
     return errors if all(errors) else []
 
 
@@ -180,19 +211,22 @@ async def delete_topics(
     cluster: Cluster, names: Sequence[str], deadline: Deadline, *, raise_errors: bool = True
 ) -> None:
     """Delete topics; all are tried. Raises KafkaError when one has failed, if `raise_errors`."""
-    request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name) for name in names],
-        topic_names=list(names),
-        timeout_ms=cluster.config.request_timeout_ms,
-    )
 
-    def errors(answer: DeleteTopicsResponse) -> list[ErrorCode]:
-        return _only_if_all([error_code(one.error_code) for one in answer.responses])
+    async def delete(some: Collection[str]) -> list[DeletableTopicResult]:
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name) for name in some],
+            topic_names=list(some),
+            timeout_ms=cluster.config.request_timeout_ms,
+        )
+        answer = await ask_controller(
+            cluster, request, DeleteTopicsResponse, lambda given: _common_errors(given.responses), deadline
+        )
+        return answer.responses
 
-    answer = await ask_controller(cluster, request, DeleteTopicsResponse, errors, deadline)
+    deleted = await _once_allowed(names, delete, deadline)
     cluster.view = cluster.view.without_topics(names)
     if raise_errors:
-        results = ((one.name or one.topic_id.hex(), one.error_code, one.error_message) for one in answer.responses)
+        results = ((one.name or one.topic_id.hex(), one.error_code, one.error_message) for one in deleted)
         raise_first(results, "deleted")
 
 
@@ -212,18 +246,21 @@ async def create_partitions(
 ) -> None:
     """Raise topics to these partition counts; all are tried. With `raise_errors` raises KafkaError when one failed."""
     wanted = {name: _count(one) for name, one in counts.items()}
-    request = CreatePartitionsRequest(
-        topics=[_more_partitions(name, one.total_count, one.new_assignments) for name, one in wanted.items()],
-        timeout_ms=cluster.config.request_timeout_ms,
-        validate_only=validate_only,
-    )
 
-    def errors(answer: CreatePartitionsResponse) -> list[ErrorCode]:
-        return _only_if_all([error_code(one.error_code) for one in answer.results])
+    async def grow(names: Collection[str]) -> list[CreatePartitionsTopicResult]:
+        request = CreatePartitionsRequest(
+            topics=[_more_partitions(name, *wanted[name]) for name in names],
+            timeout_ms=cluster.config.request_timeout_ms,
+            validate_only=validate_only,
+        )
+        answer = await ask_controller(
+            cluster, request, CreatePartitionsResponse, lambda given: _common_errors(given.results), deadline
+        )
+        return answer.results
 
-    answer = await ask_controller(cluster, request, CreatePartitionsResponse, errors, deadline)
+    grown = await _once_allowed(list(wanted), grow, deadline)
     if raise_errors:
-        raise_first((one.name, one.error_code, one.error_message) for one in answer.results)
+        raise_first((one.name, one.error_code, one.error_message) for one in grown)
 
 
 def _more_partitions(name: str, count: int, replicas: Sequence[Sequence[int]] | None) -> CreatePartitionsTopic:
