@@ -6,6 +6,7 @@ from typing import NamedTuple
 from odradek.client.calls import Deadline, Member, ask_coordinator, ask_leaders
 from odradek.client.cluster import Cluster
 from odradek.client.errors import BrokerUnreachable
+from odradek.client.metadata import ClusterView
 from odradek.client.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages.fetch import CONSUMER_REPLICA_ID
@@ -40,21 +41,37 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 Found = dict[TopicPartition, OffsetAndTimestamp | None]
+Answered = dict[TopicPartition, tuple[int, OffsetAndTimestamp | None]]
+"""Partition → error code and offset."""
+WITHOUT_TIMES = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 async def offsets_at(
-    cluster: Cluster, times: Mapping[TopicPartition, int], isolation_level: int, deadline: Deadline
+    cluster: Cluster,
+    times: Mapping[TopicPartition, int],
+    isolation_level: int,
+    deadline: Deadline,
+    *,
+    old_have_none: bool = False,
 ) -> Found:
     """Return, for each partition, the first offset at or after a time (or EARLIEST, LATEST); None where there is none.
 
-    Raises KafkaError for an error that is not retriable; other errors end with ClientTimeout.
+    With `old_have_none` there is none in a partition whose messages have no timestamps (message.format.version 0.9);
+    otherwise that is an error. Raises KafkaError for an error that is not retriable; others end with ClientTimeout.
     """
+
+    def read(answer: ListOffsetsResponse) -> Answered:
+        found = _offsets(answer)
+        if old_have_none:
+            found |= {tp: (int(ErrorCode.NONE), None) for tp, (code, _) in found.items() if code == WITHOUT_TIMES}
+        return found
+
     return await ask_leaders(
         cluster,
         times,
-        lambda asked: _list_request({tp: times[tp] for tp in asked}, isolation_level),
+        lambda asked: _list_request({tp: times[tp] for tp in asked}, isolation_level, cluster.view),
         ListOffsetsResponse,
-        _offsets,
+        read,
         deadline,
     )
 
@@ -65,7 +82,7 @@ async def ask_leader(
     """Ask one leader once for the offsets that `offsets_at` returns; return those in its answer, and an error if some
     are missing: one that is not retriable, if there is one."""
     try:
-        answer = await cluster.request(leader, _list_request(times, isolation_level), ListOffsetsResponse)
+        answer = await cluster.request(leader, _list_request(times, isolation_level, cluster.view), ListOffsetsResponse)
     except BrokerUnreachable as error:
         return {}, error
     found: Found = {}
@@ -80,21 +97,24 @@ async def ask_leader(
     return found, failure
 
 
-def _list_request(times: Mapping[TopicPartition, int], isolation_level: int) -> ListOffsetsRequest:
-    topics = [
-        ListOffsetsTopic(
-            name=topic,
-            partitions=[
-                ListOffsetsPartition(partition_index=number, timestamp=times[TopicPartition(topic, number)])
-                for number in numbers
-            ],
+def _list_request(times: Mapping[TopicPartition, int], isolation_level: int, view: ClusterView) -> ListOffsetsRequest:
+    """Return a request that counts only in the present epochs of the leaders (KIP-320)."""
+
+    def asked(place: TopicPartition) -> ListOffsetsPartition:
+        known = view.partition(place)
+        leader_epoch = -1 if known is None else known.leader_epoch
+        return ListOffsetsPartition(
+            partition_index=place.partition, current_leader_epoch=leader_epoch, timestamp=times[place]
         )
+
+    topics = [
+        ListOffsetsTopic(name=topic, partitions=[asked(TopicPartition(topic, number)) for number in numbers])
         for topic, numbers in by_topic(times).items()
     ]
     return ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, isolation_level=isolation_level, topics=topics)
 
 
-def _offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, tuple[int, OffsetAndTimestamp | None]]:
+def _offsets(answer: ListOffsetsResponse) -> Answered:
     """Return error code and offset by partition."""
     return {
         TopicPartition(topic.name, one.partition_index): (one.error_code, _offset(one))

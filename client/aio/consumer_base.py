@@ -317,7 +317,8 @@ class ConsumerBase(AsyncClient):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         engine = self.engine
         deadline = engine.deadline("finding offsets", timeout_ms)
-        return await deadline.bound(offsets_at(engine.cluster, times, self.config.isolation, deadline))
+        found = offsets_at(engine.cluster, times, self.config.isolation, deadline, old_have_none=True)
+        return await deadline.bound(found)
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of a topic's partitions; None when there is no topic of that name.

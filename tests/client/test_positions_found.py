@@ -8,7 +8,7 @@ import pytest
 from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.values import NewTopic
 from odradek.client.errors import ClientTimeout, NoOffsetForPartition
-from odradek.client.records import ConsumerGroupMetadata, TopicPartition
+from odradek.client.records import ConsumerGroupMetadata, OffsetAndTimestamp, TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -390,3 +390,51 @@ def test_who_waits_for_a_position_in_vain_is_told_why() -> None:
                 await consumer.position(T0, 2_000)
 
     run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+def test_a_partition_whose_messages_have_no_timestamps_has_none_at_or_after_a_time(scripted_broker: Any) -> None:
+    """A broker says so of a topic with message.format.version=0.9, and the offsets of the other partitions were not
+    returned either; Kafka's consumer returns null for it."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network, topics={"t": 2})
+
+        def offsets(request: ListOffsetsRequest) -> ListOffsetsResponse:
+            code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+            old = ListOffsetsPartitionResponse(partition_index=0, error_code=code)
+            new = ListOffsetsPartitionResponse(partition_index=1, offset=7, timestamp=5)
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[old, new])])
+
+        broker.handlers[ListOffsetsRequest] = offsets
+        world: dict[str, Any] = {"bootstrap_servers": "broker:9092", "network": network.host("client"), "clock": clock}
+        async with Consumer(**world) as consumer:
+            found = await consumer.offsets_for_times({T0: 5, TopicPartition("t", 1): 5})
+        assert found == {T0: None, TopicPartition("t", 1): OffsetAndTimestamp(7, 5)}
+
+    run_virtual(main)
+
+
+def test_a_leader_is_asked_for_offsets_in_the_epoch_in_which_it_leads(scripted_broker: Any) -> None:
+    """A broker that does not know yet that it was deposed, or that it leads anew, answered out of its old log
+    (KIP-320)."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+
+        def offsets(request: ListOffsetsRequest) -> ListOffsetsResponse:
+            one = ListOffsetsPartitionResponse(partition_index=0, offset=7, timestamp=5)
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
+
+        broker.handlers[ListOffsetsRequest] = offsets
+        world: dict[str, Any] = {"bootstrap_servers": "broker:9092", "network": network.host("client"), "clock": clock}
+        async with Consumer(**world) as consumer:
+            consumer.assign([T0])
+            assert await consumer.position(T0) == 7
+            await consumer.end_offsets([T0])
+            await consumer.offsets_for_times({T0: 5})
+        epochs = [one.topics[0].partitions[0].current_leader_epoch for one in broker.requests(ListOffsetsRequest)]
+        assert epochs == [1, 1, 1]
+
+    run_virtual(main)
