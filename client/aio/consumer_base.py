@@ -234,6 +234,8 @@ class ConsumerBase(AsyncClient):
         engine = self.engine
         wanted = arguments.topic_partitions(partitions)
         subscription = engine.subscription.followed_by(to_partitions({tp.topic for tp in wanted}))
+        if self._group is not None:
+            self._group.let_go()
         with self._shared.lock:
             self._shared.positions.assign(wanted)
         engine.subscribe(subscription)
@@ -241,9 +243,11 @@ class ConsumerBase(AsyncClient):
     async def unsubscribe(self) -> None:
         """Drop the subscription or the assigned partitions, and leave the group."""
         engine = self.engine
-        if self._group is not None and engine.subscription.shared:
-            await self._group.unsubscribe()
-            return
+        if self._group is not None:
+            if engine.subscription.shared:
+                await self._group.unsubscribe()
+                return
+            self._group.let_go()
         with self._shared.lock:
             self._shared.positions.assign(())
         engine.subscribe(NOTHING)

@@ -170,9 +170,18 @@ class Participation:
 
     def polled(self) -> None:
         """Note that the application is alive, and done with the records of earlier polls; commit when it is time."""
-        now_ms = self._clock.monotonic_ms()
-        self.membership.polled(now_ms)
+        self.membership.polled(self._clock.monotonic_ms())
         self._group.wake()
+        self._commit_if_due()
+
+    def let_go(self) -> None:
+        """Begin the automatic commit, when it is time, before the application assigns other partitions: no poll would
+        commit the records of those that it lets go."""
+        if self._next_commit_ms != -NEVER:
+            self._commit_if_due()
+
+    def _commit_if_due(self) -> None:
+        now_ms = self._clock.monotonic_ms()
         if self._turn.task is None and self._commit_is_due(now_ms):
             is_first_poll = self._next_commit_ms == -NEVER
             self._next_commit_ms = now_ms + max(self._settings.auto_commit_interval_ms, LEAST_COMMIT_INTERVAL_MS)

@@ -1,0 +1,34 @@
+"""Partitions that an application, or its group, takes from a consumer: what becomes of the records handed out."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from odradek.aio import Consumer, Producer
+from odradek.testing import run
+from odradek.testing.virtual_run import VirtualCluster
+from tests.client.one_member import T0, T1
+
+SETTINGS: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest", "auto_commit_interval_ms": 1_000}
+
+
+@pytest.mark.parametrize("change", ["assign", "unsubscribe"])
+def test_what_was_read_of_partitions_that_an_application_gives_up_is_committed_when_it_is_time(change: str) -> None:
+    """No poll came any more that committed it, and so it was read again (KafkaConsumerTest)."""
+
+    async def main(cluster: VirtualCluster) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            await (await producer.send("t", b"", partition=0))
+        async with Consumer(bootstrap_servers=cluster.bootstrap, **SETTINGS) as consumer:
+            consumer.assign([T0])
+            await consumer.getmany(10_000)
+            await asyncio.sleep(2)
+            if change == "assign":
+                consumer.assign([T1])
+            else:
+                await consumer.unsubscribe()
+            await asyncio.sleep(1)
+            assert await consumer.committed(T0) == 1
+
+    run(main, brokers=1, topics={"t": 2})
