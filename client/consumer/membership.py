@@ -128,8 +128,7 @@ class Membership:
         """End the membership at the application's request; the caller sends LeaveGroup."""
         self._lose(NOBODY)
         self.topics, self.owned = frozenset(), ()
-        self.failure = None
-        self._rejoin = False
+        self.failure, self._rejoin = None, False
 
     def take_failure(self, now_ms: float) -> Exception | None:
         """Return the failure to raise now, if there is one. After a coordinator's refusal the member joins again, as
@@ -318,10 +317,11 @@ class Membership:
         if not self._follow(error, now_ms):
             return
         try:
-            now_owned = tuple(sorted(decode_assignment(assignment)))
+            given = sorted(decode_assignment(assignment))
         except MalformedMessage as error:
             said = f"group {self.settings.group_id}: its leader's assignment cannot be read: {error}"
             raise GroupError(said) from error
+        now_owned = tuple(tp for tp in given if tp.topic in self.topics or not self._rejoin)  # these may have changed
         self._adopted = Adopted(now_owned, self.identity.generation_id)
         before = set(self.owned)
         revoked = tuple(sorted(before.difference(now_owned)))

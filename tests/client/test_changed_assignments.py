@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from odradek.aio import Consumer, Producer
+from odradek.client.records import TopicPartition
 from odradek.testing import run
 from odradek.testing.virtual_run import VirtualCluster
-from tests.client.one_member import T0, T1
+from tests.client.one_member import T0, T1, Bench
 
 SETTINGS: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest", "auto_commit_interval_ms": 1_000}
 
@@ -32,3 +33,15 @@ def test_what_was_read_of_partitions_that_an_application_gives_up_is_committed_w
             assert await consumer.committed(T0) == 1
 
     run(main, brokers=1, topics={"t": 2})
+
+
+def test_a_member_that_has_changed_its_subscription_meanwhile_is_not_given_the_topics_of_before() -> None:
+    """It had joined with the old ones, and was told to read them, although it had let go of them."""
+    bench = Bench()
+    bench.start()
+    bench.prepare()
+    bench.join(1)
+    bench.member.subscribe(["u"])
+    bench.sync(T0, TopicPartition("u", 0))
+    assert bench.adopt().all == (TopicPartition("u", 0),)
+    assert bench.prepare().revoked == (TopicPartition("u", 0),)
