@@ -113,6 +113,28 @@ class RecordTooLarge(ClientError):
     """A record is larger than max.request.size or buffer.memory."""
 
 
+class BatchRefused(KafkaError):
+    """A broker has refused a whole batch because of some of its records, whose own errors tell why."""
+
+    def __init__(self, code: ErrorCode, message: str, where: TopicPartition, reasons: Mapping[int, str]) -> None:
+        """Take the batch's error, its partition, and the reasons by place in the batch. The code of one record's error
+        is that of the batch; of several it is not known which have that one (KIP-467)."""
+        super().__init__(code, message)
+        own = code if len(reasons) == 1 else ErrorCode.INVALID_RECORD
+        self._errors = {index: KafkaError(own, f"{where}: {reason}") for index, reason in reasons.items()}
+        said = f"{where}: the record was not written, as its batch has records that the broker refuses: {message}"
+        self._of_others = ClientError(said)
+
+    def of_record(self, index: int) -> KafkaError:
+        """Return the error of the record at this place in the batch; of one without fault it is a ClientError."""
+        return self._errors.get(index, self._of_others)
+
+
+def of_record(error: Exception, index: int) -> Exception:
+    """Return the error of one record of a batch that has failed with `error`."""
+    return error.of_record(index) if isinstance(error, BatchRefused) else error
+
+
 class UnreadableRecords(ClientError):
     """Records cannot be handed out; `topic`, `partition` and `offset` say which.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from odradek.client import arguments
-from odradek.client.errors import ClientClosed, ClientError, ClientTimeout
+from odradek.client.errors import ClientClosed, ClientError, ClientTimeout, of_record
 from odradek.client.records import Headers, RecordMetadata, TopicPartition
 from odradek.client.waiting import call_soon
 
@@ -123,7 +123,7 @@ class Outcome:
         """Call the callback of the record at `index`, as `call_all_back` does. Only when the batch is decided."""
         metadata = self.metadata(index) if self.error is None else None
         try:
-            callback(metadata, self.error)
+            callback(metadata, None if self.error is None else of_record(self.error, index))
         except (Exception, asyncio.CancelledError):
             logger.exception("%s: a delivery callback failed", self.topic_partition)
 
@@ -140,7 +140,7 @@ class Outcome:
                 time_ms = append_time_ms if append_time_ms >= 0 else times_ms[index]
                 metadata = tuple.__new__(RecordMetadata, (topic, partition, offset, time_ms))  # takes half the time
             try:
-                callback(metadata, error)
+                callback(metadata, None if error is None else of_record(error, index))
             except (Exception, asyncio.CancelledError):
                 logger.exception("%s: a delivery callback failed", self.topic_partition)
             except (SystemExit, KeyboardInterrupt) as end:  # these end the loop, but after all callbacks
@@ -348,7 +348,8 @@ class RecordFuture:
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait as `result` does, and return what the send failed with, or None if the record was delivered."""
-        return self._wait(timeout)[0].outcome.error
+        batch, index = self._wait(timeout)
+        return None if batch.outcome.error is None else of_record(batch.outcome.error, index)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         """Wait until the record is delivered, and return its RecordMetadata. Raises what the send failed with."""
@@ -393,5 +394,5 @@ class RecordFuture:
 def _answer(batch: ProducerBatch, index: int) -> RecordMetadata:
     error = batch.outcome.error
     if error is not None:
-        raise error.with_traceback(None)  # shared by all who wait: each gets its own stack
+        raise of_record(error, index).with_traceback(None)  # shared by all who wait: each gets its own stack
     return batch.outcome.metadata(index)

@@ -91,11 +91,12 @@ def read_answers(response: ProduceResponse) -> dict[TopicPartition, Answer]:
     answers: dict[TopicPartition, Answer] = {}
     for topic in response.responses:
         for one in topic.partition_responses:
-            reasons = [reason.batch_index_error_message or "" for reason in one.record_errors]
+            reasons = {reason.batch_index: reason.batch_index_error_message or "" for reason in one.record_errors}
             answers[TopicPartition(topic.name, one.index)] = Answer(
                 error_code(one.error_code),
                 one.base_offset,
                 one.log_append_time_ms,
-                "; ".join(filter(None, [one.error_message or "", *reasons])),
+                one.error_message or "",
+                reasons=reasons,
             )
     return answers

@@ -8,10 +8,10 @@ with max.in.flight.requests.per.connection=1: a partition with a batch on the wi
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from odradek.client.errors import ClientTimeout, in_words
+from odradek.client.errors import BatchRefused, ClientTimeout, in_words
 from odradek.client.metadata import ClusterView
 from odradek.client.producer.accumulator import Accumulator
 from odradek.client.producer.batch import ProducerBatch
@@ -81,10 +81,22 @@ class Answer:
     base_offset: int = -1
     log_append_time_ms: int = -1
     message: str = ""
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    """Why some of its records are refused, by their places in the batch; "" where the broker does not say."""
     failure: Exception | None = None
     """A failure in this process (`error` is UNKNOWN_SERVER_ERROR then): the batch fails with it, and is not retried."""
     unsent: bool = False
     """True when the failure happened before anything was sent."""
+
+
+def refusal(where: TopicPartition, answer: Answer) -> KafkaError:
+    """Return the error of a batch for a broker's final answer."""
+    said = answer.message or in_words(answer.error)
+    reasons = {index: reason or said for index, reason in answer.reasons.items()}
+    if not reasons:
+        return KafkaError(answer.error, f"{where}: {said}")
+    whole = answer.message or next(iter(reasons.values()))
+    return BatchRefused(answer.error, f"{where}: {whole}", where, reasons)
 
 
 @dataclass(slots=True)
@@ -267,8 +279,8 @@ class Sender:
             self._records_retried += len(batch)
             self._accumulator.put_back(batch)
         else:
-            failure = KafkaError(error, f"{batch.topic_partition}: {answer.message or in_words(error)}")
-            self._give_up(batch, failure, settled.decided, refused=error not in RETRIABLE)
+            refused = error not in RETRIABLE
+            self._give_up(batch, refusal(batch.topic_partition, answer), settled.decided, refused=refused)
 
     def _deliver(self, batch: ProducerBatch, answer: Answer, settled: Settled) -> None:
         if self._sequences is not None and batch.base_sequence >= 0:
