@@ -50,9 +50,10 @@ LEADER_NOT_READY = frozenset(
 )
 THROTTLED_PAUSE_MS = 200.0
 """Time for which a partition is left out of the fetches before the limit is looked at again."""
+LASTING = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OFFSET_OUT_OF_RANGE})
+"""Trouble that is not logged at each retry: the disk has no room, or the leader does not have our last leader epoch."""
 LOGGED_AGAIN_MS = 60_000.0
-"""Time without trouble after which it is logged again that the disk has no room for a partition, and not at each retry:
-the full disk itself is logged every minute."""
+"""Time without trouble after which LASTING trouble is logged again. A full disk itself is logged every minute."""
 
 
 class Asked(NamedTuple):
@@ -339,14 +340,22 @@ class FetcherCore:
 
     def _failed(self, state: PartitionFetchState, error: KafkaError, now_ms: float) -> None:
         again = state.not_before_ms and now_ms < state.not_before_ms + LOGGED_AGAIN_MS
-        if not again or error.code != ErrorCode.KAFKA_STORAGE_ERROR:
+        if not again or error.code not in LASTING:
             log.error("%s cannot follow its leader for now: %s", state.partition, error)
         state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
     def leader_offsets(self, state: PartitionFetchState, log_start: int, log_end: int, now_ms: float) -> None:
-        """Take in the leader's range [log_start, log_end], outside of which our end was."""
+        """Take in the leader's range [log_start, log_end], outside of which our end was.
+
+        If it is not, the leader does not know the epoch of our last record, which will hardly change: ZooKeeper's data
+        is older than our log (docs/operations.md: The znodes are lost, the disks are not).
+        """
         state.needs_leader_offsets = False
+        own = state.partition.log
         try:
-            self._truncation.into_range(state.partition, log_start, log_end)
+            if not self._truncation.into_range(state.partition, log_start, log_end):
+                end, epoch = own.log_end_offset, own.epochs.latest
+                said = f"the leader's log has offset {end}, where ours ends, but not our last leader epoch {epoch}"
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, said)
         except KafkaError as bad:
             self._failed(state, bad, now_ms)

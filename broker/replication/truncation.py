@@ -72,8 +72,9 @@ class FollowerTruncation:
         )  # fmt: skip
         self._truncate(partition, offset)
 
-    def into_range(self, partition: Partition, log_start: int, log_end: int) -> None:
-        """Bring a log whose end was out of the leader's range back into it (Kafka: handleOffsetOutOfRange).
+    def into_range(self, partition: Partition, log_start: int, log_end: int) -> bool:
+        """Bring a log whose end was out of the leader's range back into it (Kafka: handleOffsetOutOfRange); tell
+        whether it was out of it.
 
         If our end is above the leader's, an unclean election took place and our surplus goes. If it is below the
         leader's start, the leader has deleted what we lack, and we begin again at its start.
@@ -85,6 +86,7 @@ class FollowerTruncation:
         elif own_end < log_start:
             logger.info("%s: the leader's log starts at %d: starting over there", partition, log_start)
             partition.start_over_at(log_start)
+        return not log_start <= own_end <= log_end
 
     def _truncate(self, partition: Partition, offset: int) -> None:
         """Truncate; the journal knows how much of it was below our high watermark, and so was perhaps acknowledged."""

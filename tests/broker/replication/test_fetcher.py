@@ -211,6 +211,19 @@ def test_out_of_range_is_noticed_at_once() -> None:
     assert core.out_of_range() == [] and named(core.request(3.0)) == [1]
 
 
+def test_who_is_out_of_range_with_an_end_that_the_leader_has_asks_again_after_a_pause() -> None:
+    """Its leader did not know the epoch of its last record: it asked as fast as it could, for ever, in silence."""
+    core, (partition,) = following(1)
+    answer(core, records(partition, 0))
+    core.request(1.0)
+    answer(core, PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE), now_ms=1.0)
+    (followed,) = core.out_of_range()
+    core.leader_offsets(followed, 0, 9, 2.0)
+    assert core.out_of_range() == [] and core.request(3.0) is None
+    pause_ms = SETTINGS.replica_fetch_backoff_ms
+    assert core.next_wake_ms() == 2.0 + pause_ms and core.request(2.0 + pause_ms) is not None
+
+
 def test_what_is_behind_waits_while_too_much_was_fetched() -> None:
     """Who has reached the leader's high watermark is fetched all the same, and so is what the topic does not name."""
     clock = ManualClock()
