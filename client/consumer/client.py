@@ -90,8 +90,12 @@ class KafkaConsumer(Blocking[Consumer]):
         self._thread.call(partial(self._opened().subscribe, topics, pattern, listener))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without the group's assignment; replaces the previous ones."""
-        self._thread.call(partial(self._opened().assign, partitions))
+        """Read exactly these partitions, without the group's assignment; with none, unsubscribe."""
+        wanted = arguments.topic_partitions(partitions)
+        if wanted:
+            self._thread.call(partial(self._opened().assign, wanted))
+        else:
+            self.unsubscribe()
 
     def unsubscribe(self) -> None:
         """Drop the subscription or the assigned partitions, and leave the group."""
