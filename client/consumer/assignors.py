@@ -79,6 +79,26 @@ def user_data(assignor: Assignor, topics: Iterable[str], adopted: Adopted) -> by
     return None if told is None else arguments.octets(told, "what it returns")
 
 
+def assigned_by(assignor: Assignor, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
+    """Return what an assignor decides, which may be the application's own.
+
+    Raises what that raises; TypeError, ConfigError, ValueError for an assignment that members cannot follow.
+    """
+    given = assignor.assign(members, partition_counts)
+    strangers = set(given) - {one.member_id for one in members}
+    if strangers:
+        raise ValueError(f"no member's id: {strangers.pop()!r}")
+    assignment = {member_id: list(arguments.topic_partitions(some)) for member_id, some in given.items()}
+    if assignor.cooperative:
+        before = {one.member_id: set(one.owned) for one in members}
+        after = {member_id: set(assignment.get(member_id, ())) for member_id in before}
+        given_up = {tp for member_id, had in before.items() for tp in had - after[member_id]}
+        moved = given_up & {tp for member_id, has in after.items() for tp in has - before[member_id]}
+        if moved:
+            raise ValueError(f"{min(moved)} goes to another member at once: cooperatively its owner gives it up first")
+    return assignment
+
+
 class RangeAssignor:
     """Assignor that goes topic by topic: members in order get consecutive partitions, and if these do not divide
     evenly, the first members get one more."""

@@ -8,8 +8,7 @@ ends meanwhile, the step's outcome no longer counts.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from odradek.client import arguments
-from odradek.client.consumer.assignors import NOTHING_ADOPTED, Adopted, Assignment, Assignor, Subscriber
+from odradek.client.consumer.assignors import NOTHING_ADOPTED, Adopted, Assignment, Assignor, Subscriber, assigned_by
 from odradek.client.consumer.group_protocol import (
     NO_GENERATION,
     NOBODY,
@@ -300,11 +299,7 @@ class Membership:
     def _assigned_by(self, chosen: Assignor, counts: Mapping[str, int]) -> Assignment:
         """Have an assignor decide, which may be the application's own. Raises GroupError for any fault of it."""
         try:
-            given = chosen.assign(self._subscribers, counts)
-            strangers = set(given) - {one.member_id for one in self._subscribers}
-            if strangers:
-                raise ValueError(f"no member's id: {strangers.pop()!r}")
-            return {member_id: list(arguments.topic_partitions(some)) for member_id, some in given.items()}
+            return assigned_by(chosen, self._subscribers, counts)
         except Exception as error:
             said = f"group {self.settings.group_id}: assignor {chosen.name!r} failed: {type(error).__name__}: {error}"
             raise GroupError(said) from error

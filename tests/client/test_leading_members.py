@@ -1,6 +1,7 @@
 """Leaders of a group: they assign for all members, and watch the topics for a rebalance."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -159,6 +160,33 @@ def test_what_an_applications_assignor_does_wrong_is_said_by_the_poll_and_asked_
             assert await consumer.getmany(60_000)
 
     run(main, brokers=1, topics={"t": 1}, seed=7)
+
+
+@pytest.mark.parametrize("cooperative", [True, False])
+def test_a_partition_goes_to_nobody_before_its_owner_has_given_it_up(cooperative: bool) -> None:
+    """It went to another member at once, also under an assignor whose members keep reading until they hear of it: both
+    read it for a while."""
+    own = OwnAssignor(lambda members: {"me": [], "you": [T0]})
+    own.cooperative = cooperative
+    bench = Bench()
+    bench.name = own.name
+    bench.member.settings = replace(bench.member.settings, assignors=[own], cooperative=cooperative)
+    bench.start()
+    bench.prepare()
+    assert isinstance(bench.step(), Join)
+    answer = bench.joined(2, ErrorCode.NONE, leader="me")
+    answer.members = [
+        JoinGroupResponseMember(member_id="me", metadata=encode_subscription(["t"], [T0, T1], 1)),
+        JoinGroupResponseMember(member_id="you", metadata=encode_subscription(["t"], [], 1)),
+    ]
+    bench.member.joined(answer, bench.now_ms)
+    assert isinstance(bench.step(), Count)
+    if cooperative:
+        with pytest.raises(GroupError, match=r"assignor 'own' failed: ValueError: t-0 .* its owner gives it up first"):
+            bench.member.counted({"t": 2})
+    else:
+        bench.member.counted({"t": 2})
+        assert isinstance(bench.step(), Sync)
 
 
 @pytest.mark.parametrize(
