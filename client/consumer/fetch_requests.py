@@ -314,6 +314,10 @@ def judge(topic_partition: TopicPartition, asked: Asked, data: PartitionData, is
         return _arrived(topic_partition, asked, data, isolation, limit)
     if error == ErrorCode.OFFSET_OUT_OF_RANGE:
         return OutOfRange()
+    return _judge_error(topic_partition, asked, error)
+
+
+def _judge_error(topic_partition: TopicPartition, asked: Asked, error: ErrorCode) -> Verdict:
     if error in ASK_AGAIN:
         return AskAgain(error)
     return Refused(KafkaError(error, f"{topic_partition}: cannot be read at offset {asked.offset}"))
@@ -386,7 +390,7 @@ def judge_epochs(
                 continue
             error = error_code(one.error_code)
             if error != ErrorCode.NONE:
-                verdicts[topic_partition] = AskAgain(error)
+                verdicts[topic_partition] = _judge_error(topic_partition, question, error)
             elif UNDEFINED in (one.end_offset, one.leader_epoch):
                 verdicts[topic_partition] = OutOfRange()
             elif one.end_offset < question.offset or one.leader_epoch < question.last_epoch:

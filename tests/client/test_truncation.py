@@ -12,7 +12,7 @@ from odradek.aio import Admin, Consumer, Producer
 from odradek.client.admin.values import NewTopic
 from odradek.client.errors import LogTruncated
 from odradek.client.records import ConsumerRecord, TopicPartition
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -267,3 +267,23 @@ def test_an_unclean_election_is_told_to_who_asked_to_be_told() -> None:
         assert (told.value.offset, told.value.diverging_offset) == (5, 2)
 
     on_brokers(work, "none")
+
+
+def test_a_topic_that_may_not_be_read_any_more_is_told_also_by_an_old_broker(scripted_broker: Any) -> None:
+    """It was asked where its epochs end for ever, and what Fetch said did not count: polls were empty."""
+
+    async def work(consumer: Consumer, leader: Leader) -> None:
+        await read(consumer, 4)
+        leader.epoch = 2
+        answer = OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic="t", partitions=[EpochEnd(partition=0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+                )
+            ]
+        )
+        leader.broker.handlers[OffsetForLeaderEpochRequest] = lambda _: answer
+        with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED: t-0"):
+            await consumer.getmany(10_000)
+
+    run(scripted_broker, work, "earliest", highest_fetch=11)
