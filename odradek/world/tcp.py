@@ -32,6 +32,9 @@ BROKEN_BEFORE = frozenset({
 Linux has ENONET."""
 ACCEPT_RETRY_SECONDS = 1.0
 """Pause before the backlog is looked at again when the process has no descriptor left."""
+NEXT_ADDRESS_AFTER_S = 3.0
+"""Time after which the next address of a name has its turn: enough for a second SYN, if the first was lost. A client
+waits for ten seconds in all (socket.connection.setup.timeout.ms)."""
 READ_INSTEAD_OF_SENDFILE_BYTES = 1 << 18
 """Limit of what is read at once from a file that has no descriptor."""
 Found = Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]]
@@ -246,10 +249,11 @@ class TcpNetwork:
     async def connect(self, host: str, port: int) -> TcpEndpoint:
         found = await self._resolve(host, port)
         failure = OSError(errno.EHOSTUNREACH, "no address", host)
-        for family, _, _, _, address in found:
+        for number, (family, _, _, _, address) in enumerate(found, 1):
             try:
-                return await self._connect(family, address)
-            except OSError as error:
+                async with asyncio.timeout(NEXT_ADDRESS_AFTER_S if number < len(found) else None):
+                    return await self._connect(family, address)
+            except OSError as error:  # a TimeoutError, too
                 failure = error
         raise failure
 

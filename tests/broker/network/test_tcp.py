@@ -24,6 +24,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.testing.patience import PATIENCE_SECONDS
 from odradek.testing.simulated_files import SimulatedFiles
+from odradek.world import tcp
 from odradek.world.clock import LoopClock
 from odradek.world.files import File, FileRange
 from odradek.world.network import Endpoint
@@ -254,6 +255,36 @@ def test_a_port_in_use_and_nobody_there(run: Callable[[Main], None]) -> None:
         listener.close()
         with pytest.raises(ConnectionRefusedError):
             await network.connect("127.0.0.1", listener.port)
+
+    run(main)
+
+
+def test_an_address_that_says_nothing_does_not_keep_from_the_next(
+    run: Callable[[Main], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name with an address that is dead, or reachable from elsewhere only, was never connected to: the time for the
+    connection was over before the next address had its turn, each time anew."""
+    monkeypatch.setattr(tcp, "NEXT_ADDRESS_AFTER_S", 0.05)
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        network = TcpNetwork(loop)
+        listener = network.listen("127.0.0.1", 0, lambda endpoint: endpoint.close())
+        with socket.socket() as dead, socket.socket() as waiting:
+            dead.bind(("127.0.0.2", listener.port))
+            dead.listen(0)
+            waiting.connect(dead.getsockname())  # the queue is full: whoever comes next gets no answer
+            found = [(socket.AF_INET, 0, 0, "", (host, listener.port)) for host in ("127.0.0.2", "127.0.0.1")]
+
+            async def resolve(host: str, port: int) -> Any:
+                return found
+
+            network._resolve = resolve  # type: ignore[method-assign]
+            endpoint = await network.connect("broker", listener.port)
+            assert endpoint.peer == f"127.0.0.1:{listener.port}"
+            endpoint.close()
+            listener.close()
+            with pytest.raises(ConnectionRefusedError):
+                await network.connect("broker", listener.port)
 
     run(main)
 
