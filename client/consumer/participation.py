@@ -283,7 +283,7 @@ class Participation:
 
     async def _commit(self, offsets: Offsets | None, timeout_ms: float | None, *, automatic: bool = False) -> None:
         wanted = self._consumed() if offsets is None else offsets
-        if wanted:
+        if wanted or not automatic:  # a commit of nothing, too, comes after those before it
             deadline = self._engine.deadline(COMMITTING, timeout_ms)
             place = self._commits.stand_in_line()
             try:

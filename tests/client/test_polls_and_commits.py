@@ -146,3 +146,20 @@ def test_what_is_refused_for_one_partition_is_done_for_none(name: str) -> None:
             assert consumer.paused() == set()
 
     run(main, brokers=1, topics={"t": 2})
+
+
+def test_a_commit_of_nothing_waits_for_those_before_it() -> None:
+    """It returned at once: the callbacks of earlier commits, which a commit that waits is to come after, were not
+    called (PlaintextConsumerCommitTest)."""
+
+    async def main(cluster: Any) -> None:
+        told: list[Exception | None] = []
+        async with Consumer(bootstrap_servers=cluster.bootstrap, group_id="g") as consumer:
+            consumer.assign([T0])
+            for offset, after in ((1, {}), (2, None), (3, {TopicPartition("t", 1): 7})):
+                consumer.commit_later({T0: offset}, lambda _, error: told.append(error))
+                await consumer.commit(after)
+                assert told == [None] * offset
+                assert await consumer.committed(T0) == offset
+
+    run(main, brokers=1, topics={"t": 2})
