@@ -167,6 +167,17 @@ def test_what_is_replicated_when_too_few_are_left_is_not_answered_well(isr: tupl
     assert waiting.settle() and waiting.error == answer
 
 
+def test_nothing_is_committed_while_too_few_are_in_sync_though_one_more_is_about_to_join() -> None:
+    """Otherwise consumers would read what is on one disk alone (Kafka: isUnderMinIsr in maybeIncrementLeaderHW)."""
+    log = open_test_log(make_environment(), LogConfig(min_insync_replicas=2))
+    partition = Partition("t", 0, LEADER, log)
+    partition.lead(ALONE, 0.0)
+    partition.append_as_leader(make_batch([b"x"]), 1)
+    moved, pending = partition.follower_fetched(FOLLOWER, 1, 0, 7, 1.0)
+    assert pending is not None and not moved and partition.high_watermark == 0
+    assert partition.isr_accepted(pending, [LEADER, FOLLOWER], 1) and partition.high_watermark == 1
+
+
 def test_records_are_deleted_without_those_who_are_gone() -> None:
     world = World()
     for _ in range(3):
