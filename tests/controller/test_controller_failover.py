@@ -9,9 +9,10 @@ from odradek.controller import partition_machine, replica_machine, request_batch
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.messages.update_metadata import TYPE_FULL, UpdateMetadataRequest
+from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.znodes.admin import delete_topic_path
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH
-from odradek.zk_schema.znodes.topics import state_path
+from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, state_path, topic_path
 from tests.controller.conftest import Play
 
 
@@ -259,6 +260,29 @@ def test_leaders_that_move_at_a_shutdown_are_written_together(play: Play) -> Non
         assert len(cluster.brokers[1].led()) == 80
         told = cluster.brokers[1].of(LeaderAndIsrRequest)[1:]
         assert [len(request.topic_states[0].partition_states) for request in told] == [60, 20]
+        cluster.check_agreement()
+
+    play(scenario)
+
+
+def test_what_an_earlier_move_has_added_leaves_the_isr_if_the_controller_dies_amid_the_next_move(play: Play) -> None:
+    """It had written the next order, and had not yet stopped the replica that this one does not want."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, 4, controllers=[0])
+        await cluster.add_controller(2)
+        await cluster.create_topic("t", [1, 2])
+        await cluster.active.alter_reassignments({TopicPartition("t", 0): [3, 4]})
+        await cluster.settle()
+        await cluster.put_in_isr([1, 2, 3])
+        cluster.kill(0)
+        data, stat = await cluster.admin.get(topic_path("t"))
+        topic_id = TopicAssignment.decode("t", data).topic_id
+        ordered = TopicAssignment({0: PartitionReplicas((2, 4, 1), (4,), (1,))}, topic_id)
+        await cluster.admin.set(topic_path("t"), ordered.encode(), stat.version)
+        await cluster.settle()
+        assert set(cluster.state("t").isr) == {1, 2}
+        assert cluster.brokers[3].deleted == [TopicPartition("t", 0)]
         cluster.check_agreement()
 
     play(scenario)
