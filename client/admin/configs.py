@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from odradek.client import arguments
-from odradek.client.admin.topics import Failure, raise_first, raise_what_failed
+from odradek.client.admin.topics import Failure, raise_first, raise_what_failed, the_one
 from odradek.client.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from odradek.client.cluster import Cluster
 from odradek.client.errors import ConfigError
@@ -116,8 +116,9 @@ async def describe_configs(
         )
         request = DescribeConfigsRequest(resources=[asked], include_synonyms=include_synonyms)
         answer = await _ask_owner(cluster, resource, request, DescribeConfigsResponse)
-        raise_first((one.resource_name, one.error_code, one.error_message) for one in answer.results)
-        entries = [_entry(one) for result in answer.results for one in result.configs]
+        result = the_one(answer.results, _named(resource))
+        raise_first([(result.resource_name, result.error_code, result.error_message)])
+        entries = [_entry(one) for one in result.configs]
         found[resource] = [
             one for one in entries if config_filter == ALL or one.source not in (ConfigSource.DEFAULT_CONFIG,)
         ]
@@ -139,11 +140,16 @@ async def alter_configs(
         request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
         try:
             answer = await _ask_owner(cluster, resource, request, IncrementalAlterConfigsResponse)
+            one = the_one(answer.responses, _named(resource))
         except KafkaError as error:
             raised.append(error)
-            continue
-        results += [(one.resource_name, one.error_code, one.error_message) for one in answer.responses]
+        else:
+            results.append((one.resource_name, one.error_code, one.error_message))
     raise_what_failed(results, raised)
+
+
+def _named(resource: ConfigResource) -> str:
+    return f"{resource.type.name.lower()} {resource.name}"
 
 
 async def _ask_owner(
@@ -177,10 +183,11 @@ async def replace_configs(
         request = replacing.AlterConfigsRequest(resources=[altered], validate_only=validate_only)
         try:
             answer = await _ask_owner(cluster, resource, request, replacing.AlterConfigsResponse)
+            one = the_one(answer.responses, _named(resource))
         except KafkaError as error:
             raised.append(error)
-            continue
-        results += [(one.resource_name, one.error_code, one.error_message) for one in answer.responses]
+        else:
+            results.append((one.resource_name, one.error_code, one.error_message))
     raise_what_failed(results, raised)
 
 
@@ -190,7 +197,7 @@ async def check_known(cluster: Cluster, changes: Mapping[ConfigResource, Sequenc
         known = {entry.name for entry in entries}
         for name, _, _ in changes[resource]:
             if name not in known and not _is_unlisted(resource, name):
-                raise ConfigError(f"{resource.type.name.lower()} {resource.name} has no setting {name}", setting=name)
+                raise ConfigError(f"{_named(resource)} has no setting {name}", setting=name)
 
 
 def _is_unlisted(resource: ConfigResource, name: str) -> bool:

@@ -188,10 +188,11 @@ async def delete_groups(
             answer = await ask_coordinator(
                 cluster, group_id, request, DeleteGroupsResponse, errors, new_deadline(), coordinator_id=coordinator_id
             )
+            one = the_one(answer.results, f"group {group_id}")
         except KafkaError as error:
             raised.append(error)
-            continue
-        results += [(one.group_id, one.error_code, BUSY.get(one.error_code)) for one in answer.results]
+        else:
+            results.append((one.group_id, one.error_code, BUSY.get(one.error_code)))
     raise_what_failed(results, raised, "deleted")
 
 

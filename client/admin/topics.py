@@ -1,7 +1,7 @@
 """Topics: create, delete, add partitions, delete records (KIP-107). Coroutines for the client's loop."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from odradek.client import arguments
 from odradek.client.admin.values import CreatedTopic, NewPartitions, NewTopic
@@ -168,7 +168,15 @@ async def _once_allowed(
     except ClientTimeout:
         if not answered:
             raise
-    return list(answered.values())
+    return [*answered.values(), *(Unsaid(name) for name in names if name not in answered)]
+
+
+class Unsaid(NamedTuple):
+    """Result of a topic that an answer lacks."""
+
+    name: str
+    error_code: int = ErrorCode.UNKNOWN_SERVER_ERROR
+    error_message: str = "the answer lacks it"
 
 
 async def wait_for_topics(cluster: Cluster, names: Sequence[str], deadline: Deadline) -> None:

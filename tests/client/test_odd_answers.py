@@ -1,18 +1,29 @@
 """Answers about something else than what was asked: of a broker with a fault, or newer than the client."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from odradek.aio import Admin, Consumer
-from odradek.client.admin.values import OffsetSpec
+from odradek.client.admin.configs import Operation
+from odradek.client.admin.values import ConfigResource, NewTopic, OffsetSpec, ResourceType
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from odradek.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from odradek.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from odradek.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,
+)
+from odradek.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -32,6 +43,7 @@ from odradek.testing.virtual_network import VirtualNetwork
 from tests.client.group_of_one import T0, make_coordinator
 
 STRANGER = 7
+TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 WAIT_MS = 5_000
 
 
@@ -103,5 +115,42 @@ def test_an_answer_about_one_thing_that_has_none_or_several_is_refused(scripted_
                 with pytest.raises(KafkaError, match=f"has {parts} parts") as refused:
                     await asked
                 assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+    run_virtual(main)
+
+
+NOTHING_SAID: list[tuple[Any, Any, Callable[[Admin], Any], str]] = [
+    (CreateTopicsRequest, CreateTopicsResponse, lambda admin: admin.create_topics([NewTopic("t", 1, 1)]), "t: "),
+    (DeleteTopicsRequest, DeleteTopicsResponse, lambda admin: admin.delete_topics(["t"]), "t: "),
+    (CreatePartitionsRequest, CreatePartitionsResponse, lambda admin: admin.create_partitions({"t": 2}), "t: "),
+    (DescribeConfigsRequest, DescribeConfigsResponse, lambda admin: admin.describe_configs([TOPIC]), "topic t: "),
+    (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+        lambda admin: admin.alter_configs({TOPIC: [("x", Operation.SET, "1")]}, raise_on_unknown=False),
+        "topic t: ",
+    ),
+    (DeleteGroupsRequest, DeleteGroupsResponse, lambda admin: admin.delete_groups(["g"]), "group g: "),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "ask", "what"), NOTHING_SAID, ids=lambda one: getattr(one, "__name__", "")
+)
+def test_nothing_said_is_no_success(
+    scripted_broker: Any, request_: Any, response: Any, ask: Callable[[Admin], Any], what: str
+) -> None:
+    """What an answer lacked counted as done, and a topic without settings had none."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        make_coordinator(broker)
+        broker.handlers[request_] = lambda _: response()
+        world: dict[str, Any] = {"bootstrap_servers": "broker:9092", "network": network.host("client"), "clock": clock}
+        async with Admin(**world) as admin:
+            with pytest.raises(KafkaError, match=what) as refused:
+                await ask(admin)
+            assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
     run_virtual(main)
