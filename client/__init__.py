@@ -9,7 +9,7 @@
 They share these modules, from the bottom up:
 
     connection.py                   one connection, with pipelined requests
-    needed_versions.py              what is not asked of brokers that are too old for it
+    needed_versions.py              what is not asked of old brokers, nor believed
     metadata.py                     what is known of the cluster
     cluster.py                      connections by broker, metadata, coordinators
     calls.py, offsets.py            requests that are repeated until the right broker has answered

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from odradek.client.config import SecurityConfig
 from odradek.client.errors import BrokerUnreachable, ConfigError, RequestTimedOut, UnsupportedByBroker
-from odradek.client.needed_versions import check_version
+from odradek.client.needed_versions import check_version, drop_bad_epochs
 from odradek.protocol.connection import DEFAULT_MAX_RESPONSE_BYTES, ClientConnection
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage, TextTooLong, error_code
 from odradek.protocol.fields import Message
@@ -82,6 +82,7 @@ class Connection:
         version = common_version(type(message), self.served, self.address, highest_version)
         check_version(message, version, self.address)
         answer = await self.ask(message, version, timeout_ms)
+        drop_bad_epochs(answer, version)
         assert isinstance(answer, response), f"{type(answer).__name__} where {response.__name__} was due"
         return answer
 

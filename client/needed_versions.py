@@ -1,7 +1,8 @@
-"""Versions that requests need: older ones lack a field, and a broker would do something else without it.
+"""What is not asked of old brokers, nor believed.
 
-As in Kafka's clients, such a request is then not sent. Fields that brokers do well without are not here, such as
-whether to return synonyms of settings; nor those whose senders look at the version themselves (transactions).
+As in Kafka's clients, a request is not sent in a version without a field that it needs: the broker would do something
+else. Fields that brokers do well without are not here, such as whether to return synonyms of settings; nor those whose
+senders look at the version themselves (transactions).
 """
 
 from collections.abc import Callable, Mapping
@@ -21,8 +22,10 @@ from odradek.protocol.messages.leave_group import LeaveGroupRequest
 from odradek.protocol.messages.list_groups import ListGroupsRequest
 from odradek.protocol.messages.list_offsets import MAX_TIMESTAMP, ListOffsetsRequest
 from odradek.protocol.messages.list_transactions import ListTransactionsRequest
+from odradek.protocol.messages.metadata import MetadataResponse
 from odradek.protocol.messages.update_features import UpdateFeaturesRequest
 
+FIRST_METADATA_WITH_GOOD_EPOCHS = 9
 ANY_PATTERN, LITERAL = 1, 3
 """Pattern types of access lists. Before prefixes came, any was literal."""
 
@@ -85,3 +88,12 @@ def check_version(message: Message, version: int, address: str) -> None:
             raise UnsupportedByBroker(
                 f"broker {address} serves {name} up to version {version}: {need.what} needs version {need.version}"
             )
+
+
+def drop_bad_epochs(answer: Message, version: int) -> None:
+    """Drop the leader epochs of metadata in which they may be out of date: before Kafka 2.4, as long as a partition is
+    reassigned. Its leader would refuse requests with them."""
+    if version < FIRST_METADATA_WITH_GOOD_EPOCHS and isinstance(answer, MetadataResponse):
+        for topic in answer.topics:
+            for one in topic.partitions:
+                one.leader_epoch = -1

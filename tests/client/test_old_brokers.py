@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from odradek.aio import Admin
+from odradek.aio import Admin, Consumer
 from odradek.client.admin.values import MemberToRemove
 from odradek.client.connection import connect
 from odradek.client.errors import UnsupportedByBroker
+from odradek.client.records import TopicPartition
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import message_classes
 from odradek.protocol.messages.create_acls import AclCreation, CreateAclsRequest
@@ -23,9 +24,16 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, F
 from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from odradek.protocol.messages.list_groups import ListGroupsRequest
-from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
 from odradek.protocol.messages.list_transactions import ListTransactionsRequest
-from odradek.protocol.messages.metadata import MetadataResponseBroker
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponseBroker
 from odradek.protocol.messages.update_features import UpdateFeaturesRequest
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
@@ -146,5 +154,28 @@ def test_an_old_broker_removes_one_member_of_a_group(scripted_broker: Any) -> No
             with pytest.raises(UnsupportedByBroker):
                 await admin.remove_group_members("g", [MemberToRemove("one"), MemberToRemove("two")])
         assert [one.member_id for one in broker.requests(LeaveGroupRequest)] == ["one"]
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize(("highest", "epoch"), [(8, -1), (9, 1)])
+def test_epochs_in_the_metadata_of_old_brokers_are_not_relied_on(
+    scripted_broker: Any, highest: int, epoch: int
+) -> None:
+    """Before Kafka 2.4 they were out of date while a partition was reassigned: its leader refused every request until
+    that was over. Java's client drops them, too."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        broker.highest[MetadataRequest.API_KEY] = highest
+        one = ListOffsetsPartitionResponse(partition_index=0, offset=7)
+        answer = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
+        broker.handlers[ListOffsetsRequest] = lambda _: answer
+        async with Consumer(bootstrap_servers="broker:9092", network=network.host("client"), clock=clock) as consumer:
+            place = TopicPartition("t", 0)
+            assert await consumer.end_offsets([place]) == {place: 7}
+        (asked,) = broker.requests(ListOffsetsRequest)
+        assert asked.topics[0].partitions[0].current_leader_epoch == epoch
 
     run_virtual(main)
