@@ -112,9 +112,8 @@ class Commits:
     async def _try(self, offsets: Offsets, identity: Identity, deadline: Deadline) -> KafkaError | None:
         """Try once; return None when it succeeded, or an error after which to try again. Raises all other errors."""
         membership, settings = self._group.membership, self._group.membership.settings
-        request = commit_request(
-            settings.group_id, offsets, identity.generation_id, identity.member_id, settings.group_instance_id
-        )
+        instance_id = settings.group_instance_id if identity.member_id else None  # else it would claim to be a member
+        request = commit_request(settings.group_id, offsets, identity.generation_id, identity.member_id, instance_id)
         began_ms = self._group.cluster.clock.monotonic_ms()
         try:
             node_id = await self._group.coordinator()

@@ -9,7 +9,7 @@ from odradek.client.calls import Deadline
 from odradek.client.consumer.assignors import ASSIGNORS
 from odradek.client.consumer.commits import Commits
 from odradek.client.consumer.group_driver import GroupDriver
-from odradek.client.consumer.group_protocol import Identity
+from odradek.client.consumer.group_protocol import NOBODY, Identity
 from odradek.client.consumer.member_states import FindCoordinator, MemberSettings, State
 from odradek.client.consumer.membership import Membership
 from odradek.client.errors import (
@@ -160,5 +160,23 @@ def test_a_commit_is_not_tried_again_in_the_name_of_a_later_generation(scripted_
         with pytest.raises(CommitFailed, match="rebalanced meanwhile"):
             await commit(bench, driver)
         assert len(bench.broker.requests(OffsetCommitRequest)) == 1
+
+    run(scripted_broker, work, group_id="g")
+
+
+@pytest.mark.parametrize(("member_id", "instance_id"), [("me", "i"), ("", None)])
+def test_who_is_no_member_commits_without_the_name_of_one(
+    scripted_broker: Any, member_id: str, instance_id: str | None
+) -> None:
+    """A consumer by assign, with group.instance.id, was taken for the group's static member of that name."""
+
+    async def work(bench: Bench) -> None:
+        settings = MemberSettings("g", "i", 10_000, 60_000, 3_000, 100, [ASSIGNORS["range"]], False)
+        identity = Identity(member_id, 4) if member_id else NOBODY
+        topics = frozenset({"t"}) if member_id else frozenset()
+        membership = Membership(settings, state=State.STABLE, topics=topics, identity=identity)
+        await commit(bench, GroupDriver(bench.cluster, membership, lambda: None))
+        (request,) = bench.broker.requests(OffsetCommitRequest)
+        assert request.group_instance_id == instance_id
 
     run(scripted_broker, work, group_id="g")
