@@ -102,7 +102,8 @@ class GroupDriver:
             case FindCoordinator():
                 await self._find_coordinator()
             case Join(request):
-                patience_ms = request.rebalance_timeout_ms + JOIN_EXTRA_MS
+                # Other members, whose max.poll.interval.ms is not known here, may take longer.
+                patience_ms = max(request.rebalance_timeout_ms + JOIN_EXTRA_MS, self.cluster.config.request_timeout_ms)
                 began_ms = self._now_ms
                 joined = await self.ask(request, JoinGroupResponse, patience_ms)
                 self.sensors.joins.record()

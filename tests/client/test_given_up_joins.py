@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from odradek.aio import Consumer
+from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.testing import run
+from odradek.testing.virtual_clock import VirtualClock, run_virtual
+from odradek.testing.virtual_network import VirtualNetwork
+from tests.client.group_of_one import make_coordinator
 
 SOON_S = 10.0
 """Much less than session.timeout.ms."""
@@ -57,3 +61,22 @@ def test_a_consumer_that_gives_up_while_it_gets_its_id_holds_nobody_up(closes: b
             await consumer.close()
 
     run(main, brokers=1, topics={"t": 2})
+
+
+def test_a_join_is_waited_for_as_long_as_any_request(scripted_broker: Any) -> None:
+    """Others of the group may take longer to join than this member's max.poll.interval.ms, of which alone it thought:
+    its connection was closed, and it joined anew."""
+
+    async def main(clock: VirtualClock) -> None:
+        network = VirtualNetwork(clock)
+        broker = scripted_broker(network)
+        make_coordinator(broker)
+        broker.handlers[JoinGroupRequest] = lambda _: None
+        world: dict[str, Any] = {"bootstrap_servers": "broker:9092", "network": network.host("client"), "clock": clock}
+        settings: dict[str, Any] = {"group_id": "g", "max_poll_interval_ms": 1_000, "request_timeout_ms": 30_000}
+        async with Consumer("t", **settings, **world) as consumer:
+            for _ in range(40):
+                await consumer.getmany(500)
+            assert len(broker.requests(JoinGroupRequest)) == 1
+
+    run_virtual(main)
