@@ -39,11 +39,13 @@ from odradek.world.periodic import PeriodicActions
 from odradek.world.tasks import Tasks
 from odradek.zk_schema.lost_answers import in_any_session
 from odradek.zk_schema.registration import (
+    AddressTaken,
     BrokerIdInUse,
     Registrar,
     create_topmost_paths,
     generate_broker_id,
     get_or_create_cluster_id,
+    refuse_taken_addresses,
 )
 from odradek.zk_schema.store import (
     ConnectionLost,
@@ -53,7 +55,7 @@ from odradek.zk_schema.store import (
     ZooKeeperLoginRefused,
     ZooKeeperWantsALogin,
 )
-from odradek.zk_schema.znodes.brokers import BrokerRegistration
+from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
 from odradek.zk_schema.znodes.json_data import BadZnode
 
 log = logging.getLogger(__name__)
@@ -294,9 +296,11 @@ class BrokerServer:
             doubtful += await in_any_session(store, partial(missing_replicas, store, identity.broker_id, held))
         clock, timeout_ms = self._world.clock, self.config.zookeeper_session_timeout_ms
         await wait_until_out_of_isr(store, clock, identity.broker_id, doubtful, timeout_ms)
+        told = {Endpoint(one.name, one.host, one.port).address for one in self.config.advertised_listeners if one.port}
         try:
+            await in_any_session(store, partial(refuse_taken_addresses, store, identity.broker_id, told))
             await self._session.join()
-        except BrokerIdInUse as taken:
+        except (BrokerIdInUse, AddressTaken) as taken:
             raise StartFailure(str(taken)) from taken
 
     # ---- while it runs

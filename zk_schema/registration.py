@@ -7,6 +7,7 @@ left by an earlier session of the same broker, at whose end ZooKeeper will remov
 
 import asyncio
 import random
+from collections.abc import Collection
 from dataclasses import replace
 from enum import Enum
 from typing import Final
@@ -28,7 +29,14 @@ from odradek.zk_schema.store import (
     WatchKind,
 )
 from odradek.zk_schema.znodes.admin import DELETE_TOPICS_PATH
-from odradek.zk_schema.znodes.brokers import BROKER_IDS_PATH, BROKER_SEQUENCE_ID_PATH, BrokerRegistration, Endpoint
+from odradek.zk_schema.znodes.brokers import (
+    BROKER_IDS_PATH,
+    BROKER_SEQUENCE_ID_PATH,
+    BrokerRegistration,
+    Endpoint,
+    broker_ids,
+    broker_path,
+)
 from odradek.zk_schema.znodes.cluster import (
     CLUSTER_ID_PATH,
     PRODUCER_ID_BLOCK_PATH,
@@ -99,6 +107,30 @@ class BrokerIdInUse(Exception):  # noqa: N818 (a sentence for a person)
         super().__init__(f"broker id {broker_id} is in use by a broker at {holder} ({why})")
         self.broker_id = broker_id
         self.holder = holder
+
+
+class AddressTaken(Exception):  # noqa: N818 (a sentence for a person)
+    """Refusal of addresses of which another broker has told the cluster that they are its own."""
+
+
+async def refuse_taken_addresses(store: Store, broker_id: int, addresses: Collection[str]) -> None:
+    """Raise AddressTaken if another registered broker has one of the `addresses`, which are texts of `host:port`.
+
+    Clients and brokers who look for one of two with the same address find the other (Kafka's createBrokerInfo).
+    """
+    others = sorted(broker_ids(await store.children(BROKER_IDS_PATH)) - {broker_id})
+    registered = await store.get_each([broker_path(other) for other in others])
+    for other, found in zip(others, registered, strict=True):
+        try:
+            endpoints = () if found is None else BrokerRegistration.decode(other, found[0]).endpoints
+        except BadZnode:
+            continue
+        taken = [endpoint.address for endpoint in endpoints if endpoint.address in addresses]
+        if taken:
+            raise AddressTaken(
+                f"Configured end points {', '.join(taken)} in advertised listeners are already registered by broker "
+                f"{other}"
+            )
 
 
 def judge(found: BrokerRegistration, stat: Stat, own: BrokerRegistration, session_id: int) -> Holder:

@@ -93,3 +93,21 @@ def test_a_cluster_id_that_cannot_be_read_is_named() -> None:
                 await cluster.brokers[1].start()
 
     run_virtual(main)
+
+
+def test_an_address_of_another_broker_is_refused() -> None:
+    """As by Kafka: whoever looked for the one was sent to the other, and neither said a word."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 2) as cluster:
+            host, port = cluster.brokers[0].address
+            await cluster.brokers[1].stop()
+            cluster.overrides["advertised.listeners"] = f"PLAINTEXT://{host}:{port}"
+            with pytest.raises(StartFailure, match=f"{host}:{port} in advertised listeners are already .* broker 0"):
+                await cluster.brokers[1].start()
+            await cluster.brokers[0].stop()
+            await cluster.brokers[0].start()
+            del cluster.overrides["advertised.listeners"]
+            await cluster.brokers[1].start()
+
+    run_virtual(main)

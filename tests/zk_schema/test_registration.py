@@ -11,11 +11,13 @@ from odradek.testing.memory_zookeeper import MemoryZooKeeper
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.zk_schema.registration import (
     EXPIRY_MARGIN_MS,
+    AddressTaken,
     BrokerIdInUse,
     Holder,
     Registrar,
     create_topmost_paths,
     judge,
+    refuse_taken_addresses,
 )
 from odradek.zk_schema.store import Stat, Suspended
 from odradek.zk_schema.znodes.brokers import BrokerRegistration, Endpoint
@@ -83,6 +85,20 @@ def test_a_living_broker_keeps_its_id_and_is_named() -> None:
         await setting.registrar(first, THEIRS).register()
         with pytest.raises(BrokerIdInUse, match=r"broker id 1 .* at there:9092, \[fe80::1\]:9093"):
             await setting.registrar(second).register()
+
+    play(scenario)
+
+
+def test_an_address_of_another_broker_is_refused() -> None:
+    async def scenario(setting: Setting) -> None:
+        first, second = await setting.connect(), await setting.connect()
+        await first.create("/brokers/ids/0", b"{", ephemeral=True)
+        await setting.registrar(first, THEIRS).register()
+        await refuse_taken_addresses(second, 1, {"there:9092"})
+        await refuse_taken_addresses(second, 2, {"there:9093", "fe80::1:9093"})
+        said = r"end points \[fe80::1\]:9093 in advertised listeners are already registered by broker 1"
+        with pytest.raises(AddressTaken, match=said):
+            await refuse_taken_addresses(second, 2, {"[fe80::1]:9093", "here:9092"})
 
     play(scenario)
 
