@@ -22,6 +22,8 @@ from odradek.security.jks import MAGIC, BadKeyStore, read_java_key_store
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 PEM = b"-----BEGIN "
 """Mark of PEM, whatever `ssl.keystore.type` says. The other types are told apart by their content, too."""
+_BLANK_LINE = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
+"""Line that Java passes over in PEM."""
 STORE_BYTES_MAX = 16 * 1024 * 1024
 """Largest size of a key store: a larger file is refused."""
 
@@ -164,12 +166,13 @@ def _private_part(pem: bytes) -> bytes:
     """Return the text from the first private key on: certificates may come before it."""
     at = pem.find(b"PRIVATE KEY-----")
     start = pem.rfind(b"-----BEGIN", 0, max(at, 0))
-    return pem[start:] if start >= 0 else pem
+    part = pem[start:] if start >= 0 else pem
+    return part if b"DEK-Info:" in part else _BLANK_LINE.sub(b"", part)  # there one comes between headers and key
 
 
 def _pem_certificates(store: StoreSettings, name: str, pem: bytes) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificates(pem)
+        return x509.load_pem_x509_certificates(_BLANK_LINE.sub(b"", pem))
     except ValueError as error:
         raise BadSecuritySetting(name, f"{_file(store)}no certificate could be read: {_words(error)}") from None
 
@@ -209,6 +212,7 @@ def _bytes(password: str | None) -> bytes | None:
 
 
 def _words(error: Exception) -> str:
-    """Return the library's words, without its page of questions and answers, which is for programmers."""
+    """Return the library's words, without its page of questions and answers, which is for programmers, and without
+    what it quotes, which may be a line of a private key."""
     said = re.sub(r"\. See https?://\S+ for more details\.( \w+)?", "", str(error).split("\n", 1)[0])
-    return said[:200] or type(error).__name__
+    return re.sub(r'\("[^"]*"\)', "", said)[:200] or type(error).__name__

@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat, pkcs12
 from cryptography.x509.oid import NameOID
 
 from odradek.security.errors import BadSecuritySetting
@@ -92,6 +92,22 @@ def test_a_pem_file_that_cannot_be_read_is_named_with_what_is_wrong(tmp_path: Pa
     assert str(refused.value) == (
         f"ssl.truststore.location: {tmp_path}/ca.pem: no certificate could be read: Unable to load PEM file"
     )
+
+
+def test_blank_lines_in_pem_are_passed_over(people: Any) -> None:
+    """As by Java: the library takes what stands before one for headers, and showed a line of the key in its words."""
+    pair = people.broker
+    key, chain = ("\n\n \r\n".join(one.decode().split("\n")) for one in (pair.key_pem(), pair.chain_pem()))
+    assert load_key_pair(StoreSettings("keystore", "PEM", pem=(key, chain))).chain == pair.chain
+    assert load_trusted(StoreSettings("truststore", "PEM", pem=(chain, None))) == list(pair.chain)
+    encryption = BestAvailableEncryption(PASSWORD.encode())
+    old = pair.key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, encryption).decode()
+    assert "DEK-Info" in old
+    settings = StoreSettings("keystore", "PEM", key_password=PASSWORD, pem=(f"{chain}\n\n{old}", chain))
+    assert load_key_pair(settings).chain == pair.chain
+    with pytest.raises(BadSecuritySetting, match="Unable to load PEM file") as refused:
+        load_key_pair(StoreSettings("keystore", "PEM", pem=(f"{key}# DEK-Info:", chain)))
+    assert not {line for line in key.split() if line in str(refused.value)} - {"PRIVATE", "KEY"}
 
 
 def test_javas_own_files() -> None:
