@@ -27,6 +27,8 @@ KEYWORDS: Final = {
 }
 """The attributes that RFC 2253 has names for; all others are written as numbers and DER."""
 RULE: Final = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,\s*|$)")
+EMPTY_RULES: Final = re.compile(r"[\s,]*")
+IN_TEMPLATE: Final = re.compile(r"\\(?P<literal>.?)|\$(?P<group>[0-9]+)", re.DOTALL)
 SPECIAL: Final = ',+"\\<>;'
 UTF8_STRING: Final = 0x0C
 
@@ -38,7 +40,7 @@ class PrincipalMapping:
         """Read the rules, as ssl.principal.mapping.rules has them. Raises BadSecuritySetting."""
         self._rules: list[tuple[re.Pattern[str] | None, str, str]] = []
         text, at = rules.strip() or DEFAULT_RULE, 0
-        while at < len(text):
+        while (at := at + len(EMPTY_RULES.match(text, at)[0])) < len(text):  # type: ignore[index]
             match = RULE.match(text, at)
             if match is None:
                 raise BadSecuritySetting(SETTING, f"no rule can be read from {text[at:]!r} on")
@@ -101,9 +103,15 @@ def _length(size: int) -> Sequence[int]:
 
 
 def python_template(java: str, groups: int) -> str:
-    """Return a replacement of Java's as Python's: `$1` is `\\g<1>`; `$` before no number of a group is itself."""
+    """Return a replacement of Java's as Python's: `$1` is `\\g<1>`, `\\/` is `/`; `$` before no number of a group is
+    itself."""
 
-    def reference(match: re.Match[str]) -> str:
-        return f"\\g<{match[1]}>" if int(match[1]) <= groups else match[0]
+    def written(match: re.Match[str]) -> str:
+        if match["literal"] is not None:
+            return match["literal"].replace("\\", r"\\")
+        digits = match["group"]
+        while digits and int(digits) > groups:
+            digits = digits[:-1]
+        return f"\\g<{digits}>{match['group'][len(digits) :]}" if digits else match[0]
 
-    return re.sub(r"\$(\d)", reference, java.replace("\\", "\\\\"))
+    return IN_TEMPLATE.sub(written, java)

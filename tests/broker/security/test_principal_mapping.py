@@ -31,6 +31,9 @@ def test_attributes_without_a_name_are_numbers() -> None:
         ("RULE:^CN=(.*?),OU=(.*?),O=(.*?)$/$1@$2/L,DEFAULT", "CN=Adm,OU=Adm,O=X", "adm@adm"),
         (r"RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/U, DEFAULT", "CN=duke.x,O=b", "DUKE.X"),
         ("RULE:^nothing$/x/, DEFAULT", "CN=duke", "CN=duke"),
+        (r"RULE:^CN=(.*?),OU=(.*?)$/$2\/$1\$1\\/", "CN=kafka,OU=h", "h/kafka$1\\"),
+        (f"RULE:^{'(.)' * 11}$/$11$1$12$012-$0/", "abcdefghijk", "kaa2a2-abcdefghijk"),
+        (" ,, RULE:^nothing$/x/ ,,, DEFAULT, , ", "CN=duke", "CN=duke"),
     ],
 )
 def test_rules(rules: str, name: str, user: str) -> None:
