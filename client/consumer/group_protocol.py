@@ -56,7 +56,7 @@ def join_request(
         except Exception as error:
             said = f"assignor {assignor.name!r} failed in user_data: {type(error).__name__}: {error}"
             raise GroupError(f"group {settings.group_id}: {said}") from error
-        return encode_subscription(wanted, kept, identity.generation_id, own)
+        return encode_subscription(wanted, kept, identity.generation_id, own, settings.rack)
 
     return JoinGroupRequest(
         group_id=settings.group_id,
@@ -153,8 +153,10 @@ def encode_subscription(
     owned: Iterable[TopicPartition],
     generation_id: int,
     user_data: bytes | None = None,
+    rack: str | None = None,
 ) -> bytes:
-    """Encode a member's part of JoinGroup. `user_data` comes from its assignor."""
+    """Encode a member's part of JoinGroup. `user_data` comes from its assignor; by `rack` leaders of other clients may
+    give it partitions that have a replica there (KIP-881)."""
     message = ConsumerProtocolSubscription(
         topics=sorted(topics),
         user_data=user_data,
@@ -162,6 +164,7 @@ def encode_subscription(
             OwnedTopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(sorted(owned)).items()
         ],
         generation_id=generation_id,
+        rack_id=rack,
     )
     return VERSION.to_bytes(VERSION_BYTES, "big") + encode(message, VERSION)
 

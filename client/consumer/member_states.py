@@ -106,6 +106,7 @@ class MemberSettings:
     retry_backoff_ms: float
     assignors: Sequence[Assignor]
     cooperative: bool
+    rack: str | None = None
 
 
 def member_settings(config: ConsumerSettings) -> MemberSettings:
@@ -121,6 +122,7 @@ def member_settings(config: ConsumerSettings) -> MemberSettings:
         config.retry_backoff_ms,
         strategies,
         cooperative(strategies),
+        config.client_rack or None,
     )
 
 

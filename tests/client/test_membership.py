@@ -2,6 +2,8 @@
 
 import pytest
 
+from odradek.client.config import load
+from odradek.client.consumer.config import ConsumerSettings
 from odradek.client.consumer.group_protocol import (
     decode_assignment,
     decode_subscription,
@@ -18,6 +20,7 @@ from odradek.client.consumer.member_states import (
     State,
     Sync,
     WaitUntil,
+    member_settings,
 )
 from odradek.client.errors import GroupError
 from odradek.protocol.errors import ErrorCode, KafkaError, MalformedMessage
@@ -216,6 +219,18 @@ def test_embedded_bytes_are_kafkas_and_newer_versions_are_read() -> None:
     assert decode_assignment(encode_assignment([T1, T0])) == [T0, T1]
     with pytest.raises(MalformedMessage):
         decode_assignment(b"\x00")
+
+
+@pytest.mark.parametrize(("rack", "told"), [("near", "near"), ("", None)])
+def test_a_member_tells_its_leader_its_rack(rack: str, told: str | None) -> None:
+    """Kafka's leaders give it partitions with a replica there (KIP-881), for which client.rack has it fetch nearby."""
+    given = {"bootstrap.servers": "broker:9092", "group.id": "g", "client.rack": rack}
+    bench = Bench()
+    bench.member.settings = member_settings(load(ConsumerSettings, given, {}))
+    bench.start()
+    bench.prepare()
+    (said, *_) = bench.join(1).request.protocols
+    assert decode_subscription(said.metadata).rack_id == told
 
 
 def test_an_answer_to_who_has_left_meanwhile_does_not_count() -> None:
