@@ -4,13 +4,47 @@ import inspect
 
 import pytest
 
+from odradek.client import connection
+from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.headers import API_NAMES
+from odradek.protocol.messages.api_versions import ApiVersionsResponse
 from odradek.testing.client_contract import CHECKS, FACES, PARTS, RENAMED, ContractWorld, worlds
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
+KAFKA_1_0 = {
+    "Produce": 5, "Fetch": 6, "ListOffsets": 2, "Metadata": 5, "OffsetCommit": 3, "OffsetFetch": 3,
+    "FindCoordinator": 1, "JoinGroup": 2, "Heartbeat": 1, "LeaveGroup": 1, "SyncGroup": 1, "DescribeGroups": 1,
+    "ListGroups": 1, "SaslHandshake": 1, "ApiVersions": 1, "CreateTopics": 2, "DeleteTopics": 1, "DeleteRecords": 0,
+    "InitProducerId": 0, "OffsetForLeaderEpoch": 0, "AddPartitionsToTxn": 0, "AddOffsetsToTxn": 0, "EndTxn": 0,
+    "WriteTxnMarkers": 0, "TxnOffsetCommit": 0, "DescribeAcls": 0, "CreateAcls": 0, "DeleteAcls": 0,
+    "DescribeConfigs": 0, "AlterConfigs": 0, "AlterReplicaLogDirs": 0, "DescribeLogDirs": 0, "SaslAuthenticate": 0,
+    "CreatePartitions": 0,
+}  # fmt: skip
+"""Highest version of each API of Kafka 1.0."""
+
+
+def highest_of_kafka_1_0(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    served = {one.api_key: KAFKA_1_0.get(API_NAMES[one.api_key], -1) for one in answer.api_keys}
+    return {one.api_key: (one.min_version, served[one.api_key]) for one in answer.api_keys if served[one.api_key] >= 0}
+
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_on_the_virtual_clock(name: str) -> None:
+    carry_out(name)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_with_the_versions_of_kafka_1_0(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each method does the same, or says that the broker is too old for it."""
+    monkeypatch.setattr(connection, "ranges_of", highest_of_kafka_1_0)
+    try:
+        carry_out(name)
+    except KafkaError as error:
+        assert error.code is ErrorCode.UNSUPPORTED_VERSION, error
+
+
+def carry_out(name: str) -> None:
     async def main(clock: VirtualClock) -> None:
         overrides = {"transaction.state.log.num.partitions": "2", "transaction.state.log.replication.factor": "1"}
         async with (
