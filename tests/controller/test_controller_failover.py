@@ -248,6 +248,37 @@ def test_controlled_shutdown_moves_leaders_then_stops_followers(play: Play) -> N
     play(scenario)
 
 
+def test_a_broker_that_has_shut_down_counts_again_when_it_is_back(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        await cluster.active.controlled_shutdown(1, cluster.brokers[1].epoch)
+        cluster.kill(1)
+        await cluster.settle()
+        await cluster.add_broker(1)
+        await cluster.settle()
+        await cluster.put_in_isr([1, 2])
+        assert set(cluster.state("t").isr) == {1, 2}
+        cluster.kill(2)
+        await cluster.settle()
+        assert cluster.state("t").leader == 1
+
+    play(scenario)
+
+
+def test_all_hear_that_a_broker_without_replicas_has_died(play: Play) -> None:
+    """No other request tells them, and clients would be sent to it."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [0, 1])
+        cluster.kill(2)
+        await cluster.settle()
+        assert [cluster.brokers[broker].live_brokers for broker in (0, 1)] == [{0, 1}] * 2
+
+    play(scenario)
+
+
 def test_leaders_that_move_at_a_shutdown_are_written_together(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, 3, controllers=[0])

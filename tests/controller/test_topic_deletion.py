@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.controller.cluster_state import ClusterState, Replica
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.stop_replica import StopReplicaRequest
 from odradek.protocol.topic_names import TopicPartition
 from odradek.zk_schema.store import Create
@@ -177,6 +178,25 @@ def test_a_replica_that_a_move_has_left_behind_goes_with_the_topic(play: Play) -
         await cluster.settle()
         assert not cluster.exists(topic_path("t"))
         assert cluster.brokers[1].deleted == [T0]
+
+    play(scenario)
+
+
+def test_a_broker_that_refuses_the_whole_request_has_deleted_nothing(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2])
+        cluster.brokers[2].refuses_all_with = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        await cluster.delete_topic("t")
+        await cluster.settle()
+        assert cluster.exists(topic_path("t")) and cluster.active.state.deletion_halted == {"t"}
+        cluster.brokers[2].refuses_all_with = None
+        cluster.kill(2)
+        await cluster.settle()
+        await cluster.add_broker(2)
+        await cluster.settle()
+        assert not cluster.exists(topic_path("t"))
+        assert cluster.brokers[2].deleted
 
     play(scenario)
 
