@@ -12,6 +12,7 @@ from odradek.broker.cluster.topic_creation import TopicCreation
 from odradek.broker.config import BrokerConfig
 from odradek.broker.coordination.owned_partitions import CoordinatorElections
 from odradek.broker.coordination.partition_count import PartitionCount
+from odradek.broker.coordination.sender_connections import SenderConnections
 from odradek.broker.coordination.topic_storage import ReplicatedTopicStorage
 from odradek.broker.dynamic_config import DynamicConfig
 from odradek.broker.groups.group_coordinator import GroupCoordinator
@@ -42,7 +43,7 @@ from odradek.broker.security.principal import KafkaPrincipal
 from odradek.broker.services import Services
 from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
-from odradek.broker.transactions.transaction_markers import MarkerSenders, TransactionMarkers
+from odradek.broker.transactions.transaction_markers import TransactionMarkers
 from odradek.broker.transactions.transaction_verification import TransactionVerification
 from odradek.broker.world import World
 from odradek.controller.channel_manager import BrokerChannels
@@ -170,7 +171,7 @@ def assemble(
         transaction_verification=TransactionVerification(
             identity.broker_id, parts.metadata, parts.client, transactions, config.request_timeout_ms
         ),
-        marker_senders=MarkerSenders(),
+        marker_senders=SenderConnections(),
         authorizer=authorizer,
         tokens=tokens,
         controller=_make_controller(parts, controller_requests),

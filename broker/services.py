@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from odradek.broker.cluster.metadata_cache import MetadataCache
 from odradek.broker.cluster.session import Identity
 from odradek.broker.config import BrokerConfig
+from odradek.broker.coordination.sender_connections import SenderConnections
 from odradek.broker.groups.group_coordinator import GroupCoordinator
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.metrics.request_metrics import RequestMetrics
@@ -18,7 +19,6 @@ from odradek.broker.security.authorizer import AclAuthorizer
 from odradek.broker.security.delegation_tokens import DelegationTokens
 from odradek.broker.transactions.producer_ids import ProducerIds
 from odradek.broker.transactions.transaction_coordinator import TransactionCoordinator
-from odradek.broker.transactions.transaction_markers import MarkerSenders
 from odradek.broker.transactions.transaction_verification import TransactionVerification
 from odradek.controller.controller import Controller
 from odradek.journal.journal import Journal
@@ -47,7 +47,7 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     transaction_verification: TransactionVerification
-    marker_senders: MarkerSenders
+    marker_senders: SenderConnections
     controller: Controller
     authorizer: AclAuthorizer | None
     """The authorizer; None: everybody may do everything."""

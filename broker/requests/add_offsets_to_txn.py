@@ -30,8 +30,8 @@ def handle(broker: Services, request: AddOffsetsToTxnRequest, context: RequestCo
     transactional_id = request.transactional_id
     if broker.metadata.partition(*partition) is None and broker.transactions.check(transactional_id) is ErrorCode.NONE:
         return _not_known_yet(broker, response(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-    ask = partial(broker.transactions.add_partitions, transactional_id, producer, [partition])
-    return answered_later(ask, response)
+    add = partial(broker.transactions.add_partitions, transactional_id, producer, [partition])
+    return answered_later(lambda answer: add(answer, connection=context.connection), response)
 
 
 async def _not_known_yet(broker: Services, response: AddOffsetsToTxnResponse) -> Reply:

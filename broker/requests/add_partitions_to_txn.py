@@ -43,7 +43,7 @@ async def handle(broker: Services, request: AddPartitionsToTxnRequest, context: 
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        [answers] = await _all(broker, [only], version)
+        [answers] = await _all(broker, [only], version, context.connection)
         results = _results(only.topics, answers, version)
         return Reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
     answered = await _all(broker, request.transactions, version)
@@ -59,14 +59,16 @@ async def handle(broker: Services, request: AddPartitionsToTxnRequest, context: 
     )
 
 
-async def _all(broker: Services, transactions: list[AddPartitionsToTxnTransaction], version: int) -> list[Answers]:
+async def _all(
+    broker: Services, transactions: list[AddPartitionsToTxnTransaction], version: int, connection: int | None = None
+) -> list[Answers]:
     """Return the answers for each transaction; all are asked for before any is waited for."""
     loop = asyncio.get_running_loop()
     waiting: list[asyncio.Future[Answers]] = []
     for one in transactions:
         answer: asyncio.Future[Answers] = loop.create_future()
         waiting.append(answer)
-        _ask(broker, one, version, partial(_give, answer))
+        _ask(broker, one, version, connection, partial(_give, answer))
     return [await answer for answer in waiting]
 
 
@@ -77,7 +79,11 @@ def _give(answer: asyncio.Future[Answers], answers: Answers) -> None:
 
 
 def _ask(
-    broker: Services, asked: AddPartitionsToTxnTransaction, version: int, answer: Callable[[Answers], object]
+    broker: Services,
+    asked: AddPartitionsToTxnTransaction,
+    version: int,
+    connection: int | None,
+    answer: Callable[[Answers], object],
 ) -> None:
     producer = ProducerIdentity(asked.producer_id, asked.producer_epoch)
     partitions = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
@@ -102,7 +108,11 @@ def _ask(
         answer(dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused)
         return
     broker.transactions.add_partitions(
-        asked.transactional_id, producer, partitions, lambda error: answer(dict.fromkeys(partitions, error))
+        asked.transactional_id,
+        producer,
+        partitions,
+        lambda error: answer(dict.fromkeys(partitions, error)),
+        connection=connection,
     )
 
 

@@ -6,7 +6,8 @@ INVALID_PRODUCER_EPOCH, a coordinator epoch older than in its last marker TRANSA
 led here is NOT_LEADER_OR_FOLLOWER, and the coordinator asks elsewhere. A marker in `__consumer_offsets` makes the
 offsets of its transaction visible; while their groups are being loaded it is NOT_LEADER_OR_FOLLOWER too. Markers for
 very many partitions are appended in slices of time. A request on a connection that its sender may have given up is
-refused once, as a whole, with NOT_LEADER_OR_FOLLOWER: `MarkerSenders` says why.
+refused once, as a whole, with NOT_LEADER_OR_FOLLOWER: the transaction of its marker may have ended, and it would end
+the next one in the middle, as in Kafka 3.9 it does (`SenderConnections`).
 
 Source: KafkaApis.handleWriteTxnMarkersRequest of Kafka 3.9.
 """

@@ -2,7 +2,6 @@
 
 `transaction_state` has the rules of one transactional id, pure; `transaction_records` reads and writes it as records of
 `__transaction_state`. The rest acts: `transaction_coordinator` serves the ids whose partitions this broker leads,
-`transaction_markers` writes the ends of transactions to their partitions, and tells which markers that come to this
-broker may be late, `transaction_verification` asks coordinators before a partition takes a transaction's first batch,
-`producer_ids` hands out ids from the controller's blocks.
+`transaction_markers` writes the ends of transactions to their partitions, `transaction_verification` asks coordinators
+before a partition takes a transaction's first batch, `producer_ids` hands out ids from the controller's blocks.
 """

@@ -13,6 +13,7 @@ from functools import partial
 
 from odradek.broker.coordination.owned_partitions import OwnedPartitions
 from odradek.broker.coordination.partition_count import LONGEST_TEXT, partition_for
+from odradek.broker.coordination.sender_connections import SenderConnections
 from odradek.broker.coordination.topic_storage import TopicStorage
 from odradek.broker.settings.coordinator_settings import TransactionSettings
 from odradek.broker.transactions.transaction_markers import MarkerSender, PendingMarkers
@@ -80,6 +81,9 @@ class TransactionCoordinator:
         self._ids: dict[int, set[str]] = {}
         """Transactional ids that are loaded, by their partition of `__transaction_state`."""
         self._pending_markers: dict[str, PendingMarkers] = {}
+        self._connections = SenderConnections()
+        """Connections of producers, whose late requests would end their current transactions, or begin some that nobody
+        ends, as with Kafka they do. They outlive a transaction's unloading: its partition may come back."""
         self._periodic = PeriodicActions(clock)
         self._active = False
 
@@ -178,11 +182,18 @@ class TransactionCoordinator:
         producer: ProducerIdentity,
         partitions: Collection[PartitionKey],
         answer: Answer,
+        *,
+        connection: int | None = None,
     ) -> None:
-        """Handle AddPartitionsToTxn or AddOffsetsToTxn: begin a transaction when none is open."""
+        """Handle AddPartitionsToTxn or AddOffsetsToTxn: begin a transaction when none is open.
+
+        `connection` is the number of the producer's connection, if the producer itself has asked.
+        """
         transaction = self._find(transactional_id)
         if isinstance(transaction, ErrorCode):
             answer(transaction)
+        elif connection is not None and self._is_late(transaction, producer, connection):
+            answer(ErrorCode.CONCURRENT_TRANSACTIONS)
         else:
             self._carry_out(transaction, transaction.add(producer, partitions, self._clock.now_ms()), answer)
 
@@ -203,8 +214,7 @@ class TransactionCoordinator:
         transaction = self._find(transactional_id)
         if isinstance(transaction, ErrorCode):
             answer(transaction)
-        elif transaction.is_ended_late(producer, connection):
-            log.info("%s: EndTxn is refused: its producer has given up the connection it came on", transactional_id)
+        elif self._is_late(transaction, producer, connection):
             answer(ErrorCode.CONCURRENT_TRANSACTIONS)
         else:
             now_ms = self._clock.now_ms()
@@ -241,6 +251,15 @@ class TransactionCoordinator:
         if error is not ErrorCode.NONE:
             return error
         return self._transactions.get(transactional_id, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+    def _is_late(self, transaction: TransactionMetadata, producer: ProducerIdentity, connection: int) -> bool:
+        """Tell whether the producer may have given up a request, which then must change nothing. If it is still there,
+        it asks again, and is heard."""
+        sender = f"{producer.id}, epoch {producer.epoch}"
+        late = producer == transaction.state.producer and self._connections.is_late(sender, connection)
+        if late:
+            log.info("%s: a request is refused that its producer may have given up", transaction.transactional_id)
+        return late
 
     def _is_here(self, transaction: TransactionMetadata) -> bool:
         """Tell whether the transaction still lives here: its partition may have gone to another broker."""

@@ -7,7 +7,7 @@ is written twice does no harm. Source: TransactionMarkerChannelManager, Transact
 """
 
 import logging
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -37,9 +37,6 @@ RETRY_BACKOFF_MS = 50.0
 RETRY_AFTER_A_BUG_MS = 5_000.0
 ANSWER_GRACE_MS = 10_000.0
 """Time that the coordinator waits for a leader's answer beyond the time that the leader waits for its replicas."""
-SENDERS_MAX = 1_000
-EARLIER_CONNECTIONS_MAX = 100
-"""Number of earlier connections of a sender that are told apart; what comes on further ones is taken, as by Kafka."""
 PARTITIONS_MAX = 1000
 """Most partitions in one request."""
 LANES = 8
@@ -206,33 +203,3 @@ def request_of(markers: Iterable[Marker]) -> WriteTxnMarkersRequest:
             for pending, topics in partitions.items()
         ]
     )
-
-
-class MarkerSenders:
-    """The latest connection of each sender of markers, and the earlier ones on which it has sent some since.
-
-    A coordinator that waits in vain for an answer gives its connection up and sends the marker again. The network may
-    deliver the first one when that transaction has ended, and the producer is in its next one. Before KIP-890 a marker
-    names no transaction, so it would end that one in the middle, and half of what is committed would be lost. In Kafka
-    3.9 it does.
-    """
-
-    def __init__(self) -> None:
-        self._senders: OrderedDict[str, tuple[int, set[int]]] = OrderedDict()
-
-    def is_late(self, sender: str, connection: int) -> bool:
-        """Tell whether a request may have been given up: once for each connection that is earlier than the latest.
-
-        A sender may use several connections, or several senders one name: one that is still there sends again, and is
-        heard.
-        """
-        latest, told = self._senders.pop(sender, (connection, set()))
-        if connection > latest:
-            latest, told = connection, set()
-        late = connection < latest and connection not in told and len(told) < EARLIER_CONNECTIONS_MAX
-        if late:
-            told.add(connection)
-        self._senders[sender] = latest, told
-        if len(self._senders) > SENDERS_MAX:
-            self._senders.popitem(last=False)
-        return late

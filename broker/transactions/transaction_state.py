@@ -18,8 +18,6 @@ from odradek.protocol.topic_names import PartitionKey
 
 NO_TIME_MS = -1
 LARGEST_EPOCH = 2**15 - 1
-LATE_CONNECTIONS_MAX = 100
-"""Number of earlier connections of a producer that are told apart; on any further one it is heard, as by Kafka."""
 
 EMPTY, ONGOING = TransactionStatus.EMPTY, TransactionStatus.ONGOING
 PREPARE_COMMIT, PREPARE_ABORT = TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT
@@ -78,10 +76,6 @@ class TransactionMetadata:
     """False when the state was found in the log of a former leader: not every in-sync replica may have it."""
     fence_failed: bool = False
     """True when the epoch was raised for an abort that could not be written: the next attempt takes the same epoch."""
-    ended_by: tuple[ProducerIdentity, int] = (NO_PRODUCER, 0)
-    """The producer that asked last for the end of a transaction, and the latest connection on which it did."""
-    told_late: frozenset[int] = frozenset()
-    """Earlier connections on which it has asked since: what comes on one of them a second time is no leftover."""
 
     # begin
 
@@ -172,26 +166,6 @@ class TransactionMetadata:
         return ErrorCode.NONE if producer.epoch == self.state.producer.epoch else ErrorCode.PRODUCER_FENCED
 
     # end
-
-    def is_ended_late(self, producer: ProducerIdentity, connection: int) -> bool:
-        """Tell whether an EndTxn may be left over from a transaction that has ended: the producer has since asked for
-        an end on a later connection.
-
-        The producer waited in vain for an answer and gave its connection up; only now does the network deliver what was
-        sent there. It would end the current transaction too early, and the rest of that would be committed apart from
-        it: before KIP-890 all transactions of a producer share one epoch, and Kafka 3.9 does end it. A producer that is
-        still there asks again, and is heard.
-        """
-        if producer != self.state.producer:
-            return False
-        last_producer, latest = self.ended_by
-        if producer != last_producer or connection >= latest:
-            self.ended_by, self.told_late = (producer, connection), frozenset()
-            return False
-        if connection in self.told_late or len(self.told_late) == LATE_CONNECTIONS_MAX:
-            return False
-        self.told_late |= {connection}
-        return True
 
     def end(self, producer: ProducerIdentity, *, commit: bool, now_ms: int) -> TxnState | ErrorCode:
         """Decide EndTxn by the producer: NONE when the transaction has ended that way already.

@@ -42,7 +42,7 @@ CONTAINERS = (bytearray, deque, dict, list, set)
 WITH_A_MAXIMUM = {
     *("AbortedTransaction", "CachedPartition", "FetchSession", "FetchSessionCache", "FetchSessionHandler"),
     *("Journal", "LeaderAndIsr", "Peer", "_Bucket"),
-    *("BrokerClient._brokers", "DeletedReplicas._leader_epochs", "Log._known_positions", "MarkerSenders._senders"),
+    *("BrokerClient._brokers", "DeletedReplicas._leader_epochs", "Log._known_positions", "SenderConnections._senders"),
     *("MetadataCache._deleted_names", "MetadataCache.deleted_ids", "TransactionIndex._written"),
 }
 """Classes, and attributes of others, that may still grow: up to a named maximum (the journal, which holds states of

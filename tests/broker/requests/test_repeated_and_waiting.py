@@ -132,7 +132,7 @@ def test_the_coordinator_may_answer_when_its_broker_has_stopped(monkeypatch: pyt
     """What waits for other replicas ends after the server, which serves no request any more: the answer failed, and
     the log said that the action after an append had failed."""
     answers: list[Callable[[ErrorCode], object]] = []
-    monkeypatch.setattr(TransactionCoordinator, "add_partitions", lambda *asked: answers.append(asked[-1]))
+    monkeypatch.setattr(TransactionCoordinator, "add_partitions", lambda *asked, connection: answers.append(asked[-1]))
 
     async def scene(cluster: EmbeddedCluster, client: Any) -> None:
         added = AddPartitionsToTxnRequest(

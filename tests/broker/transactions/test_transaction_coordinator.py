@@ -104,14 +104,17 @@ class World:
         self.coordinator.initialize("id", timeout_ms, expected, 7, lambda *answer: answers.append(answer))
         return answers
 
-    def add(self, producer: ProducerIdentity, *partitions: tuple[str, int]) -> list[ErrorCode]:
+    def add(
+        self, producer: ProducerIdentity, *partitions: tuple[str, int], connection: int | None = None
+    ) -> list[ErrorCode]:
         answers: list[ErrorCode] = []
-        self.coordinator.add_partitions("id", producer, partitions or (T0,), answers.append)
+        asked = partitions or (T0,)
+        self.coordinator.add_partitions("id", producer, asked, answers.append, connection=connection)
         return answers
 
-    def end(self, producer: ProducerIdentity, *, commit: bool = True) -> list[ErrorCode]:
+    def end(self, producer: ProducerIdentity, *, commit: bool = True, connection: int = 1) -> list[ErrorCode]:
         answers: list[ErrorCode] = []
-        self.coordinator.end("id", producer, commit=commit, connection=1, answer=answers.append)
+        self.coordinator.end("id", producer, commit=commit, connection=connection, answer=answers.append)
         return answers
 
     @property
@@ -355,6 +358,7 @@ def test_an_id_that_nobody_uses_is_forgotten() -> None:
         await later.elect()
         assert later.coordinator.list_transactions() == (NONE, [])
         later.coordinator.stop()
+        world.coordinator.on_resigned(world.coordinator.partition_for("id"))
 
     in_world(scenario)
 

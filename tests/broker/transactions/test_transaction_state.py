@@ -9,7 +9,6 @@ from odradek.broker.transactions.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
-    LATE_CONNECTIONS_MAX,
     NO_PRODUCER,
     ONGOING,
     PREPARE_ABORT,
@@ -18,8 +17,9 @@ from odradek.broker.transactions.transaction_state import (
     TransactionMetadata,
     TxnState,
 )
+from odradek.protocol.codec import decode_versioned
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.transaction_state import TransactionStatus
+from odradek.protocol.messages.transaction_state import TransactionLogValue, TransactionStatus
 from odradek.protocol.record_batch import NO_PRODUCER_EPOCH
 
 P, FRESH = ProducerIdentity(7, 3), 99
@@ -225,39 +225,8 @@ def test_records_say_all_that_must_be_known_after_a_failover(status: Transaction
     assert read_value(value_of(state)) == state
 
 
-def test_an_end_by_an_earlier_connection_is_late_once() -> None:
-    one = transaction(ONGOING)
-    zombie = ProducerIdentity(P.id, P.epoch - 1)
-    asked = [(P, 5), (P, 5), (zombie, 9), (P, 7), (zombie, 3), (P, 5), (P, 5), (P, 7)]
-    assert [one.is_ended_late(producer, connection) for producer, connection in asked] == [
-        False, False, False, False, False, True, False, False,
-    ]  # fmt: skip
-
-
-def test_ends_by_several_connections_that_were_given_up_are_all_late() -> None:
-    """The producer has given up two, and ended its transaction by a third."""
-    one = transaction(ONGOING)
-    assert [one.is_ended_late(P, connection) for connection in (7, 5, 6, 5, 6, 7, 6)] == [
-        False, True, True, False, False, False, True,
-    ]  # fmt: skip
-
-
-def test_no_more_than_so_many_connections_that_were_given_up_are_remembered() -> None:
-    """By one more the producer is heard at once: what is not remembered would be told to come again for ever."""
-    one = transaction(ONGOING)
-    assert not one.is_ended_late(P, LATE_CONNECTIONS_MAX + 1)
-    assert all(one.is_ended_late(P, connection) for connection in range(LATE_CONNECTIONS_MAX))
-    assert not one.is_ended_late(P, LATE_CONNECTIONS_MAX)
-    assert one.told_late == frozenset(range(LATE_CONNECTIONS_MAX))
-
-
-def test_the_end_of_a_new_producer_is_not_late_by_what_its_predecessor_did() -> None:
-    """It may share an older connection with other producers."""
-    one = transaction(ONGOING)
-    assert not one.is_ended_late(P, 9)
-    successor = ProducerIdentity(P.id, P.epoch + 1)
-    one.state = replace(one.state, producer=successor)
-    assert not one.is_ended_late(successor, 3)
-    assert not one.is_ended_late(successor, 3)
-    assert not one.is_ended_late(successor, 4)
-    assert one.is_ended_late(successor, 3)
+def test_records_list_no_partitions_as_kafkas_do() -> None:
+    """None at all where no transaction has begun, and an empty list when one is complete."""
+    states = [replace(transaction(status).state, partitions=frozenset()) for status in (EMPTY, COMPLETE_COMMIT)]
+    values = [decode_versioned(TransactionLogValue, value_of(state))[1] for state in states]
+    assert [value.transaction_partitions for value in values] == [None, []]
