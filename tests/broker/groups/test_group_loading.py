@@ -6,11 +6,12 @@ from odradek.broker.coordination.owned_partitions import LOAD_RETRY_MS
 from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.groups.group_records import GroupReplay, group_key, offset_key, offset_value
 from odradek.broker.groups.group_state_machine import GroupStateMachine
+from odradek.broker.log.compaction.filter import empty_batch
 from odradek.protocol.codec import encode_versioned
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
-from odradek.protocol.record_batch import HEADER_BYTES
+from odradek.protocol.record_batch import HEADER_BYTES, read_header
 from odradek.protocol.records import encode_batch
 from odradek.testing.old_segments import golden_bytes
 
@@ -323,6 +324,17 @@ def test_transactional_commits_count_when_their_marker_says_so(world):
     assert world.offsets() == {T0: 10}
     _, fetched = world.coordinator.fetch_offsets("g", [("open", 0)], require_stable=True)
     assert fetched["open", 0].error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+
+
+def test_a_marker_that_compaction_has_emptied_keeps_nothing_from_being_read(world):
+    partition = world.coordinator.partition_for("g")
+    world.commit({T0: 5})
+    marker = encode_end_txn_marker(EndTxnMarker(True, 0), 0, 1, 0)
+    world.log.append(partition, empty_batch(read_header(marker)), 0, print)
+    world.commit({T1: 6})
+    move(world)
+    world.clock.advance()
+    assert world.offsets() == {T0: 5, T1: 6}
 
 
 def test_offsets_that_an_older_kafka_has_kept():

@@ -164,9 +164,22 @@ def test_who_may_commit_in_a_transaction(world):
     assert commit(member_id=between.member_id, generation=between.generation) is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("transaction", [None, InTransaction(1, 0)])
+def test_who_names_no_generation_may_commit_for_an_empty_group_under_any_name(world, transaction):
+    answers: list[dict[tuple[str, int], ErrorCode]] = []
+    attempt = replace(world.commit_attempt({T0: 5}), member_id="m", instance_id="i", transaction=transaction)
+    for _ in range(2):  # the group is made by the first one
+        world.coordinator.commit("g", attempt, answers.append)
+    assert answers == [{T0: ErrorCode.NONE}] * 2
+
+
 def test_empty_group_id_may_commit_and_fetch(world):
     assert world.only(world.commit({T0: 5}, group=""))[T0] is ErrorCode.NONE
     assert world.offsets("") == {T0: 5}
+    answers: list[dict[tuple[str, int], ErrorCode]] = []
+    attempt = replace(world.commit_attempt({T0: 6}), transaction=InTransaction(1, 0))
+    world.coordinator.commit("", attempt, answers.append)
+    assert world.only(answers)[T0] is ErrorCode.INVALID_GROUP_ID, "there never was a transaction without a group"
 
 
 def test_delete_group(world):

@@ -32,6 +32,20 @@ def test_restarted_follower_takes_its_place_without_a_rebalance(world):
     assert world.heartbeat(leader) is ErrorCode.NONE
 
 
+def test_a_follower_that_restarts_before_it_has_asked_for_its_assignment_is_awaited_under_its_new_id(world):
+    """With the old one missing, the group was rebalanced as soon as it should have come."""
+    waiting = [
+        world.join(instance_id=name, version=5, rebalance_ms=5_000, session_ms=60_000) for name in ("one", "two")
+    ]
+    world.clock.advance(6_000)
+    leader, follower = (world.only(answers) for answers in waiting)
+    assert world.only(world.sync(leader, {follower.member_id: b"a"})).error is ErrorCode.NONE
+    again = world.only(world.join(instance_id="two", version=5, rebalance_ms=5_000, session_ms=60_000))
+    assert world.only(world.sync(again)).assignment == b"a"
+    world.clock.advance(6_000)
+    assert world.heartbeat(leader) is world.heartbeat(again) is ErrorCode.NONE
+
+
 def test_replaced_process_is_fenced(world):
     _, follower = static_pair(world)
     world.join(instance_id="two", version=5)
