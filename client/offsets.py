@@ -52,24 +52,27 @@ async def offsets_at(
     isolation_level: int,
     deadline: Deadline,
     *,
-    old_have_none: bool = False,
+    to_read: bool = False,
 ) -> Found:
     """Return, for each partition, the first offset at or after a time (or EARLIEST, LATEST); None where there is none.
 
-    With `old_have_none` there is none in a partition whose messages have no timestamps (message.format.version 0.9);
-    otherwise that is an error. Raises KafkaError for an error that is not retriable; others end with ClientTimeout.
+    Whoever is `to_read` there asks leaders in their present epochs only, as Kafka's consumer does and its admin client
+    does not; and messages without timestamps (message.format.version 0.9) are none at or after a time, and no error.
+    Raises KafkaError for an error that is not retriable; others end with ClientTimeout.
     """
 
     def read(answer: ListOffsetsResponse) -> Answered:
         found = _offsets(answer)
-        if old_have_none:
+        if to_read:
             found |= {tp: (int(ErrorCode.NONE), None) for tp, (code, _) in found.items() if code == WITHOUT_TIMES}
         return found
 
     return await ask_leaders(
         cluster,
         times,
-        lambda asked: _list_request({tp: times[tp] for tp in asked}, isolation_level, cluster.view),
+        lambda asked: _list_request(
+            {tp: times[tp] for tp in asked}, isolation_level, cluster.view if to_read else ClusterView()
+        ),
         ListOffsetsResponse,
         read,
         deadline,
@@ -98,7 +101,7 @@ async def ask_leader(
 
 
 def _list_request(times: Mapping[TopicPartition, int], isolation_level: int, view: ClusterView) -> ListOffsetsRequest:
-    """Return a request that counts only in the present epochs of the leaders (KIP-320)."""
+    """Return a request that counts only in the leader epochs of this view (KIP-320), or in any if the view is empty."""
 
     def asked(place: TopicPartition) -> ListOffsetsPartition:
         known = view.partition(place)

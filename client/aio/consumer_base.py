@@ -323,7 +323,7 @@ class ConsumerBase(AsyncClient):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         engine = self.engine
         deadline = engine.deadline("finding offsets", timeout_ms)
-        found = offsets_at(engine.cluster, times, self.config.isolation, deadline, old_have_none=True)
+        found = offsets_at(engine.cluster, times, self.config.isolation, deadline, to_read=True)
         return await deadline.bound(found)
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:

@@ -132,7 +132,8 @@ class Session:
         """Return the first offsets at or after times, in ms since 1970; None where all records are older."""
         if not times:
             return {}
-        return await offsets_at(self.cluster, times, self.settings.isolation, self.deadline("offsets of partitions"))
+        deadline = self.deadline("offsets of partitions")
+        return await offsets_at(self.cluster, times, self.settings.isolation, deadline, to_read=True)
 
     async def commit(self, group_id: str, offsets: Offsets) -> None:
         """Commit offsets to a group without members, so that its lag can be seen. Takes at most COMMIT_PATIENCE_MS."""
