@@ -46,6 +46,20 @@ def test_the_last_batch_of_a_producer_stays_without_records_and_tells_its_sequen
         raise AssertionError("a gap in the sequence was taken")
 
 
+def test_the_last_batch_of_a_producer_tells_its_sequence_also_when_it_was_aborted() -> None:
+    world = CompactedLog()
+    world.put((b"a", b"1"), producer_id=5, sequence=0, transactional=True)
+    world.put((b"b", b"1"), (b"c", b"1"), producer_id=5, sequence=1, transactional=True)
+    world.end_transaction(5, committed=False)
+    world.roll()
+    world.compact()
+    assert world.headers() == [(1, 2, 0), (3, 3, 1)]
+    world.put((b"a", b"2"), producer_id=5, sequence=3, transactional=True)
+    world.end_transaction(5, committed=True)
+    compact_again(world)
+    assert [one[:2] for one in world.headers()][:2] == [(3, 3), (4, 4)], "it has written again"
+
+
 def test_the_duplicate_of_an_emptied_batch_is_still_known() -> None:
     world = CompactedLog()
     world.put((b"a", b"1"), producer_id=5, sequence=0)

@@ -1,5 +1,7 @@
 """Which records stay, and what becomes of their batches."""
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.broker.log.compaction import offset_map
@@ -76,6 +78,16 @@ def test_records_older_than_the_longest_lag_are_compacted_at_any_ratio() -> None
     world.clock.advance(1)
     world.compact()
     assert world.headers() == [(0, 1, 1)]
+
+
+def test_records_without_a_time_are_never_too_old() -> None:
+    config = LogConfig(cleanup_policy=COMPACT, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=100)
+    world = CompactedLog(config)
+    world.log.append_as_leader(encode_batch(0, [-1, -1], [b"a"] * 2, [b"1", b"2"]), 0)
+    world.roll()
+    world.clock.advance(1000)
+    world.compact()
+    assert world.headers() == [(0, 1, 2)]
 
 
 def test_it_waits_until_enough_is_dirty() -> None:
@@ -264,6 +276,19 @@ def test_small_segments_become_one() -> None:
     assert world.log.segments[0].base_offset == 0
     assert len(world.log.segments) == 2
     assert [offset for offset, _, _ in world.entries()] == [37, 38, 39, 40]
+
+
+def test_offsets_that_no_segment_has_are_clean_too() -> None:
+    """A follower of a compacted leader has such gaps. The log would be compacted again and again, up to the first."""
+    world = CompactedLog(replace(SMALL, min_cleanable_dirty_ratio=0.99))  # so that there is one round
+    for number, first in enumerate((0, 15, 30)):
+        world.log.roll(first)
+        for offset in range(first, first + 3):
+            batch = encode_batch(offset, [1000], [b"%d" % offset], [b"%d" % number], partition_leader_epoch=0)
+            world.log.append_as_follower(batch)
+    world.log.flush()
+    world.compact()
+    assert (world.rounds, world.log.cleaned_to) == ([30], 30)
 
 
 def test_the_indexes_of_a_compacted_segment_find_everything() -> None:

@@ -151,6 +151,17 @@ def test_truncation_forgets_what_the_producer_wrote() -> None:
     assert (appended.first_offset, appended.duplicate) == (4, False)
 
 
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_an_epoch_in_which_nothing_was_written_is_forgotten_when_another_leader_is_followed(beyond: int) -> None:
+    """Followers of this broker would take the next leader's records for those of the epoch."""
+    log = new_log()
+    log.append_as_leader(make_batch([b"a"] * 2), 19)
+    log.assign_epoch(20, 2)
+    assert log.end_offset_for_epoch(20) == (20, 2)
+    assert not log.truncate_to(2 + beyond)
+    assert (log.epochs.entries(), log.end_offset_for_epoch(20)) == ([(19, 0)], (-1, -1))
+
+
 def test_a_marker_ends_a_transaction_and_is_indexed_when_it_aborts() -> None:
     log = new_log()
     log.append_as_leader(make_batch([b"a"] * 2, producer_id=9, transactional=True), 0)
@@ -239,6 +250,14 @@ def test_timestamps_out_of_range_are_refused(timestamp: int, accepted: bool) -> 
     with pytest.raises(KafkaError) as refused:
         log.append_as_leader(batch, 0)
     assert refused.value.code == ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_record_without_a_timestamp_is_within_all_limits() -> None:
+    log = new_log(LogConfig(message_timestamp_before_max_ms=10, message_timestamp_after_max_ms=5))
+    log.append_as_leader(encode_batch(0, [-1, -1], [None] * 2, [b"v"] * 2), 0)
+    with pytest.raises(BadRecords) as refused:
+        log.append_as_leader(encode_batch(0, [-1, 0], [None] * 2, [b"v"] * 2), 0)
+    assert [one.batch_index for one in refused.value.record_errors] == [1]
 
 
 def test_a_forced_codec_recompresses() -> None:

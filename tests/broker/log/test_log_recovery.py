@@ -108,6 +108,19 @@ def test_a_segment_that_an_old_kafka_compacted_over_too_many_offsets_is_kept(las
     assert [columns.offsets[0] for columns in read_batches(log)] == [0, FAR, FAR + 7, last][:kept]
 
 
+def test_a_log_that_damage_has_cut_before_its_start_begins_anew_there() -> None:
+    files = SimulatedFiles()
+    write_ten(files)
+    files.kill()
+    files.set_content(f"{DIRECTORY}/{4:020d}.log", b"\x17" * 100)
+    close_log(open_test_log(make_environment(files), CONFIG, log_start_offset=9))
+    log = open_test_log(make_environment(files), CONFIG, log_start_offset=9, clean=True)
+    assert (log.log_start_offset, log.log_end_offset, log.epochs.entries()) == (9, 9, [])
+    stems = {name.partition(".")[0] for name in files.list_directory(DIRECTORY)}
+    assert stems == {f"{9:020d}", "leader-epoch-checkpoint"}
+    assert log.append_as_leader(make_batch([b"x"]), 1).first_offset == 9
+
+
 def test_what_lies_before_the_recovery_point_is_not_read_again() -> None:
     files = SimulatedFiles()
     write_ten(files)
@@ -229,6 +242,17 @@ def test_epochs_before_a_log_start_that_was_forgotten(checkpoint: int, epochs: l
     files.kill()
     log = open_test_log(make_environment(files), CONFIG, recovery_point=7, log_start_offset=checkpoint)
     assert log.epochs.entries() == (epochs if checkpoint == 7 else epochs[:-1])
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_an_epoch_without_records_is_forgotten(clean: bool) -> None:
+    """Kafka writes an epoch when it begins; another broker may lead before anything was written in it."""
+    files = SimulatedFiles()
+    write_ten(files, close=True)
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    files.set_content(path, b"0\n2\n0 0\n5 10\n")
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=10, clean=clean)
+    assert (log.epochs.entries(), files.read(path)) == ([(0, 0)], b"0\n1\n0 0\n")
 
 
 @pytest.mark.parametrize("has_older_epoch", [False, True])

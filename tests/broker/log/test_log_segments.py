@@ -101,6 +101,9 @@ def test_segments_before_the_log_start_go_also_when_the_topic_is_compacted() -> 
     world.log.advance_log_start_offset(3)
     assert delete_old_segments(world.log, 6) == 1
     assert (world.log.log_start_offset, bases(world.log)) == (3, [2, 4])
+    world.log.advance_log_start_offset(6)
+    assert delete_old_segments(world.log, 6) == 1
+    assert (world.log.log_start_offset, bases(world.log)) == (6, [4]), "the active one stays"
 
 
 def test_a_slow_reader_of_a_deleted_segment_is_not_broken() -> None:
@@ -190,3 +193,7 @@ def test_offsets_before_as_in_0_8() -> None:
     assert offsets_before(world.log, -2, 10) == [0]
     assert offsets_before(world.log, start + 3000, 10) == [2, 0]
     assert offsets_before(world.log, start - 1, 10) == []
+    world.log.advance_log_start_offset(3)
+    delete_old_segments(world.log, 5)
+    assert offsets_before(world.log, -1, 10) == [5, 4, 3], "a reader who begins at 2 would be out of range"
+    assert offsets_before(world.log, -2, 10) == [3]

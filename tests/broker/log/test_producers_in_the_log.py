@@ -124,7 +124,7 @@ def test_a_newer_epoch_fences_the_older_and_begins_at_zero() -> None:
     assert append(log, 0, epoch=5).duplicate
 
 
-@pytest.mark.parametrize("forgotten", ["expired", "records deleted"])
+@pytest.mark.parametrize("forgotten", ["expired", "expired meanwhile", "records deleted"])
 def test_a_producer_that_nobody_remembers_may_go_on_anywhere(forgotten: str) -> None:
     """Since Kafka 2.5 there is no UNKNOWN_PRODUCER_ID: what it wrote may have been deleted, which is not its fault."""
     clock = ManualClock()
@@ -139,6 +139,10 @@ def test_a_producer_that_nobody_remembers_may_go_on_anywhere(forgotten: str) -> 
         assert refusal(log, 9) is OUT_OF_ORDER
         clock.advance(1)
         log.producers.expire(log.environment.clock.now_ms(), log.environment.producer_expiration_ms)
+    elif forgotten == "expired meanwhile":
+        close_log(log)
+        clock.advance(log.environment.producer_expiration_ms)
+        log = open_test_log(make_environment(files, clock), clean=True)
     else:
         log.advance_log_start_offset(3)
         assert append(log, 2).duplicate  # as long as the broker runs

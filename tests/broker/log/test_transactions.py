@@ -171,6 +171,16 @@ def test_the_transaction_index_is_searched_across_segments_and_no_further_than_n
     assert len(log.aborted_within(1, found, 18)) < 6  # what lies beyond the fetched bytes is not the reader's business
 
 
+def test_a_reader_hears_of_no_transaction_that_begins_behind_what_it_reads() -> None:
+    log = open_test_log(make_environment(), clean=True)
+    for producer in (1, 2):
+        write(log, b"aborted", producer, 0)
+    for producer in (2, 1):
+        end(log, producer, commit=False)
+    assert [one[:3] for one in log.aborted_transactions(0, 1)] == [(1, 0, 3)]
+    assert [one[:3] for one in log.aborted_transactions(0, 2)] == [(2, 1, 2), (1, 0, 3)]
+
+
 def test_a_transaction_without_an_end_holds_readers_back_for_ever_restarts_or_not() -> None:
     clock = ManualClock()
     files = SimulatedFiles(now_ms=clock.now_ms)

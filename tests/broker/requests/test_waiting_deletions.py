@@ -1,12 +1,20 @@
-"""A DeleteRecords that waits for the replicas of several partitions."""
+"""A DeleteRecords that waits for the replicas of several partitions, and one that is refused."""
 
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from odradek.broker.replication.partition import Partition
 from odradek.broker.requests.delete_records import Awaited, DelayedDeletion
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.delete_records import DeleteRecordsPartitionResult
+from odradek.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tests.broker.requests.whole_broker import TOPIC, Client, with_broker
 
 
 def awaited(start: int) -> tuple[SimpleNamespace, Awaited]:
@@ -52,3 +60,16 @@ def test_at_the_deadline_the_partitions_that_are_still_waited_for_have_timed_out
     assert not deletion.try_complete()
     deletion.expire()
     assert answers(first, second) == [(ErrorCode.NONE, 5), (ErrorCode.REQUEST_TIMED_OUT, 4)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"), [("compact", ErrorCode.POLICY_VIOLATION), ("compact,delete", ErrorCode.NONE)]
+)
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted_by_offset(policy: str, code: ErrorCode) -> None:
+    async def scenario(client: Client) -> None:
+        await client.create(cleanup_policy=policy)
+        asked = DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])
+        response = await client.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), 2)
+        assert response.topics[0].partitions[0].error_code == code
+
+    with_broker(scenario)

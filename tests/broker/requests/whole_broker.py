@@ -8,6 +8,7 @@ from odradek.broker.cluster.peer import Peer
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -43,8 +44,9 @@ class Client:
     async def ask(self, request: Message, version: int) -> Any:
         return await self.peer.request(request, version, 60_000)
 
-    async def create(self, topic: str = TOPIC, partitions: int = 1, replicas: int = 1) -> None:
-        made = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
+    async def create(self, topic: str = TOPIC, partitions: int = 1, replicas: int = 1, **configs: str) -> None:
+        settings = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()]
+        made = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas, configs=settings)
         response = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)
         assert response.topics[0].error_code == 0, response
 
