@@ -80,7 +80,8 @@ class Connection:
         Raises BrokerUnreachable, RequestTimedOut, UnsupportedByBroker; ConfigError for a text that is too long.
         """
         version = common_version(type(message), self.served, self.address, highest_version)
-        check_version(message, version, self.address)
+        if highest_version is None:  # else the caller has chosen the version for what it asks
+            check_version(message, version, self.address)
         answer = await self.ask(message, version, timeout_ms)
         drop_bad_epochs(answer, version)
         assert isinstance(answer, response), f"{type(answer).__name__} where {response.__name__} was due"

@@ -49,6 +49,7 @@ async def check_simple_consumer(world: ContractWorld) -> None:
         return
     assert await leader.get_offsets_before(topic, 0, LATEST_TIME, 5) == [3, 0]
     assert await leader.get_offsets_before(topic, 0, EARLIEST_TIME, 5) == [0]
+    assert await leader.get_offsets_before(topic, 0, 2**62, 5) == [3, 0]
     await raises(KafkaError, lambda: leader.get_offsets_before(f"{topic}-not", 0, LATEST_TIME, 5))
     group = await world.until(partial(_coordinated, first, topic), "a coordinator")
     keeper = await world.simple_consumer(*group)
