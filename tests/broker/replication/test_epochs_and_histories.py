@@ -76,6 +76,9 @@ def test_the_high_watermark_of_a_follower_stays_within_its_log() -> None:
     partition.follow(PartitionView(LEADER, 0, BOTH, 0, BOTH))
     assert partition.append_as_follower(make_batch([b"x"] * 2, epoch=0), 9, 0)
     assert partition.high_watermark == 2
+    partition.append_as_follower(make_batch([b"x"] * 2, base_offset=2, epoch=0), 2, 0)
+    assert partition.append_as_follower(b"", 2, 3)
+    assert (partition.log.log_start_offset, partition.high_watermark) == (3, 3)
 
 
 def test_a_leader_that_is_to_follow_gives_its_open_proposal_up() -> None:
