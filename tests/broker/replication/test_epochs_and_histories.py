@@ -2,10 +2,15 @@
 
 import pytest
 
+from odradek.broker.replication.fetcher import FetcherCore
 from odradek.broker.replication.isr import PartitionView
 from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.throttling import Throttling
+from odradek.broker.settings.network_settings import FetcherSettings
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from odradek.testing.log_environments import make_batch, make_environment, open_test_log
+from odradek.testing.virtual_clock import ManualClock
 
 LEADER, FOLLOWER = 0, 1
 BOTH = (LEADER, FOLLOWER)
@@ -112,3 +117,22 @@ def test_the_epoch_that_a_client_names_is_compared_before_the_role(
     if not leads:
         partition.follow(PartitionView(FOLLOWER, 10, BOTH, 1, BOTH))
     assert partition.check_leadership(epoch) is expected
+
+
+@pytest.mark.parametrize("since", ["nothing", "a later epoch", "a failed disk"])
+def test_an_answer_to_what_was_asked_in_an_earlier_epoch_is_dropped(since: str) -> None:
+    """The same leader may have lost, and replaced, what it sent: Kafka's followers drop it too."""
+    core = FetcherCore(FOLLOWER, LEADER, FetcherSettings(), Throttling(ManualClock()).following)
+    partition = Partition("t", 0, FOLLOWER, open_test_log(make_environment()))
+    partition.topic_id = b"t" * 16
+    partition.follow(PartitionView(LEADER, 0, BOTH, 0, BOTH))
+    core.follow(partition)
+    core.request(0.0)
+    if since == "a later epoch":
+        partition.follow(PartitionView(LEADER, 1, BOTH, 1, BOTH))
+        core.follow(partition)
+    partition.offline = since == "a failed disk"
+    data = PartitionData(partition_index=0, high_watermark=0, log_start_offset=0, records=make_batch([b"x"], epoch=0))
+    topic = FetchableTopicResponse(topic_id=partition.topic_id, partitions=[data])
+    core.answered(FetchResponse(session_id=5, responses=[topic]), 1.0)
+    assert partition.log.log_end_offset == (1 if since == "nothing" else 0)
