@@ -3,8 +3,9 @@
     ApiVersions, until one succeeds → SaslHandshake → SaslAuthenticate, as often as the mechanism wants → requests
 
 After a SaslHandshake of version 0 the mechanism's messages come without headers, each behind its size. Everything else
-is refused, and the connection closed, after connection.failed.authentication.delay.ms. Once a client is in, its
-requests go to the dispatcher; where sessions have an end it may authenticate again, as the same user (KIP-368).
+is refused, and the connection closed, after connection.failed.authentication.delay.ms; who begins anew amid an exchange
+is told ILLEGAL_SASL_STATE. Once a client is in, its requests go to the dispatcher; where sessions have an end it may
+authenticate again, as the same user (KIP-368).
 Source: SaslServerAuthenticator of Kafka 3.9.
 """
 
@@ -22,6 +23,7 @@ from odradek.protocol.connection import framed
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.fields import Message
 from odradek.protocol.headers import api_name, decode_request, decode_request_header, encode_response
+from odradek.protocol.messages.api_versions import ApiVersionsResponse
 from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.protocol.primitives import Part
@@ -163,7 +165,16 @@ class SaslGate:
 
     def _exchange(self, frame: bytes, api_key: int, version: int, correlation_id: int) -> Answer:
         if api_key != AUTHENTICATE:
-            raise _Refused(f"{api_name(api_key)} in the middle of SASL")
+            answer = None
+            if api_key == HANDSHAKE and version in VERSIONS_SERVED[HANDSHAKE]:
+                out_of_turn = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+                answer = _frame(correlation_id, version, out_of_turn)
+            elif api_key == API_VERSIONS:
+                least, most = ApiVersionsResponse.VERSIONS
+                of_version = version if least <= version <= most else 0
+                refusal = ApiVersionsResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+                answer = _frame(correlation_id, of_version, refusal)
+            raise _Refused(f"{api_name(api_key)} in the middle of SASL", answer)
         request = _decoded(frame, AUTHENTICATE, version)
         assert isinstance(request, SaslAuthenticateRequest)
         try:

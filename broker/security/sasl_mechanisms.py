@@ -53,7 +53,7 @@ class PlainServer:
     def evaluate(self, token: bytes) -> bytes:
         parts = bytes(token).decode("utf-8", "replace").split("\0")
         if len(parts) != 3:
-            raise InvalidCredentials(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, user, password = parts
         if not user:
             raise AuthenticationFailed("Authentication failed: username not specified")
@@ -110,7 +110,7 @@ class BearerServer:
         try:
             found = self._validate(bearer.strip())
         except InvalidCredentials:
-            self._refusal = json.dumps({"status": "invalid_token"})
+            self._refusal = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
             return self._refusal.encode()
         if match["authzid"] is not None and match["authzid"].decode("ascii") != found.principal:
             raise AuthenticationFailed(

@@ -81,7 +81,7 @@ def test_brokers_log_in_to_each_other(play: Any) -> None:
             {"sasl.mechanism": "SCRAM-SHA-512", **ALICE, "sasl.username": "x"},
             "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512",
         ),
-        (bearer(unsecuredLoginStringClaim_sub=""), '{"status": "invalid_token"}'),
+        (bearer(unsecuredLoginStringClaim_sub=""), '{"status":"invalid_token"}'),
         (bearer(unsecuredLoginStringClaim_sub="alice", unsecuredLoginLifetimeSeconds="-9"), "invalid_token"),
     ],
 )

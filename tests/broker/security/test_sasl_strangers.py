@@ -59,12 +59,37 @@ def test_what_is_out_of_turn(play: Any) -> None:
             rest = await client.end()
             assert rest == b"", (messages, rest)
 
-        plain = SaslHandshakeRequest(mechanism="PLAIN")
         await ends((versions, 3), (versions, 3))
-        await ends((versions, 3), (plain, 1), (versions, 3))
-        await ends((plain, 1), (plain, 1))
         await ends((SaslAuthenticateRequest(auth_bytes=b"\0alice\0alice-secret"), 2))
         assert harness.handlers.handled == []
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [(SaslHandshakeRequest(mechanism="PLAIN"), 0), (SaslHandshakeRequest(mechanism="PLAIN"), 1)]
+    + [(ApiVersionsRequest(client_software_name="a", client_software_version="1"), version) for version in range(5)],
+)
+def test_who_begins_anew_amid_an_exchange_is_told_so(play: Any, message: Any, version: int) -> None:
+    """As by Kafka: the connection was closed without a word, which clients take for a broker that has gone."""
+
+    async def scenario(harness: Any) -> None:
+        client = await raw(harness)
+        assert (await handshake(client)).error_code == ErrorCode.NONE
+        assert (await ask(client, message, version)).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert await client.end() == b""
+
+    play(scenario)
+
+
+def test_a_message_of_plain_that_lacks_a_part(play: Any) -> None:
+    async def scenario(harness: Any) -> None:
+        client = await raw(harness)
+        await handshake(client)
+        refused = await ask(client, SaslAuthenticateRequest(auth_bytes=b"alice\0alice-secret"), 2)
+        assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert refused.error_message == "Invalid SASL/PLAIN response: expected 3 tokens, got 2"
 
     play(scenario)
 
