@@ -119,20 +119,43 @@ def test_the_epoch_that_a_client_names_is_compared_before_the_role(
     assert partition.check_leadership(epoch) is expected
 
 
-@pytest.mark.parametrize("since", ["nothing", "a later epoch", "a failed disk"])
-def test_an_answer_to_what_was_asked_in_an_earlier_epoch_is_dropped(since: str) -> None:
-    """The same leader may have lost, and replaced, what it sent: Kafka's followers drop it too."""
+def following() -> tuple[FetcherCore, Partition]:
+    """Return a fetcher, and the partition that it has asked for in leader epoch 0."""
     core = FetcherCore(FOLLOWER, LEADER, FetcherSettings(), Throttling(ManualClock()).following)
     partition = Partition("t", 0, FOLLOWER, open_test_log(make_environment()))
     partition.topic_id = b"t" * 16
     partition.follow(PartitionView(LEADER, 0, BOTH, 0, BOTH))
     core.follow(partition)
-    core.request(0.0)
-    if since == "a later epoch":
-        partition.follow(PartitionView(LEADER, 1, BOTH, 1, BOTH))
-        core.follow(partition)
-    partition.offline = since == "a failed disk"
-    data = PartitionData(partition_index=0, high_watermark=0, log_start_offset=0, records=make_batch([b"x"], epoch=0))
+    assert core.request(0.0) is not None
+    return core, partition
+
+
+def answer(core: FetcherCore, partition: Partition, data: PartitionData) -> None:
     topic = FetchableTopicResponse(topic_id=partition.topic_id, partitions=[data])
     core.answered(FetchResponse(session_id=5, responses=[topic]), 1.0)
+
+
+def follow_in_epoch_1(core: FetcherCore, partition: Partition) -> None:
+    partition.follow(PartitionView(LEADER, 1, BOTH, 1, BOTH))
+    core.follow(partition)
+
+
+@pytest.mark.parametrize("since", ["nothing", "a later epoch", "a failed disk"])
+def test_an_answer_to_what_was_asked_in_an_earlier_epoch_is_dropped(since: str) -> None:
+    """The same leader may have lost, and replaced, what it sent: Kafka's followers drop it too."""
+    core, partition = following()
+    if since == "a later epoch":
+        follow_in_epoch_1(core, partition)
+    partition.offline = since == "a failed disk"
+    records = make_batch([b"x"], epoch=0)
+    answer(core, partition, PartitionData(high_watermark=0, log_start_offset=0, records=records))
     assert partition.log.log_end_offset == (1 if since == "nothing" else 0)
+
+
+def test_a_fenced_follower_asks_again_only_in_a_later_epoch() -> None:
+    """It would ask as fast as it can until a controller tells it of the next leader."""
+    core, partition = following()
+    answer(core, partition, PartitionData(error_code=ErrorCode.FENCED_LEADER_EPOCH))
+    assert core.request(60_000.0) is None and core.next_wake_ms() is None
+    follow_in_epoch_1(core, partition)
+    assert core.request(60_001.0) is not None
