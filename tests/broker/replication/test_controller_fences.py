@@ -45,6 +45,33 @@ def test_what_is_to_stop_by_an_older_leader_epoch_goes_on(leader_epoch: int, obe
     with_broker(scenario)
 
 
+@pytest.mark.parametrize(
+    ("leader_epoch", "partition_epoch", "replicas", "error"),
+    [
+        (4, 9, [0, 1], ErrorCode.STALE_CONTROLLER_EPOCH),
+        (5, 2, [0, 1], ErrorCode.STALE_CONTROLLER_EPOCH),
+        (6, 9, [1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (5, 3, [0, 1], ErrorCode.NONE),
+        (6, 0, [0, 1], ErrorCode.NONE),
+    ],
+)
+def test_a_state_that_is_older_or_meant_for_others_changes_nothing(
+    leader_epoch: int, partition_epoch: int, replicas: list[int], error: ErrorCode
+) -> None:
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        partition = services.replicas.partitions["t", 0]
+        partition.lead(PartitionView(0, 5, (0,), 3, (0,)), 0.0)
+        told = LeaderAndIsrPartitionState(
+            partition_index=0, leader=1, leader_epoch=leader_epoch, isr=[1], partition_epoch=partition_epoch,
+            replicas=replicas,
+        )  # fmt: skip
+        assert services.controller_requests.apply("t", partition.topic_id, told) is error
+        now = (partition.is_leader, partition.leader_epoch, partition.partition_epoch)
+        assert now == ((True, 5, 3) if error else (False, leader_epoch, partition_epoch))
+
+    with_broker(scenario)
+
+
 def test_a_leader_of_a_new_epoch_is_followed_anew_and_one_told_again_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was told that its epoch is over asks that leader no more, until there is another epoch."""
 

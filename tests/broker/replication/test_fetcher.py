@@ -200,7 +200,7 @@ def test_a_partition_without_room_is_told_of_once_while_that_lasts(
 
 
 def test_out_of_range_is_noticed_at_once() -> None:
-    core, _ = following(2)
+    core, (_, partition) = following(2)
     core.request(1.0)
     assert core.out_of_range() == []
     answer(core, PartitionData(partition_index=1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE), now_ms=1.0)
@@ -208,6 +208,7 @@ def test_out_of_range_is_noticed_at_once() -> None:
     assert named(core.request(2.0)) == []
     answer(core)
     core.leader_offsets(followed, 7, 9, 2.0)
+    assert partition.log.log_start_offset == partition.log.log_end_offset == 7
     assert core.out_of_range() == [] and named(core.request(3.0)) == [1]
 
 
