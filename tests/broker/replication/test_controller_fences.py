@@ -1,5 +1,6 @@
 """What a broker is told by leader epoch and topic id: what is over changes nothing, what is new is begun anew."""
 
+import asyncio
 import errno
 
 import pytest
@@ -22,6 +23,7 @@ from odradek.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from odradek.protocol.topic_names import CONSUMER_OFFSETS
 from odradek.testing.embedded import EmbeddedCluster
 from odradek.testing.log_environments import make_batch
 from tests.broker.replication.one_broker import state, with_broker
@@ -68,6 +70,27 @@ def test_a_state_that_is_older_or_meant_for_others_changes_nothing(
         assert services.controller_requests.apply("t", partition.topic_id, told) is error
         now = (partition.is_leader, partition.leader_epoch, partition.partition_epoch)
         assert now == ((True, 5, 3) if error else (False, leader_epoch, partition_epoch))
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("how", ["it is stopped", "it is deleted", "another leads"])
+def test_who_leads_a_coordinators_partition_no_more_coordinates_no_more(how: str) -> None:
+    """Two brokers would answer for one group, and each take its members' offsets."""
+
+    async def scenario(cluster: EmbeddedCluster, services: Services) -> None:
+        await services.auto_create_topic(CONSUMER_OFFSETS)
+        while not services.groups.serves_partition(0):
+            await asyncio.sleep(0.05)
+        partition = services.replicas.partitions[CONSUMER_OFFSETS, 0]
+        if how == "another leads":
+            told = state(0, partition.leader_epoch + 1)
+            told.leader, told.replicas = 1, [0, 1]
+            assert services.controller_requests.apply(CONSUMER_OFFSETS, partition.topic_id, told) is ErrorCode.NONE
+        else:
+            stopped = StoppedReplica(CONSUMER_OFFSETS, 0, -1, delete=how == "it is deleted")
+            assert services.controller_requests.stop(stopped) is ErrorCode.NONE
+        assert not services.groups.serves_partition(0)
 
     with_broker(scenario)
 
