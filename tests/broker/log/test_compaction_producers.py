@@ -54,6 +54,7 @@ def test_the_last_batch_of_a_producer_tells_its_sequence_also_when_it_was_aborte
     world.roll()
     world.compact()
     assert world.headers() == [(1, 2, 0), (3, 3, 1)]
+    assert read_header(world.batches()[0]).is_transactional
     world.put((b"a", b"2"), producer_id=5, sequence=3, transactional=True)
     world.end_transaction(5, committed=True)
     compact_again(world)

@@ -162,6 +162,22 @@ def test_an_epoch_in_which_nothing_was_written_is_forgotten_when_another_leader_
     assert (log.epochs.entries(), log.end_offset_for_epoch(20)) == ([(19, 0)], (-1, -1))
 
 
+def test_a_follower_takes_nothing_of_what_is_out_of_order() -> None:
+    log = new_log()
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_follower(b"".join(make_batch(base_offset=offset, epoch=0) for offset in (0, 1, 3, 2, 4)))
+    assert (refused.value.code, log.log_end_offset) == (ErrorCode.CORRUPT_MESSAGE, 0)
+
+
+def test_a_log_that_starts_over_knows_no_epochs() -> None:
+    log = new_log()
+    log.append_as_leader(make_batch(), 3)
+    log.truncate_fully_and_start_at(29)
+    assert log.epochs.entries() == []
+    log.append_as_follower(make_batch(base_offset=29, epoch=2))
+    assert log.epochs.entries() == [(2, 29)]
+
+
 def test_a_marker_ends_a_transaction_and_is_indexed_when_it_aborts() -> None:
     log = new_log()
     log.append_as_leader(make_batch([b"a"] * 2, producer_id=9, transactional=True), 0)

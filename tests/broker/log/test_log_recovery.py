@@ -182,13 +182,16 @@ def test_indexes_golden_bytes() -> None:
     )  # fmt: skip
 
 
-def test_a_torn_snapshot_is_dropped_and_the_state_rebuilt() -> None:
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("how", ["torn", "rotten", "empty"])
+def test_a_damaged_snapshot_is_dropped_and_the_state_rebuilt(how: str, clean: bool) -> None:
     files = SimulatedFiles()
     write_ten(files, close=True)
     files.kill()
     path = f"{DIRECTORY}/{10:020d}.snapshot"
-    files.set_content(path, files.read(path)[:-5])
-    log = open_test_log(make_environment(files), CONFIG, recovery_point=10)
+    data = files.read(path)
+    files.set_content(path, {"torn": data[:-5], "rotten": data[:20] + b"\0\0\0\3" + data[24:], "empty": b""}[how])
+    log = open_test_log(make_environment(files), CONFIG, recovery_point=10, clean=clean)
     assert log.append_as_leader(make_batch([b"x" * 50], producer_id=1, sequence=9), 0).duplicate
 
 

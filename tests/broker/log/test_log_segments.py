@@ -6,6 +6,7 @@ from odradek.broker.log.offset_lookup import offsets_before
 from odradek.broker.log.retention import delete_old_segments
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
+from odradek.protocol.records import encode_batch
 from odradek.testing.log_environments import (
     DIRECTORY,
     make_batch,
@@ -30,6 +31,20 @@ def test_roll_by_age_counts_from_the_first_record() -> None:
     world = World(segment_ms=1000)
     world.append()
     world.clock.advance(1000)
+    world.append()
+    assert bases(world.log) == [0]
+    world.clock.advance(1)
+    world.append()
+    assert bases(world.log) == [0, 2]
+
+
+def test_jitter_is_taken_off_the_age() -> None:
+    """So that the segments of many partitions, which were begun together, do not all end together."""
+    world = World(segment_ms=1000, segment_jitter_ms=500)
+    jitter_ms = world.log.active.roll_jitter_ms
+    assert 0 < jitter_ms < 500
+    world.append()
+    world.clock.advance(1000 - jitter_ms)
     world.append()
     assert bases(world.log) == [0]
     world.clock.advance(1)
@@ -106,6 +121,29 @@ def test_segments_before_the_log_start_go_also_when_the_topic_is_compacted() -> 
     assert (world.log.log_start_offset, bases(world.log)) == (6, [4]), "the active one stays"
 
 
+@pytest.mark.parametrize(("policy", "left"), [("compact", [0, 2, 4]), ("compact,delete", [6])])
+def test_retention_takes_nothing_from_a_topic_that_is_only_compacted(policy: str, left: list[int]) -> None:
+    world = World(
+        segment_bytes=BATCH * 2, retention_ms=1000, retention_bytes=BATCH, cleanup_policy=frozenset(policy.split(","))
+    )
+    for number in range(6):
+        world.log.append_as_leader(encode_batch(0, [world.clock.now_ms()], [b"%d" % number], [b"x" * 49]), 0)
+    world.clock.advance(5000)
+    delete_old_segments(world.log, 6)
+    assert bases(world.log) == left
+
+
+def test_epochs_go_with_their_records() -> None:
+    world = World(segment_bytes=BATCH * 5, retention_bytes=BATCH * 10, retention_ms=-1)
+    for number in range(15):
+        world.log.append_as_leader(make_batch([b"x" * 50]), 0 if number < 7 else 1 if number < 10 else 2)
+    assert delete_old_segments(world.log, 15) == 1
+    assert world.log.epochs.entries() == [(0, 5), (1, 7), (2, 10)]
+    world.log.advance_log_start_offset(12)
+    assert world.log.epochs.entries() == [(2, 12)]
+    assert world.files.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n2 12\n"
+
+
 def test_a_slow_reader_of_a_deleted_segment_is_not_broken() -> None:
     world = World(segment_bytes=BATCH * 2, retention_bytes=0, retention_ms=-1, file_delete_delay_ms=1)
     world.append(4)
@@ -173,6 +211,8 @@ def test_offsets_by_time() -> None:
     assert offset_of_max_timestamp(log) == (500, 3, 0)
     log.advance_log_start_offset(2)
     assert offset_for_timestamp(log, 0) == (200, 2, 0)
+    log.advance_log_start_offset(4)
+    assert offset_of_max_timestamp(log) == (500, 3, 0), "as in Kafka, while its segment is there"
 
 
 def test_the_record_within_a_batch_is_found_by_time() -> None:
