@@ -14,7 +14,7 @@ from odradek.broker.security.password_encoder import StoredPasswords
 from odradek.broker.services import Services
 from odradek.broker.settings.catalog import LISTENER_PREFIX, known_setting
 from odradek.broker.settings.checks import check_live_change
-from odradek.broker.settings.definition import BadValue, UpdateMode
+from odradek.broker.settings.definition import BadValue, Effect, UpdateMode
 from odradek.broker.settings.topic_overrides import validate_topic_config
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.security.errors import BadSecuritySetting
@@ -203,19 +203,33 @@ def _check_broker_settings(broker: Services, name: str, settings: Mapping[str, s
     )
     layers = broker.config.layers
     for one, setting in known.items():
-        setting.read(settings[one])
+        value = setting.read(settings[one])
+        if setting.effect is Effect.REFUSED and value != setting.read(setting.default):
+            raise BadValue(one, settings[one], f"refused, {setting.reason}")
     if name:
         changed = broker.config.with_dynamic(layers.dynamic_default, settings)
     else:
         changed = broker.config.with_dynamic(settings, layers.dynamic_broker)
     check_live_change(layers, changed.layers)
     _check_listeners(broker.config, changed)
+    if changed.advertised_listeners != broker.config.advertised_listeners:
+        _check_addresses(broker, changed)
     if any(one.protocol in ("SSL", "SASL_SSL") for one in changed.listeners) and any(
         one.live == "tls" and layers.given(key) != changed.layers.given(key) for key, one in known.items()
     ):
         from odradek.broker.security.listener_security import check_keys
 
         check_keys(broker.config, changed)
+
+
+def _check_addresses(broker: Services, after: BrokerConfig) -> None:
+    """Refuse advertised addresses that another broker has for the same listener: it would not start with them, and
+    meanwhile clients who look for the one would find the other. Raises BadValue."""
+    for one in after.advertised_listeners:
+        for node in broker.metadata.nodes(one.name):
+            if node.id != broker.identity.broker_id and (node.host, node.port) == (one.host, one.port):
+                text = after.layers.given("advertised.listeners")
+                raise BadValue("advertised.listeners", text, f"{one.name} is the address of broker {node.id}")
 
 
 def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:

@@ -214,6 +214,7 @@ def test_a_listener_whose_keys_are_not_known_is_not_opened() -> None:
         ({"listener_security_protocol_map": "PLAINTEXT:SASL_PLAINTEXT"}, "which exists, cannot be changed"),
         ({"advertised_listeners": "PLAINTEXT://:9092"}, "name the host"),
         ({"inter_broker_listener_name": "PLAINTEXT"}, "Cannot update these configs dynamically"),
+        ({"listener_name_plaintext_ssl_engine_factory_class": "a.B"}, "refused, Java classes cannot be loaded"),
     ],
 )
 def test_what_is_refused(settings: dict[str, str], said: str) -> None:
@@ -221,6 +222,20 @@ def test_what_is_refused(settings: dict[str, str], said: str) -> None:
         with pytest.raises(KafkaError, match=f"INVALID_REQUEST.*{said}"):
             await broker.alter(**settings)
         assert await broker.registered() == [PLAIN]
+
+    play(scenario)
+
+
+def test_an_address_of_another_broker_is_refused() -> None:
+    """It was advertised, and the broker would not have started with it any more."""
+
+    async def scenario(broker: Broker) -> None:
+        host, port = broker.cluster.brokers[1].address
+        with pytest.raises(KafkaError, match=r"INVALID_REQUEST.*PLAINTEXT is the address of broker 1"):
+            await broker.alter(advertised_listeners=f"PLAINTEXT://{host}:{port}")
+        assert await broker.registered() == [PLAIN]
+        await broker.alter(advertised_listeners=f"PLAINTEXT://{host}:{port + 1}")
+        await broker.until_registered(f"PLAINTEXT://{host}:{port + 1}")
 
     play(scenario)
 
