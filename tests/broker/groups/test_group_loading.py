@@ -326,6 +326,24 @@ def test_transactional_commits_count_when_their_marker_says_so(world):
     assert fetched["open", 0].error is ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
+def test_a_log_that_does_not_begin_at_zero_is_read_from_its_start(world, monkeypatch):
+    """Somebody has deleted its first records."""
+    world.commit({T0: 5})
+    world.commit({T1: 6})
+    read = world.log.read
+
+    def what_is_left(partition, offset, max_bytes):
+        if offset < 1:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "before the start")
+        return read(partition, offset, max_bytes)
+
+    monkeypatch.setattr(world.log, "log_start_offset", lambda partition: 1)
+    monkeypatch.setattr(world.log, "read", what_is_left)
+    move(world)
+    world.clock.advance()
+    assert world.offsets() == {T1: 6}
+
+
 def test_a_marker_that_compaction_has_emptied_keeps_nothing_from_being_read(world):
     partition = world.coordinator.partition_for("g")
     world.commit({T0: 5})

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.groups.group import CommitRequest, InTransaction
+from odradek.broker.groups.group_offsets import CommittedOffset
 from odradek.broker.requests import (
     offset_commit,
     offset_delete,
@@ -85,6 +87,31 @@ def test_fetch_where_the_coordinator_is_not(version):
         else:
             error = fetched.error_code if version >= 2 else fetched.topics[0].partitions[0].error_code
         assert error == ErrorCode.NOT_COORDINATOR
+
+    with_broker(test)
+
+
+@pytest.mark.parametrize("version", [7, 8])
+def test_whoever_requires_stable_offsets_gets_none_while_a_transaction_is_open(version):
+    """Otherwise a consumer would read again what the transaction has read (KIP-447)."""
+
+    async def test(broker):
+        await broker.ask(offset_commit, 2, group_id="g", topics=commit_topics(("t", 0, 5)))
+        offsets = {("t", 0): CommittedOffset(6, 0)}
+        broker.groups.commit("g", CommitRequest("", None, -1, offsets, InTransaction(1, 0)), lambda errors: None)
+
+        async def fetch(**more):
+            if version >= 8:
+                asked = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+                more["groups"] = [OffsetFetchRequestGroup(group_id="g", topics=asked)]
+            else:
+                more |= {"group_id": "g", "topics": [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]}
+            fetched = await broker.ask(offset_fetch, version, **more)
+            [partition] = (fetched.groups[0] if version >= 8 else fetched).topics[0].partitions
+            return partition.committed_offset, partition.error_code
+
+        assert await fetch(require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        assert await fetch() == (5, ErrorCode.NONE)
 
     with_broker(test)
 

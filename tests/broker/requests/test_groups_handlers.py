@@ -163,6 +163,22 @@ def test_member_id_of_a_static_member_begins_with_its_instance_id_even_if_that_i
     with_broker(test)
 
 
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_restarted_static_leader_assigns_nothing_in_a_stable_group(version):
+    """It is told to skip that, or, where its version cannot be told, that the old one still leads."""
+
+    async def test(broker):
+        first = await broker.ask(join_group, version, **join_fields(group_instance_id="i"))
+        assigned = SyncGroupRequestAssignment(member_id=first.member_id, assignment=b"A")
+        fields = {"group_id": "g", "generation_id": 1, "member_id": first.member_id, "assignments": [assigned]}
+        assert (await broker.ask(sync_group, 3, **fields)).error_code == 0
+        again = await broker.ask(join_group, version, **join_fields(group_instance_id="i"))
+        assert (again.error_code, again.generation_id, again.skip_assignment) == (0, 1, version == 9)
+        assert again.leader == (again.member_id if version == 9 else first.member_id)
+
+    with_broker(test)
+
+
 def test_join_version_0_takes_the_session_for_the_rebalance_timeout():
     async def test(broker):
         await broker.ask(join_group, 0, **join_fields(session_timeout_ms=7000))
