@@ -132,13 +132,19 @@ class BrokerListeners:
                 self._move(bound, listener, address)
         self._tell(config)
 
+    def check_links(self) -> None:
+        """Check, once all settings are known, that brokers could connect to each other. Raises BadSecuritySetting."""
+        if self._security is not None:
+            self._security.check_links()
+
     def configure_security(self, config: BrokerConfig) -> None:
-        """Take other keys and certificates, for connections to come."""
+        """Take other keys and certificates, for connections to come. Until the broker is registered nobody knows those
+        of its file, over which the ones in ZooKeeper go."""
         try:
             if self._security is None:
                 self._secure(config)
             else:
-                self._security.configure(config)
+                self._security.configure(config, compared=self._registrar is not None)
         except BadSecuritySetting as error:
             log.error("%s: the previous keys and certificates stay in use", error)
 

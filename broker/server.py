@@ -135,6 +135,10 @@ class BrokerServer:
             own_told=self.setting_changes.own_told,
         )
         await self._dynamic.start()
+        try:
+            self._listeners.check_links()
+        except BadSecuritySetting as error:
+            raise StartFailure(str(error)) from error
         await self._open_logs(logs, identity)
         self._assembly = assemble(self._dynamic, self._world, store, identity, logs, self._sockets, self.tasks)
         self.setting_changes.obeyed_by(self._assembly)

@@ -6,6 +6,7 @@ One object for each listener, made anew when its settings change: connections th
 import re
 import ssl
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -80,19 +81,22 @@ class TlsListener:
 
     def __init__(self, look: Look, *, of_brokers: bool = False) -> None:
         """Read keys, certificates, and the rules for principals. `of_brokers`: brokers connect here, by the same
-        settings. Raises BadSecuritySetting, also where they could not."""
+        settings. Raises BadSecuritySetting."""
         settings = TlsSettings.read(look)
         self.context = server_context(settings)
         self._certificate = load_key_pair(settings.key_store).chain[0]
         self._link = client_context(replace(settings, identification="")) if of_brokers else None
         self._mapping = PrincipalMapping(look(SETTING) or "")
-        self._check_links(self)
 
-    def check_change(self, before: "TlsListener", look: Look) -> None:
-        """Check that brokers and access lists, which know the former keys, will know these. Raises BadSecuritySetting.
+    def check_change(self, before: "TlsListener | None", look: Look) -> None:
+        """Check that brokers and access lists, which know the former keys, if there are any, will know these. Raises
+        BadSecuritySetting.
 
         Source: SslFactory of Kafka 3.9.
         """
+        self.check_links(self)
+        if before is None:
+            return
         old, new = (one._certificate.subject.rfc4514_string() for one in (before, self))
         if old.lower() != new.lower() and not look("ssl.allow.dn.changes"):
             raise BadSecuritySetting(KEY_STORE, f"the certificate of {new} is not for {old} (ssl.allow.dn.changes)")
@@ -100,10 +104,10 @@ class TlsListener:
         if lost and not look("ssl.allow.san.changes"):
             names = ", ".join(sorted(str(one.value) for one in lost))
             raise BadSecuritySetting(KEY_STORE, f"the certificate is not for {names} any more (ssl.allow.san.changes)")
-        self._check_links(before)
-        before._check_links(self)
+        self.check_links(before)
+        before.check_links(self)
 
-    def _check_links(self, server: "TlsListener") -> None:
+    def check_links(self, server: "TlsListener") -> None:
         """Check that a broker with these settings could connect to one with those. Raises BadSecuritySetting."""
         if self._link is None:
             return
@@ -136,13 +140,11 @@ def check_keys(before: BrokerConfig, after: BrokerConfig) -> None:
     """Check the keys and certificates of all listeners, as they are to be. Raises BadSecuritySetting."""
     for listener in after.listeners:
         if listener.protocol in TLS_PROTOCOLS:
-            made = _tls_listener(after, listener.name)
+            made, former = _tls_listener(after, listener.name), None
             if any((one.name, one.protocol) == (listener.name, listener.protocol) for one in before.listeners):
-                try:
+                with suppress(BadSecuritySetting):  # the files are gone: what they held is compared when this is obeyed
                     former = _tls_listener(before, listener.name)
-                except BadSecuritySetting:  # the files are gone; what they held is compared when this is obeyed
-                    continue
-                made.check_change(former, settings_of(after, listener.name))
+            made.check_change(former, settings_of(after, listener.name))
 
 
 def _tls_listener(config: BrokerConfig, listener: str) -> TlsListener:
@@ -161,13 +163,22 @@ class BrokerSecurity:
         self._listeners, links = self._made(config)
         self._links = {name: SecureNetwork(network, clock, security) for name, security in links.items()}
 
-    def configure(self, config: BrokerConfig) -> None:
-        """Obey other settings, from the next connection on. Raises BadSecuritySetting, and nothing has changed then."""
+    def check_links(self) -> None:
+        """Check that brokers with these settings could connect to each other. Raises BadSecuritySetting."""
+        for made in self._listeners.values():
+            if made.tls is not None:
+                made.tls.check_links(made.tls)
+
+    def configure(self, config: BrokerConfig, *, compared: bool = True) -> None:
+        """Obey other settings, from the next connection on. Raises BadSecuritySetting, and nothing has changed then.
+
+        Unless `compared`, nobody knows the former ones.
+        """
         listeners, links = self._made(config)
-        for name, made in listeners.items():
-            former = self._listeners.get(name)
-            if made.tls is not None and former is not None and former.tls is not None:
-                made.tls.check_change(former.tls, settings_of(config, name))
+        for name, made in listeners.items() if compared else ():
+            if made.tls is not None:
+                former = self._listeners.get(name)
+                made.tls.check_change(None if former is None else former.tls, settings_of(config, name))
         self._listeners = listeners
         for name, link in self._links.items():
             link.security = links[name]
