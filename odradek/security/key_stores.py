@@ -121,10 +121,11 @@ def load_trusted(store: StoreSettings) -> list[x509.Certificate]:
 
 
 def alternative_names(certificate: x509.Certificate) -> set[x509.GeneralName]:
-    """Return the names and addresses that a certificate is for, beside its subject."""
+    """Return the names and addresses that a certificate is for, beside its subject; none where they are of a kind, or
+    written in a way, that cannot be read."""
     try:
         return set(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, x509.UnsupportedGeneralNameType, ValueError):
         return set()
 
 

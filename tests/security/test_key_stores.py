@@ -9,11 +9,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat, pkcs12
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 from odradek.security.errors import BadSecuritySetting
 from odradek.security.jks import BadKeyStore, read_java_key_store
-from odradek.security.key_stores import KeyPair, StoreSettings, load_key_pair, load_trusted
+from odradek.security.key_stores import KeyPair, StoreSettings, alternative_names, load_key_pair, load_trusted
 from odradek.security.tls_context import TlsSettings, client_context, openssl_name, server_context
 
 PASSWORD = "sekrit-é"
@@ -182,6 +182,19 @@ def test_keys_and_certificates_that_openssl_takes_for_too_weak(people: Any) -> N
     }
     with pytest.raises(BadSecuritySetting, match=r"EE_KEY_TOO_SMALL: .* sign them anew with SHA-256"):
         server_context(TlsSettings.read(texts.get))
+
+
+@pytest.mark.parametrize("names", ["3004a3023000", "30058703010203", "ffff"], ids=["x400Address", "address", "garbage"])
+def test_a_certificate_whose_alternative_names_cannot_be_read_can_be_renewed(names: str, people: Any) -> None:
+    """To compare them with the new ones was an unknown error."""
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+    start = people.broker.chain[0].not_valid_before_utc
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(start).not_valid_after(start + timedelta(days=1))
+    unreadable = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex(names))
+    assert alternative_names(builder.add_extension(unreadable, critical=False).sign(key, SHA256())) == set()
+    assert len(alternative_names(people.broker.chain[0])) == 3
 
 
 def test_names_of_suites() -> None:
