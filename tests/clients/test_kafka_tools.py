@@ -83,7 +83,7 @@ def plan(topic: str, *replicas: list[int]) -> dict[str, Any]:
         ),
         (
             CONFIGS,
-            "--entity-type brokers --entity-default --alter --add-config listener.name.x.max.connections=5",
+            "--entity-type brokers --entity-default --alter --add-config listener.name.x.ssl.keystore.type=PEM",
             "Cannot update these configs at default cluster level, broker id must be specified",
         ),
         (
