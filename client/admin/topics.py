@@ -130,7 +130,8 @@ async def create_topics(
 ) -> list[CreatedTopic]:
     """Create topics; all are tried. Raises KafkaError when one has failed, if `raise_errors`."""
 
-    async def create(names: Collection[str]) -> list[CreatableTopicResult]:
+    async def create(some: Collection[str]) -> list[CreatableTopicResult]:
+        names = set(some)
         request = CreateTopicsRequest(
             topics=[_creatable(topic) for topic in topics if topic.name in names],
             timeout_ms=cluster.config.request_timeout_ms,
