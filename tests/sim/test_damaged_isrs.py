@@ -278,6 +278,23 @@ def test_who_gives_up_a_replica_takes_along_what_it_knew_to_be_committed() -> No
     assert "t-0 offset 2 is acknowledged, no high watermark was above 2" in stage.seen
 
 
+def test_a_leader_that_is_back_and_has_not_been_told_of_its_partition_may_know_of_more() -> None:
+    """It had acknowledged something just before it was shut down, between two looks (seed 39104281)."""
+    stage = Stage()
+    safety = stage.safety()
+    stage.write(make_batch(), make_batch())
+    safety.look()
+    stage.write(make_batch(), to=(0, 1))
+    held = stage.brokers[0].server.services.replicas.partitions
+    replica = held.pop(WHERE)
+    safety.look()
+    safety.acknowledged(T0, 2)
+    assert not stage.seen
+    held[WHERE] = replica
+    safety.acknowledged(T0, 2)
+    assert "t-0 offset 2 is acknowledged, no high watermark was above 2" in stage.seen
+
+
 def test_a_follower_of_which_more_is_counted_than_it_has() -> None:
     stage = Stage()
     fences = Fences(stage.cluster, stage.history)

@@ -60,7 +60,7 @@ class Safety:
         self._committed: dict[Where, int] = {}
         """Highest watermark that a leader of the partition has had."""
         self._holders: dict[Where, set[int]] = {}
-        """Brokers that held the partition at the last look."""
+        """Brokers that held the partition at the last look, and replicas that did and may not have been told of it."""
         self._born: dict[str, int] = {}
         """Zxids at which the topics were made."""
         self.on_elected: Callable[[Where, int], object] = lambda where, leader_epoch: None
@@ -95,8 +95,7 @@ class Safety:
                 )
 
     def _held(self, where: Where) -> dict[int, Partition]:
-        """Return the replicas of a partition on brokers that run. Who has given its own up takes along what it alone
-        knew to be committed."""
+        """Return the replicas of a partition on brokers that run. Who gives one up takes along what it alone knew."""
         running = [broker for broker in self._cluster.brokers if broker.running]
         replicas = ((one.broker_id, one.server.services.replicas.partitions.get(where)) for one in running)
         return {broker: replica for broker, replica in replicas if replica is not None}
@@ -266,7 +265,8 @@ class Safety:
         """Look at ZooKeeper and at all leaders."""
         self._look_at_zookeeper()
         for where, state in self._states.items():
-            self._holders[where] = set(self._held(where))
+            away = self._holders.get(where, set()).intersection(self._replicas.get(where, ()))
+            self._holders[where] = away.union(self._held(where))
             leader = self._leader(where, state)
             if leader is not None:
                 pending = leader.pending_isr.broker_ids if leader.pending_isr is not None else ()
