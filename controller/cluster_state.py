@@ -4,7 +4,7 @@ Only the flow that handles an event changes it; each change follows a successful
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -56,11 +56,17 @@ class LeaderAndIsr(NamedTuple):
             recovering=self.recovering if recovering is None else recovering,
         )
 
-    def without(self, broker: int) -> "LeaderAndIsr":
+    def without(self, broker: int, replicas: Collection[int]) -> "LeaderAndIsr":
         """Take a replica that went offline out of the ISR, unless it is the last one, which may be needed to come
-        back."""
-        leader = NO_LEADER if self.leader == broker else self.leader
-        isr = self.isr if len(self.isr) == 1 else tuple(member for member in self.isr if member != broker)
+        back.
+
+        Whoever is in the ISR and not among the partition's `replicas` is to go, and its controller died before it could
+        say so: it does not count, and goes when it is all that would be left.
+        """
+        isr = tuple(member for member in self.isr if member != broker)
+        if not set(isr).intersection(replicas):
+            isr = (broker,) if broker in replicas else self.isr
+        leader = self.leader if self.leader in isr and self.leader != broker else NO_LEADER
         return self.led_by(leader, isr)
 
     def facts(self) -> dict[str, object]:

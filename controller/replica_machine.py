@@ -179,7 +179,7 @@ async def _shrink(
             await active.pause()
             later = current is not None and current.controller_epoch > state.controller_epoch
             if current is not None and not later and broker in current.isr:
-                written = current.without(broker)
+                written = current.without(broker, state.replicas(partition))
                 chosen[partition] = written._replace(controller_epoch=state.controller_epoch)
             elif not from_zookeeper:
                 remaining.append(partition)

@@ -99,9 +99,14 @@ def test_first_leader_of_a_partition() -> None:
 
 
 def test_leaving_the_isr() -> None:
-    assert now(1, [1, 2, 3]).without(2)[:3] == (1, 6, (1, 3))
-    assert now(1, [1, 2, 3]).without(1)[:3] == (NO_LEADER, 6, (2, 3))
-    assert now(1, [1]).without(1)[:3] == (NO_LEADER, 6, (1,)), "the last one stays: it alone may come back"
+    replicas = [1, 2, 3]
+    assert now(1, [1, 2, 3]).without(2, replicas)[:3] == (1, 6, (1, 3))
+    assert now(1, [1, 2, 3]).without(1, replicas)[:3] == (NO_LEADER, 6, (2, 3))
+    assert now(1, [1]).without(1, replicas)[:3] == (NO_LEADER, 6, (1,)), "the last one stays: it alone may come back"
+    assert now(1, [1, 2, 3]).without(2, [2, 3])[:3] == (1, 6, (1, 3))
+    assert now(1, [1, 2]).without(2, [2, 3])[:3] == (NO_LEADER, 6, (2,)), "1 is no replica any more"
+    assert now(1, [1, 2]).without(1, [2, 3])[:3] == (NO_LEADER, 6, (2,))
+    assert now(1, [1]).without(1, [2, 3])[:3] == (NO_LEADER, 6, (1,)), "nobody else has the records"
 
 
 def test_every_election_names_a_live_replica_that_is_in_the_new_isr() -> None:

@@ -362,6 +362,44 @@ def test_a_leader_that_a_later_order_does_not_want_is_followed_by_another(play: 
     play(scenario)
 
 
+def test_the_isr_is_not_left_to_a_replica_that_a_later_order_does_not_want(play: Play) -> None:
+    """The controller dies with an order that is written and not begun, and with it the only replica in sync that is to
+    stay. Of the ISR the unwanted leader alone remained: nobody told it of the new epoch, so that no other replica could
+    ever join, and nobody else could be elected."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, 4, controllers=[0])
+        await cluster.add_controller(4)
+        await cluster.create_topic("t", [1, 2])
+        await cluster.active.alter_reassignments({T0: [3, 4]})
+        await cluster.settle()
+        await cluster.put_in_isr([1, 2, 3])
+        assert (await cluster.active.elect_leaders([T0], 0))[T0][0] is ErrorCode.NONE
+        await cluster.put_in_isr([2, 3])
+
+        def die(operations: list[Any], _: int) -> None:
+            if operations[-1].path == topic_path("t"):
+                cluster.after_commit = None
+                cluster.kill(0)
+                cluster.kill(2)
+
+        cluster.after_commit = die
+        with suppress(KafkaError):
+            await cluster.active.alter_reassignments({T0: [4, 2]})
+        await cluster.settle()
+        assert assignment(cluster) == PartitionReplicas((4, 2, 1), (4,), (1,))
+        assert (cluster.state("t").leader, cluster.state("t").isr) == (NO_LEADER, (2,))
+        await cluster.add_broker(2)
+        await cluster.settle()
+        assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))
+        assert cluster.brokers[2].led() == {T0}
+        await cluster.put_in_isr([2, 4])
+        assert assignment(cluster) == PartitionReplicas((4, 2))
+        cluster.check_agreement()
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("order", [encode_reassignment({}), b"{"])
 def test_an_order_of_nothing_bars_no_other(play: Play, order: bytes) -> None:
     """The znode stayed for ever: a tool that found it took a reassignment for under way, and gave no order. In Kafka it
