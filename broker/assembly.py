@@ -189,7 +189,9 @@ def assemble(
 def make_sockets(config: BrokerConfig, world: World, tasks: Tasks) -> SocketServer:
     """Make timers, purgatory and acceptor; `dispatch` is set when there is something to answer requests."""
     timers = TimingWheel(world.clock)
-    sockets = SocketServer(world.network, world.clock, tasks, timers, Purgatory(timers), config)
+    sockets = SocketServer(
+        world.network, world.clock, tasks, timers, Purgatory(timers), config, _windows_of_clients(config)
+    )
     sockets.address_of = world.address_of
     return sockets
 
@@ -261,7 +263,7 @@ def make_coordination(parts: Parts, replicas: ReplicaManager, elections: Coordin
 def make_admission(parts: Parts) -> Admission:
     """Make what limits clients. Nobody has a quota until ZooKeeper is asked."""
     config, clock = parts.config, parts.world.clock
-    windows = RateWindows(config.quota_window_num, config.quota_window_size_seconds * 1000.0)
+    windows = _windows_of_clients(config)
     mutations = RateWindows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000.0)
     authorizer = None
     if config.authorizer_class_name:
@@ -271,6 +273,10 @@ def make_admission(parts: Parts) -> Admission:
     token_settings = TokenSettings.of(config.value)
     tokens = DelegationTokens(parts.store, clock, parts.tasks, parts.world.random, token_settings)
     return Admission(ClientQuotas(clock, windows, mutations), authorizer, tokens)
+
+
+def _windows_of_clients(config: BrokerConfig) -> RateWindows:
+    return RateWindows(config.quota_window_num, config.quota_window_size_seconds * 1000.0)
 
 
 def _make_dispatcher(services: Services, throttled: Throttled) -> Dispatcher:

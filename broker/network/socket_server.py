@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.metrics.request_metrics import Sampling
@@ -18,7 +19,8 @@ from odradek.broker.network.limits import (
 from odradek.broker.network.outcomes import Answer, Client, Dispatch
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
-from odradek.broker.quotas.connection_rates import ConnectionRates
+from odradek.broker.quotas.connection_rates import ConnectionRates, ListenerRates
+from odradek.broker.quotas.rates import RateWindows
 from odradek.broker.settings.network_settings import ConnectionSettings
 from odradek.world.clock import Clock, Timer
 from odradek.world.network import Endpoint, Listener, Network
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SECOND_MS = 1000
+SHARED = ""
+"""Name of all listeners together that share the broker's max.connection.creation.rate."""
 FEW_BYTES = 4096
 """Size up to which an incomplete request is counted, but the sum of all is not looked at."""
 TOO_EARLY_MAX = 1000
@@ -51,7 +54,9 @@ class SocketServer:
         timers: TimingWheel,
         purgatory: Purgatory,
         settings: ConnectionSettings,
+        windows: RateWindows,
     ) -> None:
+        """Take the `windows` that the rates of new connections are measured over."""
         self.clock = clock
         self.timers = timers
         self.purgatory = purgatory
@@ -85,8 +90,9 @@ class SocketServer:
         """Limits on how often an address may connect."""
         self._too_early: set[Endpoint] = set()
         """Connections above one of these limits: not served, and closed a little later, so that their clients wait."""
-        self._accepted_in_second: Counter[str] = Counter()
-        """Connections that came in within the present second, by listener."""
+        self._rates = ListenerRates(clock, windows)
+        self._too_fast: set[str] = set()
+        """Listeners by which too many connections have come in, so that the next ones wait; SHARED for all clients'."""
 
     @property
     def connections(self) -> int:
@@ -200,9 +206,7 @@ class SocketServer:
             self._connections[Connection(self, endpoint, client, buffer)] = None
         else:
             self._enter(client, *passage)
-        if not self._accepted_in_second:
-            self.timers.call_later(SECOND_MS, self._begin_second)
-        self._accepted_in_second[listener] += 1
+        self._count(listener)
         self._pause_or_resume()
 
     def _passage(self, endpoint: Endpoint, client: Client) -> tuple[Endpoint, Dispatch] | None:
@@ -265,8 +269,18 @@ class SocketServer:
         self._too_early.add(endpoint)
         self.timers.call_later(delay_ms, close)
 
-    def _begin_second(self) -> None:
-        self._accepted_in_second.clear()
+    def _count(self, listener: str) -> None:
+        """Count a connection, and have the next ones wait if too many have come in (KIP-612)."""
+        limits = {listener: self.settings.listener_limit(listener, "max.connection.creation.rate")}
+        if not self._is_protected(listener):
+            limits[SHARED] = self.settings.max_connection_creation_rate
+        for name, limit in limits.items():
+            if delay_ms := self._rates.throttle_ms(name, limit):
+                self._too_fast.add(name)
+                self.timers.call_later(delay_ms, partial(self._go_on, name))
+
+    def _go_on(self, name: str) -> None:
+        self._too_fast.discard(name)
         self._pause_or_resume()
 
     def _make_place(self) -> None:
@@ -277,16 +291,13 @@ class SocketServer:
 
     def _pause_or_resume(self) -> None:
         """Leave new connections in the backlog while a limit is reached, except on the protected listener."""
-        settings, accepted = self.settings, self._accepted_in_second
-        full = len(self._connections) >= settings.max_connections
-        fast = accepted.total() >= settings.max_connection_creation_rate
+        enough = SHARED in self._too_fast or len(self._connections) >= self.settings.max_connections
         for name, listener in self._listeners.items():
-            protected = self._is_protected(name)
             if (
                 not self._serving
-                or ((full or fast) and not protected)
+                or (enough and not self._is_protected(name))
                 or self._is_full(name)
-                or accepted[name] >= settings.listener_limit(name, "max.connection.creation.rate")
+                or name in self._too_fast
             ):
                 listener.pause()
             else:

@@ -1,4 +1,4 @@
-"""Limits on new connections each second, by address (KIP-612).
+"""Limits on new connections each second, by listener and by address (KIP-612).
 
 Source: ConnectionQuotas of Kafka 3.9.
 """
@@ -17,6 +17,21 @@ log = logging.getLogger(__name__)
 CONNECTION_RATE: Final = "connection_creation_rate"
 REMEMBERED_MAX: Final = 10_000
 """Most addresses whose connections are counted; to make room, the one that came first is forgotten."""
+
+
+class ListenerRates:
+    """Counts of the connections that come in by each listener, and by those that share the broker's limit."""
+
+    def __init__(self, clock: Clock, windows: RateWindows) -> None:
+        self._clock, self._windows = clock, windows
+        self._used: dict[str, SampledRate] = {}
+
+    def throttle_ms(self, listeners: str, limit: int) -> int:
+        """Count a connection; return for how many ms the next one is to wait, at most one window."""
+        used = self._used.setdefault(listeners, SampledRate(self._windows))
+        now_ms = self._clock.monotonic_ms()
+        used.record(1, now_ms)
+        return min(used.throttle_ms(limit, now_ms), round(self._windows.length_ms))
 
 
 class ConnectionRates:

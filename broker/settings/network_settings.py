@@ -69,7 +69,8 @@ class ConnectionSettings(InterBrokerListener):
     )
     max_connection_creation_rate: int = setting(
         "int 2147483647 >=0 medium cluster-wide",
-        "New connections a second, of the broker or of one listener with its prefix; more wait to be accepted.",
+        "New connections a second, of the broker or of one listener with its prefix, measured with quota.window.num "
+        "and quota.window.size.seconds; more wait to be accepted.",
         live="sockets",
     )
     socket_connection_setup_timeout_ms: int = setting(

@@ -12,6 +12,7 @@ from odradek.broker.network.outcomes import Outcome, Reply, RequestContext, Sile
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.purgatory.purgatory import Purgatory
 from odradek.broker.purgatory.timing_wheel import TimingWheel
+from odradek.broker.quotas.rates import RateWindows
 from odradek.broker.requests import api_versions
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.registry import by_key, served_versions
@@ -217,8 +218,9 @@ class Harness:
         modules = self.handlers.modules()
         dispatcher = Dispatcher(SimpleNamespace(served_versions=served_versions(modules)), modules, clock)
         self.server = SocketServer(
-            network or self.network.host("broker"), clock, self.tasks, self.timers, self.purgatory, limits
-        )
+            network or self.network.host("broker"), clock, self.tasks, self.timers, self.purgatory, limits,
+            RateWindows(11, 1000.0),
+        )  # fmt: skip
         self.port = self.server.listen("PLAINTEXT", "127.0.0.1", 0)
         self.server.serve(dispatcher.dispatch)
 
