@@ -64,7 +64,7 @@ class Stranger:
             "sasl.oauthbearer.clock.skew.seconds": 30,
             "sasl.oauthbearer.jwks.endpoint.refresh.ms": 1 << 40,
         }
-        self.unsecured = UnsecuredTokens("sub", 0)
+        self.unsecured = UnsecuredTokens({})
         password, salt = secrets.token_hex(), secrets.token_bytes(20)
         alice = {one: ScramIdentity(new_credential(one, password, salt, 4096), "alice") for one in SCRAM}
         self._listener = SaslListener(

@@ -11,15 +11,17 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
 import jwt
 
-from odradek.broker.security.sasl_mechanisms import ValidToken
+from odradek.broker.security.sasl_mechanisms import InsufficientScope, ValidToken
 from odradek.security.errors import BadSecuritySetting, InvalidCredentials
+from odradek.security.jaas import SETTING as JAAS
 from odradek.security.jaas import JaasEntry
 from odradek.security.tls_context import Look
 
@@ -37,17 +39,16 @@ LEAST_BETWEEN_SECONDS: Final = 10.0
 """Shortest time between two fetches of keys, whatever keys the tokens name."""
 LATEST_MS: Final = 1 << 62
 """Latest expiry of a token: the answer that says when has 64 bits."""
-UNSECURED_SKEW: Final = "unsecuredValidatorAllowableClockSkewMs"
-UNSECURED_PRINCIPAL: Final = "unsecuredValidatorPrincipalClaimName"
+UNSECURED: Final = "unsecuredValidator"
+"""Prefix of the login module's options for tokens without a signature."""
 
 
 def bearer_validator(look: Look, jaas: JaasEntry | None) -> Callable[[str], ValidToken]:
     """Return what checks the tokens of a listener. Reads keys; raises BadSecuritySetting."""
     handler = (look(HANDLER) or "").rpartition(".")[2]
     if handler == UNSECURED_HANDLER:
-        options = {} if jaas is None else jaas.options
         log.warning("tokens without a signature are accepted, as %s says: only for tests", HANDLER)
-        return UnsecuredTokens(options.get(UNSECURED_PRINCIPAL, "sub"), int(options.get(UNSECURED_SKEW, "0")))
+        return UnsecuredTokens({} if jaas is None else jaas.options)
     url = look(KEYS_URL)
     if url is None:
         raise BadSecuritySetting(KEYS_URL, f"OAUTHBEARER needs it (file: or https:), or {HANDLER}=…{UNSECURED_HANDLER}")
@@ -115,8 +116,19 @@ class SignedTokens:
 class UnsecuredTokens:
     """Tokens that nobody has signed: anybody may be whoever they like. For tests."""
 
-    def __init__(self, principal_claim: str, skew_ms: int) -> None:
-        self._principal_claim, self._skew_ms = principal_claim, skew_ms
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Take the options of the listener's login module. Raises BadSecuritySetting."""
+
+        def option(name: str) -> str:
+            return options.get(UNSECURED + name, "").strip()
+
+        self._principal_claim = option("PrincipalClaimName") or "sub"
+        self._scope_claim = option("ScopeClaimName") or "scope"
+        self._required_scope = option("RequiredScope").split()
+        skew = option("AllowableClockSkewMs") or "0"
+        if not skew.isdecimal():
+            raise BadSecuritySetting(JAAS, f"{UNSECURED}AllowableClockSkewMs is not a number of milliseconds")
+        self._skew_ms = int(skew)
 
     def __call__(self, token: str) -> ValidToken:
         parts = token.split(".")
@@ -124,17 +136,30 @@ class UnsecuredTokens:
             header, claims = (json.loads(base64.urlsafe_b64decode(one + "=" * (-len(one) % 4))) for one in parts[:2])
         except (ValueError, RecursionError):
             raise InvalidCredentials("not a token") from None
-        if len(parts) != 3 or parts[2] or not isinstance(claims, dict) or header != {"alg": "none"}:
+        if len(parts) != 3 or parts[2] or not isinstance(header, dict) or not isinstance(claims, dict):
             raise InvalidCredentials("not a token without signature")
-        if not isinstance(claims.get("exp"), int | float):
-            raise InvalidCredentials("the token has no expiry time")
+        if header.get("alg") != "none":
+            raise InvalidCredentials("the token's algorithm is not none")
+        self._check_times(claims)
+        valid = _valid(claims, self._principal_claim)
+        self._check_scope(claims.get(self._scope_claim))
+        return valid
+
+    def _check_times(self, claims: Mapping[str, Any]) -> None:
+        expires, issued = claims.get("exp"), claims.get("iat", -inf)
+        if not isinstance(expires, int | float) or not isinstance(issued, int | float):
+            raise InvalidCredentials("the token has no expiry time, or one of issue that is no number")
         now_ms = time.time() * 1000
-        if claims["exp"] * 1000 + self._skew_ms <= now_ms:
+        if expires * 1000 + self._skew_ms <= now_ms:
             raise InvalidCredentials("the token has expired")
-        issued = claims.get("iat")
-        if isinstance(issued, int | float) and issued * 1000 - self._skew_ms > now_ms:
-            raise InvalidCredentials("the token is from the future")
-        return _valid(claims, self._principal_claim)
+        if issued * 1000 - self._skew_ms > now_ms or issued >= expires:
+            raise InvalidCredentials("the token is from the future, or was issued after its end")
+
+    def _check_scope(self, claim: Any) -> None:
+        told = claim if isinstance(claim, list) else [claim]
+        scope = {one.strip() for one in told if isinstance(one, str)}
+        if not scope.issuperset(self._required_scope):
+            raise InsufficientScope(f"[{', '.join(self._required_scope)}]")
 
 
 def _valid(claims: dict[str, Any], principal_claim: str) -> ValidToken:

@@ -83,6 +83,10 @@ class ValidToken(NamedTuple):
     expires_ms: int
 
 
+class InsufficientScope(InvalidCredentials):
+    """Raised for a valid token that lacks a scope; the text lists all that are required, which the client is told."""
+
+
 class BearerServer:
     """OAUTHBEARER (RFC 7628): one message with a token; a second one acknowledges that it was refused."""
 
@@ -109,9 +113,10 @@ class BearerServer:
             raise InvalidCredentials("no bearer token in the first OAUTHBEARER message")
         try:
             found = self._validate(bearer.strip())
+        except InsufficientScope as error:
+            return self._refused(status="insufficient_scope", scope=str(error))
         except InvalidCredentials:
-            self._refusal = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
-            return self._refusal.encode()
+            return self._refused(status="invalid_token")
         if match["authzid"] is not None and match["authzid"].decode("ascii") != found.principal:
             raise AuthenticationFailed(
                 f"Authentication failed: Client requested an authorization id ({match['authzid'].decode('ascii')}) "
@@ -119,3 +124,7 @@ class BearerServer:
             )
         self.principal, self.expires_ms, self.complete = found.principal, found.expires_ms, True
         return b""
+
+    def _refused(self, **told: str) -> bytes:
+        self._refusal = json.dumps(told, separators=(", ", ":"))
+        return self._refusal.encode()

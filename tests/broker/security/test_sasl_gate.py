@@ -105,7 +105,7 @@ def test_who_is_refused_hears_it_late_and_is_closed(play: Any, look: dict[str, A
 def test_tokens_that_json_allows_and_no_clock(claims: str) -> None:
     header, body = (base64.urlsafe_b64encode(one.encode()).decode().rstrip("=") for one in ('{"alg": "none"}', claims))
     with pytest.raises(InvalidCredentials):
-        UnsecuredTokens("sub", 0)(f"{header}.{body}.")
+        UnsecuredTokens({})(f"{header}.{body}.")
 
 
 @pytest.mark.parametrize("text", ["[]", "1", "{}", '{"keys": 1}', '{"keys": ["k"]}', '{"keys": []}', "[" * 100_000])
