@@ -1,5 +1,6 @@
 """Transactions without their coordinator: what WriteTxnMarkers does, and what readers of committed data are given."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from odradek.broker.groups.group_records import offset_key, offset_value
 from odradek.broker.log.batches import Origin
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
-from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from odradek.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -35,6 +36,7 @@ class Leader:
     """The one broker of a cluster with one partition, asked over its network; transactional data is put in its log."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
         self.services = cluster.brokers[0].server.services
         network = cluster.network.host("client")
         self._peer = Peer(network, cluster.clock, "broker-0", cluster.port, "test")
@@ -42,8 +44,9 @@ class Leader:
     async def ask(self, request: Message, version: int) -> Any:
         return await self._peer.request(request, version, 60_000)
 
-    async def create(self) -> None:
-        made = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
+    async def create(self, replicas: int = 1) -> None:
+        where = [CreatableReplicaAssignment(partition_index=0, broker_ids=list(range(replicas)))]
+        made = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=where)
         assert (await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)).topics[0].error_code == 0
 
     def write(self, sequence: int, *, producer: int = PRODUCER, epoch: int = 0, transactional: bool = True) -> None:
@@ -82,11 +85,13 @@ class Leader:
         return {one.producer_id: one.current_txn_start_offset for one in answer.active_producers}
 
 
-def with_leader(scenario: Callable[[Leader], Awaitable[None]], settings: dict[str, str] | None = None) -> None:
+def with_leader(
+    scenario: Callable[[Leader], Awaitable[None]], settings: dict[str, str] | None = None, brokers: int = 1
+) -> None:
     async def main(clock: VirtualClock) -> None:
-        async with EmbeddedCluster(clock, 1, settings or {}) as cluster:
+        async with EmbeddedCluster(clock, brokers, settings or {}) as cluster:
             leader = Leader(cluster)
-            await leader.create()
+            await leader.create(brokers)
             await scenario(leader)
 
     run_virtual(main)
@@ -154,6 +159,101 @@ def test_markers_of_the_past_are_refused() -> None:
         assert await leader.end(commit=True, producer=-1) is ErrorCode.UNKNOWN_SERVER_ERROR
         leader.services.replicas.stop_leading_all()
         assert await leader.end(commit=True, epoch=4, coordinator=7) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    with_leader(scenario)
+
+
+def test_markers_of_many_producers_are_answered_one_by_one() -> None:
+    async def scenario(leader: Leader) -> None:
+        for producer in (PRODUCER, 10):
+            leader.write(0, producer=producer)
+        markers = [
+            WritableTxnMarker(
+                producer_id=producer,
+                producer_epoch=epoch,
+                transaction_result=True,
+                topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[0]) for name in ("nobody", TOPIC)],
+            )
+            for producer, epoch in ((10, 0), (PRODUCER, -1))
+        ]
+        answers = (await leader.ask(WriteTxnMarkersRequest(markers=markers), 1)).markers
+        assert [
+            (one.producer_id, [(topic.name, topic.partitions[0].error_code) for topic in one.topics]) for one in answers
+        ] == [
+            (10, [("nobody", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (TOPIC, ErrorCode.NONE)]),
+            (PRODUCER, [(name, ErrorCode.UNKNOWN_SERVER_ERROR) for name in ("nobody", TOPIC)]),
+        ]
+        assert await leader.open_since() == {PRODUCER: 0, 10: -1}
+
+    with_leader(scenario)
+
+
+def test_markers_on_a_connection_that_their_sender_has_given_up_are_refused_once() -> None:
+    async def scenario(leader: Leader) -> None:
+        leader.write(0)
+        await leader.open_since()  # the former connection
+        later = Leader(leader.cluster)
+        assert await later.end(commit=False, topic="nobody") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await leader.end(commit=False) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await leader.open_since() == {PRODUCER: 0}
+        assert await leader.end(commit=False) is ErrorCode.NONE
+
+    with_leader(scenario)
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_marker_is_answered_when_all_replicas_in_sync_have_it(away: bool) -> None:
+    """At the latest after request.timeout.ms, though it is in the leader's log then."""
+
+    async def scenario(leader: Leader) -> None:
+        cluster = leader.cluster
+        partition = leader.services.replicas.led(TOPIC, 0)
+        while partition.high_watermark < partition.log.log_end_offset or len(partition.committed_isr) < 2:
+            await asyncio.sleep(0.1)
+        cluster.network.cut("broker-0", "broker-1")
+        answer = asyncio.ensure_future(leader.end(commit=True))
+        await asyncio.sleep(9)
+        assert not answer.done() and partition.log.log_end_offset == 1
+        if not away:
+            cluster.network.heal("broker-0", "broker-1")
+        assert await answer is (ErrorCode.REQUEST_TIMED_OUT if away else ErrorCode.NONE)
+
+    settings = {"request.timeout.ms": "10000", "replica.lag.time.max.ms": "60000"}
+    with_leader(scenario, settings, brokers=2)
+
+
+def test_a_marker_needs_as_many_replicas_in_sync_as_acks_all() -> None:
+    async def scenario(leader: Leader) -> None:
+        leader.cluster.brokers[1].kill()
+        while len(leader.services.replicas.led(TOPIC, 0).committed_isr) > 1:
+            await asyncio.sleep(0.1)
+        assert await leader.end(commit=True) is ErrorCode.NOT_ENOUGH_REPLICAS
+
+    with_leader(scenario, {"min.insync.replicas": "2"}, brokers=2)
+
+
+def test_producers_are_described_as_the_log_has_them() -> None:
+    async def scenario(leader: Leader) -> None:
+        leader.write(0, epoch=3)
+        await leader.end(commit=True, epoch=3, coordinator=6)
+        leader.write(0, epoch=4)
+        await leader.end(commit=False, producer=10, epoch=2, coordinator=8)
+        request = DescribeProducersRequest(topics=[TopicRequest(name=TOPIC, partition_indexes=[7, 0])])
+        [topic] = (await leader.ask(request, 0)).topics
+        assert (topic.name, [one.partition_index for one in topic.partitions]) == (TOPIC, [7, 0])
+        producers = leader.services.replicas.led(TOPIC, 0).log.producers.producers
+        assert [
+            (
+                one.producer_id,
+                one.producer_epoch,
+                one.last_sequence,
+                one.coordinator_epoch,
+                one.current_txn_start_offset,
+            )
+            for one in topic.partitions[1].active_producers
+        ] == [(PRODUCER, 4, 0, 6, 2), (10, 2, -1, 8, -1)]
+        times = [one.last_timestamp for one in topic.partitions[1].active_producers]
+        assert times == [one.last_timestamp_ms for one in producers.values()] and min(times) > 0
 
     with_leader(scenario)
 
