@@ -21,6 +21,7 @@ from odradek.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from odradek.zk_schema.store import ConnectionLost
 from tests.broker.requests.groups_stage import (
     PARTITIONS,
     commit_topics,
@@ -121,12 +122,15 @@ def test_retention_and_timestamps_of_old_versions():
         await broker.ask(offset_commit, 1, group_id="a", topics=commit_topics(("t", 0, 5), timestamp=1000))
         await broker.ask(offset_commit, 3, group_id="b", topics=commit_topics(("t", 0, 5)), retention_time_ms=1000)
         await broker.ask(offset_commit, 5, group_id="c", topics=commit_topics(("t", 0, 5)), retention_time_ms=1000)
+        await broker.ask(offset_commit, 4, group_id="d", topics=commit_topics(("t", 0, 5)), retention_time_ms=900_000)
 
         def names():
             return {one.group_id for one in broker.groups.list_groups([], [])[1]}
 
-        assert names() == {"a", "b", "c"}
+        assert names() == {"a", "b", "c", "d"}
         await pass_time(broker.clock, 600_001)
+        assert names() == {"c", "d"}
+        await pass_time(broker.clock, 600_000)
         assert names() == {"c"}
 
     with_broker(test)
@@ -139,9 +143,10 @@ def test_version_0_keeps_offsets_in_zookeeper():
             committed = await broker.ask(offset_commit, 0, group_id="old", topics=topics)
             assert [t.partitions[0].error_code for t in committed.topics] == [0, 3]
         assert (await broker.zookeeper.get("/consumers/old/offsets/t/0"))[0] == b"7"
-        large = commit_topics(("t", 1, 5), metadata="x" * 4097)
-        refused = await broker.ask(offset_commit, 0, group_id="old", topics=large)
-        assert refused.topics[0].partitions[0].error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+        for metadata, error in ((None, 0), ("x" * 4096, 0), ("x" * 4097, ErrorCode.OFFSET_METADATA_TOO_LARGE)):
+            topics = commit_topics(("t", 0, 7), metadata=metadata)
+            answer = await broker.ask(offset_commit, 0, group_id="old", topics=topics)
+            assert answer.topics[0].partitions[0].error_code == error
         for nameless in ("a/b", "a\x07", "a\x9f", "\ue000", "\uffff"):
             refused = await broker.ask(offset_commit, 0, group_id=nameless, topics=commit_topics(("t", 0, 1)))
             assert refused.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
@@ -157,13 +162,94 @@ def test_version_0_keeps_offsets_in_zookeeper():
     with_broker(test)
 
 
+def test_an_offset_in_zookeeper_that_nobody_can_read_or_whose_partition_is_gone():
+    async def test(broker):
+        for topic, index, data in (("t", 0, b"x"), ("t", 9, b"5"), ("gone", 0, b"5")):
+            await broker.zookeeper.create(f"/consumers/old/offsets/{topic}/{index}", data, parents=True)
+        asked = [
+            OffsetFetchRequestTopic(name="t", partition_indexes=[0, 9]),
+            OffsetFetchRequestTopic(name="gone", partition_indexes=[0]),
+        ]
+        fetched = await broker.ask(offset_fetch, 0, group_id="old", topics=asked)
+        assert [(p.committed_offset, p.error_code) for topic in fetched.topics for p in topic.partitions] == [
+            (-1, ErrorCode.UNKNOWN_SERVER_ERROR),
+            (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+        nameless = await broker.ask(offset_fetch, 0, group_id="old/x", topics=asked[:1])
+        assert {p.error_code for p in nameless.topics[0].partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+    with_broker(test)
+
+
+def test_version_0_while_zookeeper_is_away():
+    async def test(broker):
+        async def lost(*_, **__):
+            raise ConnectionLost("away")
+
+        broker.zookeeper.get = broker.zookeeper.set = lost
+        committed = await broker.ask(offset_commit, 0, group_id="old", topics=commit_topics(("t", 0, 5)))
+        assert committed.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        asked = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        [told] = (await broker.ask(offset_fetch, 0, group_id="old", topics=asked)).topics[0].partitions
+        assert (told.committed_offset, told.error_code) == (-1, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    with_broker(test)
+
+
+def test_two_first_commits_of_version_0_at_once():
+    """Both find no offset yet, and one of them is the second to create it: the last one counts."""
+
+    async def test(broker):
+        create = broker.zookeeper.create
+
+        async def second(path, data, **how):
+            broker.zookeeper.create = create
+            assert (await commit(6)).topics[0].partitions[0].error_code == ErrorCode.NONE
+            await create(path, data, **how)
+
+        async def commit(offset):
+            return await broker.ask(offset_commit, 0, group_id="old", topics=commit_topics(("t", 0, offset)))
+
+        broker.zookeeper.create = second
+        assert (await commit(5)).topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert (await broker.zookeeper.get("/consumers/old/offsets/t/0"))[0] == b"5"
+
+    with_broker(test)
+
+
+@pytest.mark.parametrize("version", [0, 9])
+def test_commits_for_partitions_that_do_not_exist_make_no_group(version):
+    async def test(broker):
+        topics = commit_topics(("t", 9, 5), ("unknown", 0, 5))
+        committed = await broker.ask(offset_commit, version, group_id="g", topics=topics)
+        assert [(t.name, [p.error_code for p in t.partitions]) for t in committed.topics] == [
+            ("t", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+            ("unknown", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        ]
+        assert broker.groups.list_groups([], [])[1] == []
+
+    with_broker(test)
+
+
+@pytest.mark.parametrize("version", [1, 8])
+def test_metadata_may_be_null(version):
+    async def test(broker):
+        await broker.ask(offset_commit, version, group_id="g", topics=commit_topics(("t", 0, 5), metadata=None))
+        assert broker.groups.fetch_offsets("g", None, require_stable=False)[1]["t", 0].metadata == ""
+
+    with_broker(test)
+
+
 def test_delete_offsets():
     async def test(broker):
         await broker.ask(offset_commit, 2, group_id="g", topics=commit_topics(("t", 0, 5), ("t", 1, 6)))
         partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in (1, 9)]
         topics = [OffsetDeleteRequestTopic(name="t", partitions=partitions)]
         deleted = await broker.ask(offset_delete, 0, group_id="g", topics=topics)
-        assert [p.error_code for p in deleted.topics[0].partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in deleted.topics] == [
+            ("t", [(1, 0), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])
+        ]
         deleted = await broker.ask(offset_delete, 0, group_id="unknown", topics=topics)
         assert (deleted.error_code, deleted.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
         assert broker.groups.fetch_offsets("g", None, require_stable=False)[1].keys() == {("t", 0)}
