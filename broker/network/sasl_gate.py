@@ -2,10 +2,10 @@
 
     ApiVersions, until one succeeds → SaslHandshake → SaslAuthenticate, as often as the mechanism wants → requests
 
-After a SaslHandshake of version 0 the mechanism's messages come without headers, each behind its size. Everything else
-is refused, and the connection closed, after connection.failed.authentication.delay.ms; who begins anew amid an exchange
-is told ILLEGAL_SASL_STATE. Once a client is in, its requests go to the dispatcher; where sessions have an end it may
-authenticate again, as the same user (KIP-368).
+After a SaslHandshake of version 0 the mechanism's messages come without headers, each behind its size; those of GSSAPI
+may also come first of all, from clients of Kafka 0.9. Everything else is refused, and the connection closed, after
+connection.failed.authentication.delay.ms; who begins anew amid an exchange is told ILLEGAL_SASL_STATE. Once a client is
+in, its requests go to the dispatcher; where sessions have an end it may authenticate again, as the same user (KIP-368).
 Source: SaslServerAuthenticator of Kafka 3.9.
 """
 
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 API_VERSIONS: Final = 18
 VERSIONS_ERROR: Final = slice(8, 10)
 """Error code in the frame of an answer to ApiVersions: behind size and correlation id, in every version."""
+WITHOUT_HANDSHAKE: Final = "GSSAPI"
+"""Mechanism of clients that begin with one of its messages: the only one that Kafka 0.9 had."""
 HANDSHAKE, AUTHENTICATE = SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY
 VERSIONS_SERVED: Final = {HANDSHAKE: range(2), AUTHENTICATE: range(3)}
 LEAST_BETWEEN_MS: Final = 1000.0
@@ -131,6 +133,12 @@ class SaslGate:
             return self._raw(frame)
         try:
             header, _ = decode_request_header(frame)
+        except MalformedMessage as error:
+            if self.state is not State.NEW or WITHOUT_HANDSHAKE not in self._listener.mechanisms:
+                raise _Refused(f"not understood: {error}") from None
+            self._begin(WITHOUT_HANDSHAKE, State.RAW_EXCHANGE)
+            return self._raw(frame)
+        try:
             if self.state is State.EXCHANGE:
                 return self._exchange(frame, header.api_key, header.api_version, header.correlation_id)
             if header.api_key == API_VERSIONS and self.state is State.NEW:
@@ -154,14 +162,17 @@ class SaslGate:
                 f"SASL mechanism {request.mechanism[:40]!r} is not of {', '.join(offered)}",
                 _frame(correlation_id, version, response),
             )
-        if self._again and request.mechanism != self._mechanism:
+        self._begin(request.mechanism, State.EXCHANGE if version >= 1 else State.RAW_EXCHANGE)
+        return _frame(correlation_id, version, SaslHandshakeResponse(mechanisms=offered))
+
+    def _begin(self, mechanism: str, state: State) -> None:
+        self.state = state
+        if self._again and mechanism != self._mechanism:
             # As Kafka: the handshake is answered as if all were well, and the exchange fails.
             self._server = None
         else:
-            self._server = self._listener.server(request.mechanism)
-            self._mechanism = request.mechanism
-        self.state = State.EXCHANGE if version >= 1 else State.RAW_EXCHANGE
-        return _frame(correlation_id, version, SaslHandshakeResponse(mechanisms=offered))
+            self._server = self._listener.server(mechanism)
+            self._mechanism = mechanism
 
     def _exchange(self, frame: bytes, api_key: int, version: int, correlation_id: int) -> Answer:
         if api_key != AUTHENTICATE:

@@ -16,7 +16,7 @@ from odradek.protocol.headers import API_NAMES
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from odradek.security.errors import AuthenticationFailed
+from odradek.security.errors import AuthenticationFailed, InvalidCredentials
 from odradek.security.scram import ScramClient
 from tests.broker.security.sasl_listener import ALICE, ask, handshake, log_in, raw, run
 
@@ -32,6 +32,54 @@ def test_a_mechanism_that_is_not_offered(play: Any) -> None:
             await log_in(harness, {"sasl.mechanism": "SCRAM-SHA-256", **ALICE})
 
     play(scenario, sasl_enabled_mechanisms="PLAIN")
+
+
+class Ticket:
+    """The server's side of an exchange of two messages, as GSSAPI's, with no key distribution center."""
+
+    mechanism, principal, expires_ms, is_token = "GSSAPI", "alice", None, False
+
+    def __init__(self) -> None:
+        self.complete = False
+        self._begun = False
+
+    def evaluate(self, token: bytes) -> bytes | None:
+        if token != (b"last" if self._begun else APPLICATION_0):
+            raise InvalidCredentials("not mine")
+        self.complete = self._begun
+        self._begun = True
+        return None if self.complete else b"challenge"
+
+
+APPLICATION_0 = b"\x60\x82\x01\x00" + bytes(60)
+"""Something that begins as a first message of GSSAPI, and not as a request."""
+
+
+def test_a_client_of_kafka_0_9_begins_with_gssapi_itself(make_harness: Any) -> None:
+    """It has no SaslHandshake, which came with 0.10, and was refused as somebody who cannot be understood."""
+
+    async def scenario(harness: Any) -> None:
+        listener = harness.security.listener("SASL_PLAINTEXT").sasl
+        for mechanisms, comes_in in ((("PLAIN", "GSSAPI"), True), (("PLAIN",), False)):
+            listener.mechanisms, listener._new_kerberos = mechanisms, Ticket
+            listener._lifetimes = dict.fromkeys(mechanisms, 0)
+            client = await raw(harness)
+            await client.send(len(APPLICATION_0).to_bytes(4, "big") + APPLICATION_0)
+            if not comes_in:
+                assert await client.end() == b""
+                continue
+            assert await client.frame() == b"challenge"
+            await client.send(b"\0\0\0\4last" + client.heartbeat("", 7))
+            assert await client.number() == 7
+            assert str(harness.handlers.contexts[-1].principal) == "User:alice"
+            stranger, late = await raw(harness), await raw(harness)
+            await stranger.send(b"\0\0\0\x14\x60" + bytes(19))
+            assert await stranger.end() == b""
+            await ask(late, ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+            await late.send(len(APPLICATION_0).to_bytes(4, "big") + APPLICATION_0)
+            assert await late.end() == b"", "whoever has asked for versions knows of the handshake"
+
+    run(make_harness, scenario)
 
 
 @pytest.mark.parametrize("api_key", sorted(API_NAMES.keys() - {17, 18}))
