@@ -17,6 +17,15 @@ from odradek.security.tls_context import Look
 USER_OPTION: Final = "user_"
 BUILT: Final = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER", "GSSAPI")
 
+HANDLER: Final = "sasl.server.callback.handler.class"
+OWN_HANDLERS: Final = {
+    "PLAIN": ("PlainServerCallbackHandler",),
+    **dict.fromkeys(SCRAM_MECHANISMS, ("ScramServerCallbackHandler",)),
+    "OAUTHBEARER": ("OAuthBearerValidatorCallbackHandler", "OAuthBearerUnsecuredValidatorCallbackHandler"),
+    "GSSAPI": ("SaslServerCallbackHandler",),
+}
+"""By mechanism: Kafka's classes for what is checked here, without their packages."""
+
 BearerValidator = Callable[[Look, JaasEntry | None], Callable[[str], ValidToken]]
 """Makes the function that checks the tokens of a listener. Raises BadSecuritySetting."""
 
@@ -34,6 +43,8 @@ class SaslListener:
         self._lifetimes = {one: int(look(f"{one.lower()}.connections.max.reauth.ms") or 0) for one in self.mechanisms}
         self._users: Mapping[str, str] = {}
         self._check()
+        for one in self.mechanisms:
+            _check_handler(look, one)
         jaas = {one: _jaas(look, one) for one in self.mechanisms}
         if "PLAIN" in jaas:
             self._users = _plain_users(jaas["PLAIN"])
@@ -67,6 +78,15 @@ class SaslListener:
         for one in self.mechanisms:
             if one not in BUILT:
                 raise BadSecuritySetting(setting, f"{one} is not known; {', '.join(BUILT)} are")
+
+
+def _check_handler(look: Look, mechanism: str) -> None:
+    """Raise BadSecuritySetting where somebody else is to be asked about the clients of a mechanism."""
+    name = f"{mechanism.lower()}.{HANDLER}"
+    handler: str | None = look(name)
+    is_own = handler is None or handler.rpartition(".")[2] in OWN_HANDLERS[mechanism]
+    if not is_own and handler != look(HANDLER):  # which is of no mechanism: Kafka does not look at it
+        raise BadSecuritySetting(name, f"{handler}: Java classes cannot be loaded")
 
 
 def _kerberos(look: Look, jaas: JaasEntry | None) -> Callable[[], SaslServer]:

@@ -40,8 +40,8 @@ security.providers string - any low read-only none
     Java classes of security providers.
 principal.builder.class class \
     org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder \
-    any medium per-broker none
-    Class that derives the principal of a connection.
+    any medium per-broker refused
+    Class that derives the principal of a connection. | Java classes cannot be loaded
 ssl.client.auth string none {required,requested,none} medium per-broker works=tls
     Whether clients must show a certificate.
 ssl.principal.mapping.rules string DEFAULT any low read-only works
@@ -93,7 +93,7 @@ sasl.mechanism.inter.broker.protocol string GSSAPI any medium per-broker works=t
 sasl.enabled.mechanisms list GSSAPI any medium per-broker works=tls
     Mechanisms that clients may use.
 sasl.server.callback.handler.class class - any medium read-only works
-    Java class that checks OAUTHBEARER tokens: Kafka's two, for signed and for unsecured ones, are known by name.
+    Java class that checks a mechanism's clients: Kafka's own, two for OAUTHBEARER; others are refused.
 sasl.kerberos.principal.to.local.rules list DEFAULT any medium per-broker works=tls
     How a Kerberos name becomes a user's.
 sasl.jaas.config password - any medium per-broker works=tls

@@ -98,6 +98,10 @@ def test_what_is_not_built_is_refused() -> None:
         "test: authorizer.zookeeper.url=zk: refused, access lists are kept in the cluster's own ZooKeeper"
     )
     assert "kafka.security.authorizer.AclAuthorizer" in refusal(authorizer_class_name="kafka.Acl")
+    for name in ("principal_builder_class", "listener_name_x_principal_builder_class"):
+        assert "refused, Java classes cannot be loaded" in refusal(**{name: "x.UsersByDepartment"}), name
+    own = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+    assert config(principal_builder_class=own).broker_id == -1
     assert "super.users" in refusal(super_users="User:root;alice")
     assert "KRaft is not built" in refusal(process_roles="broker")
     assert config(authorizer_class_name="", zookeeper_set_acl="false").broker_id == -1

@@ -25,6 +25,8 @@ from odradek.testing.needs import need
 from odradek.testing.virtual_clock import VirtualClock
 from tests.broker.security.sasl_listener import ALICE, SETTINGS, ask, find_scram, handshake, log_in, raw
 
+HANDLER = "sasl.server.callback.handler.class"
+
 
 def bearer(**options: str) -> dict[str, Any]:
     texts = " ".join(f'{name}="{text}"' for name, text in options.items())
@@ -305,7 +307,7 @@ def test_signed_tokens(play: Any, tmp_path: Any) -> None:
         sasl_oauthbearer_jwks_endpoint_url=f"file://{keys}".replace("_", "_"),
         sasl_oauthbearer_expected_audience="kafka",
         sasl_oauthbearer_expected_issuer="https://issuer",
-        listener_name_sasl__plaintext_oauthbearer_sasl_server_callback_handler_class="x.SomethingSecured",
+        listener_name_sasl__plaintext_oauthbearer_sasl_server_callback_handler_class="x.OAuthBearerValidatorCallbackHandler",
     )
 
 
@@ -350,14 +352,30 @@ def test_an_rsa_key_that_says_no_algorithm_is_for_all_of_them(tmp_path: Path) ->
         ({"sasl.enabled.mechanisms": "NTLM"}, "NTLM is not known"),
         ({"listener.name.sasl_plaintext.plain.sasl.jaas.config": "nonsense"}, "LoginModule required"),
         (
-            {"listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": "x.Secured"},
+            {f"listener.name.sasl_plaintext.oauthbearer.{HANDLER}": "x.OAuthBearerValidatorCallbackHandler"},
             r"sasl\.oauthbearer\.jwks\.endpoint\.url: OAUTHBEARER needs it",
         ),
         ({"sasl.mechanism.inter.broker.protocol": "NTLM"}, "NTLM is not known"),
+        *(
+            (
+                {f"listener.name.sasl_plaintext.{mechanism}.{HANDLER}": "x.AsksLdap"},
+                rf"{mechanism}.{HANDLER}: x.AsksLdap: Java",
+            )
+            for mechanism in ("plain", "scram-sha-256", "oauthbearer")
+        ),
     ],
 )
 def test_settings_that_cannot_be_obeyed(changes: dict[str, str], said: str) -> None:
+    """Who was to be asked about passwords was not, without a word."""
     config = read_config([Given(*one, "test") for one in {**SETTINGS, **changes}.items()])[0]
     with pytest.raises(BadSecuritySetting, match=said) as refused:
         BrokerSecurity(config, None, VirtualClock(asyncio.new_event_loop()), find_scram)  # type: ignore[arg-type]
     assert "secret" not in str(refused.value)
+
+
+def test_kafkas_own_handlers_are_what_mechanisms_do_anyway() -> None:
+    own = {"plain": "plain.internals.Plain", "scram-sha-256": "scram.internals.Scram"}
+    listener, package = "listener.name.sasl_plaintext", "org.apache.kafka.common.security"
+    named = {f"{listener}.{one}.{HANDLER}": f"{package}.{name}ServerCallbackHandler" for one, name in own.items()}
+    config = read_config([Given(*one, "test") for one in {**SETTINGS, **named}.items()])[0]
+    BrokerSecurity(config, None, VirtualClock(asyncio.new_event_loop()), find_scram)  # type: ignore[arg-type]
