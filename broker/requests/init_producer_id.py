@@ -23,7 +23,7 @@ def handle(broker: Services, request: InitProducerIdRequest, context: RequestCon
         return Reply(_response(ErrorCode.INVALID_REQUEST))
     if request.transactional_id is None:
         return _hand_out(broker)
-    error = broker.transactions.check(request.transactional_id)
+    error = broker.transactions.check_beginning(request.transactional_id, request.transaction_timeout_ms)
     if error is not ErrorCode.NONE:
         return Reply(_response(error))
     return _begin(broker, request, request.transactional_id, context.api_version)

@@ -135,6 +135,13 @@ class TransactionCoordinator:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self._partitions.check(self.partition_for(transactional_id))
 
+    def check_beginning(self, transactional_id: str, timeout_ms: int) -> ErrorCode:
+        """Check, as `initialize` does first, whether a producer with this transaction timeout may begin here."""
+        error = self.check(transactional_id)
+        if error is not ErrorCode.INVALID_REQUEST and not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
+            return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        return error
+
     def needs_producer_id(self, transactional_id: str, expected: ProducerIdentity | None) -> bool:
         """Tell whether `initialize` needs a producer id that nobody has."""
         transaction = self._transactions.get(transactional_id)
@@ -153,9 +160,7 @@ class TransactionCoordinator:
         `fresh_producer_id` is an id that nobody has, if `needs_producer_id` asks for one. `timeout_ms` is the
         transaction timeout.
         """
-        error = self.check(transactional_id)
-        if error is not ErrorCode.INVALID_REQUEST and not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
-            error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        error = self.check_beginning(transactional_id, timeout_ms)
         if error is not ErrorCode.NONE:
             answer(error, NO_PRODUCER)
             return

@@ -12,7 +12,7 @@ from odradek.protocol.messages.describe_transactions import DescribeTransactions
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.list_transactions import ListTransactionsRequest
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from tests.broker.requests.producer_stage import ID, Producer, errors_of, with_producer
+from tests.broker.requests.producer_stage import ID, SETTINGS, Producer, errors_of, until_it_coordinates, with_producer
 from tests.broker.requests.whole_broker import TOPIC, Client, with_broker
 
 NONE, FENCED, OLD_FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
@@ -80,6 +80,19 @@ def test_a_broker_that_does_not_coordinate_an_id_uses_up_no_producer_id_for_it()
         assert await producer.end() is ErrorCode.NOT_COORDINATOR
 
     with_broker(scenario)
+
+
+def test_a_timeout_that_nobody_may_have_is_the_first_thing_that_is_told() -> None:
+    """Whoever asks again, elsewhere or later, is told in the end; and no producer id is used up for it."""
+
+    async def scenario(client: Client) -> None:
+        producer = Producer(client)
+        assert (await producer.init(timeout_ms=900_001)).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        await until_it_coordinates(client)
+        assert (await producer.init(timeout_ms=900_001)).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        assert (await producer.init()).producer_id == 0
+
+    with_broker(scenario, 1, **SETTINGS)
 
 
 @pytest.mark.parametrize("transactional_id", [None, ID])
