@@ -1,14 +1,19 @@
 """The APIs of transactions, asked of a whole broker: who is told what, in which version."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from odradek.broker.network.outcomes import RequestContext
+from odradek.broker.requests import list_transactions
+from odradek.broker.transactions.transaction_state import ProducerIdentity, TxnState
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.list_transactions import ListTransactionsRequest
 from odradek.protocol.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -30,6 +35,8 @@ def test_a_producer_that_begins_anew_gets_the_next_epoch() -> None:
         assert (again.error_code, again.producer_id, again.producer_epoch) == (NONE, first.producer_id, 1)
         named = await producer.init(producer_id=first.producer_id, producer_epoch=1)
         assert (named.error_code, named.producer_id, named.producer_epoch) == (NONE, first.producer_id, 2)
+        other = await producer.init(transactional_id="other")
+        assert other.producer_id == first.producer_id + 1, "no id was used up meanwhile"
 
     with_producer(scenario)
 
@@ -229,6 +236,23 @@ def test_the_groups_partition_is_part_of_the_transaction() -> None:
     with_producer(scenario)
 
 
+def test_the_topic_of_groups_is_created_for_a_transaction() -> None:
+    """Nobody else may have asked for the group's coordinator yet."""
+
+    async def scenario(client: Client) -> None:
+        producer, services = Producer(client), client.cluster.brokers[0].server.services
+        while (await producer.init()).error_code:
+            await client.ask(FindCoordinatorRequest(key=ID, key_type=1), 3)
+            await asyncio.sleep(0.05)
+        assert await producer.add_offsets(3, 0) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        while (error := await producer.add_offsets(3, 0)) is not NONE:
+            assert error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            await asyncio.sleep(0.05)
+        assert services.metadata.partition_count(CONSUMER_OFFSETS) == 1
+
+    with_broker(scenario, 1, **SETTINGS)
+
+
 # EndTxn
 
 
@@ -252,8 +276,11 @@ def test_a_transaction_may_be_ended_again_the_same_way() -> None:
 
 def test_a_transaction_is_described_and_listed() -> None:
     async def scenario(producer: Producer) -> None:
+        await producer.client.ask(InitProducerIdRequest(transactional_id=None), 4)
+        await producer.init()
         await producer.init(timeout_ms=5000)
         client, (producer_id, epoch) = producer.client, producer.identity
+        assert producer_id == epoch == 1
         assert (await producer.described()).transaction_start_time_ms == -1
         began_ms = client.cluster.clock.now_ms()
         await producer.add((TOPIC, 0), (CONSUMER_OFFSETS, 0))
@@ -283,3 +310,20 @@ def test_a_transaction_is_described_and_listed() -> None:
         assert (await listed(duration_filter=900), await listed(duration_filter=60_000)) == (it, [])
 
     with_producer(scenario)
+
+
+@pytest.mark.parametrize(
+    ("filter_ms", "listed"), [(-1, ["new", "just now", "before"]), (0, ["before"]), (499, ["before"]), (500, [])]
+)
+def test_transactions_are_listed_that_began_longer_ago(filter_ms: int, listed: list[str]) -> None:
+    states = [
+        (name, TxnState(ProducerIdentity(number, 0), 60_000, started_ms=began_ms))
+        for number, (name, began_ms) in enumerate([("new", -1), ("just now", 1000), ("before", 500)])
+    ]
+    broker: Any = SimpleNamespace(
+        transactions=SimpleNamespace(list_transactions=lambda: (NONE, states)),
+        clock=SimpleNamespace(now_ms=lambda: 1000),
+    )
+    request = ListTransactionsRequest(duration_filter=filter_ms)
+    reply: Any = list_transactions.handle(broker, request, RequestContext(1, "", "", ""))
+    assert [one.transactional_id for one in reply.response.transaction_states] == listed

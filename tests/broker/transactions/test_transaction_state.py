@@ -104,16 +104,18 @@ LAST = 32_766
         (P, ProducerIdentity(7, 2), ProducerIdentity(7, 2), P),
         (P, NO_PRODUCER, ProducerIdentity(7, 2), FENCED),
         (P, NO_PRODUCER, ProducerIdentity(8, 3), FENCED),
+        (ProducerIdentity(7, LAST - 1), NO_PRODUCER, None, ProducerIdentity(7, LAST)),
         (ProducerIdentity(7, LAST), NO_PRODUCER, None, ProducerIdentity(FRESH, 0)),
         (ProducerIdentity(7, LAST), NO_PRODUCER, ProducerIdentity(7, LAST), ProducerIdentity(FRESH, 0)),
         (ProducerIdentity(7, LAST), NO_PRODUCER, ProducerIdentity(7, 5), FENCED),
         (ProducerIdentity(FRESH, 0), ProducerIdentity(7, LAST), ProducerIdentity(7, LAST), ProducerIdentity(FRESH, 0)),
         (ProducerIdentity(FRESH, 0), ProducerIdentity(7, LAST), ProducerIdentity(7, 0), FENCED),
+        (ProducerIdentity(FRESH, 0), ProducerIdentity(7, LAST), ProducerIdentity(8, LAST), FENCED),
     ],
     ids=[
         "a start", "a new id", "an id that was forgotten", "a bump", "a bump again", "a zombie", "somebody else",
-        "no epochs left", "no epochs left, a bump", "no epochs left, a zombie", "a new producer id again",
-        "a zombie of the id before",
+        "the last epoch", "no epochs left", "no epochs left, a bump", "no epochs left, a zombie",
+        "a new producer id again", "a zombie of the id before", "somebody else whose epochs were used up",
     ],
 )  # fmt: skip
 def test_who_the_producer_is_to_be(
@@ -124,6 +126,32 @@ def test_who_the_producer_is_to_be(
 ) -> None:
     decided = transaction(EMPTY, now, former).initialize(TIMEOUT, expected, FRESH, NOW)
     assert (decided.producer if isinstance(decided, TxnState) else decided) == becomes
+
+
+@pytest.mark.parametrize("epoch", [2, LAST])
+def test_whoever_has_lost_the_answer_asks_again(epoch: int) -> None:
+    producer = ProducerIdentity(7, epoch)
+    one = transaction(COMPLETE_COMMIT, producer)
+    bumped = one.initialize(TIMEOUT, producer, FRESH, NOW)
+    assert isinstance(bumped, TxnState)
+    assert (bumped.former, bumped.updated_ms, bumped.started_ms) == (producer, NOW, -1)
+    one.complete(bumped)
+    again = one.initialize(TIMEOUT, producer, FRESH, NOW)
+    assert isinstance(again, TxnState) and (again.producer, again.former) == (bumped.producer, producer)
+    one.complete(again)
+    started = one.initialize(TIMEOUT, None, FRESH, NOW)
+    assert isinstance(started, TxnState)
+    one.complete(started)
+    assert one.initialize(TIMEOUT, producer, FRESH, NOW) is FENCED, "another producer has started meanwhile"
+
+
+def test_a_start_that_was_not_written_takes_no_epoch() -> None:
+    one = transaction(EMPTY)
+    for _ in range(2):
+        started = one.initialize(TIMEOUT, None, FRESH, NOW)
+        assert isinstance(started, TxnState) and started.producer == ProducerIdentity(7, 4)
+        one.fail(started)
+    assert (one.state.producer, one.fence_failed) == (P, False)
 
 
 def test_a_start_without_epochs_left_fences_the_one_before() -> None:
