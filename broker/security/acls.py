@@ -65,8 +65,8 @@ TYPE_NUMBERS: Final = {
 TYPES_BY_NUMBER: Final = {number: kind for kind, number in TYPE_NUMBERS.items()}
 PATTERN_NUMBERS: Final = {PatternType.LITERAL: 3, PatternType.PREFIXED: 4}
 PATTERNS_BY_NUMBER: Final = {number: kind for kind, number in PATTERN_NUMBERS.items()}
-OPERATIONS_BY_WORD: Final = {one.word: one for one in AclOperation}
-PERMISSIONS_BY_WORD: Final = {one.word: one for one in AclPermission}
+OPERATIONS_BY_WORD: Final = {one.word.upper(): one for one in AclOperation}
+PERMISSIONS_BY_WORD: Final = {one.word.upper(): one for one in AclPermission}
 
 WILDCARD: Final = "*"
 """Name of all resources of a type; as a host, all hosts."""
@@ -125,9 +125,10 @@ class Acl(NamedTuple):
 
     @classmethod
     def of(cls, entry: AclEntry) -> "Acl":
-        """Read a line of a znode. Raises ValueError for words that mean nothing."""
-        operation = OPERATIONS_BY_WORD.get(entry.operation)
-        permission = PERMISSIONS_BY_WORD.get(entry.permission_type)
+        """Read a line of a znode; its words may be in letters of any case. Raises ValueError for those that mean
+        nothing."""
+        operation = OPERATIONS_BY_WORD.get(entry.operation.upper())
+        permission = PERMISSIONS_BY_WORD.get(entry.permission_type.upper())
         if operation is None or permission is None:
             raise ValueError(f"{entry.permission_type} {entry.operation} is no right")
         return cls(entry.principal, entry.host, operation, permission)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -196,6 +197,30 @@ def test_a_list_that_cannot_be_understood_ends_the_start_and_changes_nothing_lat
         assert [error and error.code for error in errors] == [ErrorCode.UNKNOWN_SERVER_ERROR]
         with pytest.raises(BadZnode):
             await brokers.start()
+        brokers.tasks.close()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("write", [str.upper, str.lower, str.title])
+def test_words_count_however_large_their_letters_are(write: Callable[[str], str]) -> None:
+    """As at Kafka, where other programs write lists too: with such a list no broker started."""
+
+    async def main(clock: VirtualClock) -> None:
+        brokers = Brokers(clock)
+        one = await brokers.start()
+        await one.create([AclBinding(T, READ)])
+        words = (
+            f'{{"principal":"User:alice","permissionType":"{write(permission)}","operation":"{write(operation)}","host":"*"}}'
+            for permission, operation in (("Allow", "All"), ("Deny", "AlterConfigs"))
+        )
+        await brokers.stores[0].set(T.path, f'{{"version":1,"acls":[{",".join(words)}]}}'.encode())
+        await brokers.stores[0].create(T.change_prefix, T.encode_change(), sequential=True)
+        await asyncio.sleep(1)
+        for authorizer in (one, await brokers.start()):
+            assert may(authorizer, AclOperation.ALTER) and not may(authorizer, AclOperation.ALTER_CONFIGS)
+        assert await one.create([AclBinding(T, WRITE)]) == [None]
+        assert b'"operation":"AlterConfigs"' in (await brokers.stores[0].get(T.path))[0]
         brokers.tasks.close()
 
     run_virtual(main)
