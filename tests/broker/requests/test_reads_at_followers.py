@@ -48,11 +48,13 @@ class Client:
     def replica(self, broker: int) -> Any:
         return self.cluster.brokers[broker].server.services.replicas.partitions[TOPIC, 0]
 
-    async def fetch(self, broker: int, offset: int, version: int, replica_id: int, max_wait_ms: int = 0) -> Any:
+    async def fetch(
+        self, broker: int, offset: int, version: int, replica_id: int, max_wait_ms: int = 0, **fields: Any
+    ) -> Any:
         asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = FetchRequest(
             replica_id=replica_id, replica_state=ReplicaState(replica_id=replica_id), max_wait_ms=max_wait_ms,
-            min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
+            min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[asked])], **fields,
         )  # fmt: skip
         answer = (await self.ask(request, version, broker)).responses[0].partitions[0]
         assert isinstance(answer, PartitionData)
@@ -69,9 +71,9 @@ class Client:
         return answer.topics[0].partitions[0]
 
 
-def with_client(scenario: Callable[[Client], Awaitable[None]]) -> None:
+def with_client(scenario: Callable[[Client], Awaitable[None]], settings: dict[str, str] | None = None) -> None:
     async def main(clock: VirtualClock) -> None:
-        async with EmbeddedCluster(clock, brokers=2) as cluster:
+        async with EmbeddedCluster(clock, brokers=2, overrides=settings) as cluster:
             client = Client(cluster)
             await client.begin()
             await scenario(client)
@@ -114,6 +116,53 @@ def test_a_consumer_that_is_ahead_of_a_follower_is_sent_to_the_leader() -> None:
         assert (await client.fetch(FOLLOWER, 9, 12, CONSUMER)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (await client.fetch(FOLLOWER, 9, 12, DEBUGGING)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (await client.fetch(LEADER, 9, 12, CONSUMER)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    with_client(scenario)
+
+
+SELECTOR = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector", "broker.rack": "r{}"}
+
+
+@pytest.mark.parametrize(
+    ("rack", "version", "settings", "preferred"),
+    [
+        ("r1", 11, SELECTOR, FOLLOWER),
+        ("r0", 11, SELECTOR, -1),
+        ("r9", 11, SELECTOR, -1),
+        ("", 11, SELECTOR, -1),
+        ("r1", 10, SELECTOR, -1),
+        ("r1", 11, {}, -1),
+    ],
+)
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(
+    rack: str, version: int, settings: dict[str, str], preferred: int
+) -> None:
+    """At once, and without records."""
+
+    async def scenario(client: Client) -> None:
+        began_ms = client.cluster.clock.monotonic_ms()
+        answer = await client.fetch(LEADER, 3, version, CONSUMER, 5000, rack_id=rack)
+        assert (answer.error_code, answer.preferred_read_replica, answer.high_watermark) == (0, preferred, 3)
+        assert (client.cluster.clock.monotonic_ms() - began_ms < 1000) is (preferred >= 0)
+        answer = await client.fetch(LEADER, 0, version, CONSUMER, 5000, rack_id=rack)
+        assert (answer.preferred_read_replica, bool(answer.records)) == (preferred, preferred < 0)
+
+    with_client(scenario, settings)
+
+
+def test_the_first_fetch_of_a_followers_session_is_answered_at_once() -> None:
+    """While it waited it would look at thousands of partitions whenever one changes."""
+
+    async def scenario(client: Client) -> None:
+        client.cluster.brokers[FOLLOWER].suspend()
+        clock = client.cluster.clock
+        took = []
+        for epoch in (0, -1):
+            began_ms = clock.monotonic_ms()
+            answer = await client.fetch(LEADER, 3, 12, FOLLOWER, 2000, session_epoch=epoch)
+            assert (answer.error_code, answer.high_watermark) == (0, 3)
+            took.append(clock.monotonic_ms() - began_ms)
+        assert took[0] < 1000 and took[1] >= 2000
 
     with_client(scenario)
 
