@@ -8,15 +8,18 @@ import pytest
 
 from odradek.broker.transactions.transaction_markers import (
     LANES,
+    PARTITIONS_MAX,
     RETRY_AFTER_A_BUG_MS,
     RETRY_BACKOFF_MS,
     PendingMarkers,
     TransactionMarkers,
+    request_of,
 )
 from odradek.broker.transactions.transaction_state import ProducerIdentity
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from odradek.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -26,7 +29,7 @@ from odradek.protocol.messages.write_txn_markers import (
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.tasks import Tasks
 
-LEADER = 3
+LEADER, REQUEST_TIMEOUT_MS = 3, 30_000
 T0, T1 = ("t", 0), ("t", 1)
 
 
@@ -54,10 +57,16 @@ class Leader:
     def __init__(self, *outcomes: int | Exception) -> None:
         self.outcomes = list(outcomes)
         self.requests: list[WriteTxnMarkersRequest] = []
+        self.held: asyncio.Event | None = None
 
-    async def to_broker(self, broker_id: int, request: WriteTxnMarkersRequest, *_: object) -> WriteTxnMarkersResponse:
+    async def to_broker(
+        self, broker_id: int, request: WriteTxnMarkersRequest, version: int, timeout_ms: int
+    ) -> WriteTxnMarkersResponse:
         assert broker_id == LEADER
+        assert timeout_ms > REQUEST_TIMEOUT_MS, "the leader itself waits that long for its replicas"
         self.requests.append(request)
+        if self.held is not None:
+            await self.held.wait()
         outcome = self.outcomes.pop(0) if self.outcomes else ErrorCode.NONE
         if isinstance(outcome, Exception):
             raise outcome
@@ -91,7 +100,9 @@ class World:
         self.metadata = metadata
         self.tasks = Tasks(clock, lambda line: None)
         stand_in: Any = leader
-        self.markers = TransactionMarkers(0, metadata, clock, lambda client_id: stand_in, self.tasks, 30_000)
+        self.markers = TransactionMarkers(
+            0, metadata, clock, lambda client_id: stand_in, self.tasks, REQUEST_TIMEOUT_MS
+        )
         self.done: list[None] = []
         self.pending = PendingMarkers(ProducerIdentity(7, 0), True, 1, {T0}, lambda: self.done.append(None))
 
@@ -163,13 +174,97 @@ def test_a_partition_that_is_deleted_needs_no_marker() -> None:
     in_world(Leader(), test)
 
 
-def test_a_newer_coordinator_is_left_to_see_to_it() -> None:
+@pytest.mark.parametrize("error", [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
+def test_a_newer_coordinator_is_left_to_see_to_it(error: ErrorCode) -> None:
     async def test(world: World) -> None:
+        world.pending.remaining = {T0, T1}
         world.markers.send(world.pending)
         await world.pass_time(10 * RETRY_BACKOFF_MS)
         assert world.pending.over and world.done == [] and len(world.leader.requests) == 1
+        for partition in (T0, T1):
+            world.pending.written(partition)
+        assert world.done == []
 
-    in_world(Leader(ErrorCode.TRANSACTION_COORDINATOR_FENCED), test)
+    in_world(Leader(error), test)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_request_says_of_each_transaction_how_it_ends_where_and_by_whom(committed: bool) -> None:
+    async def test(world: World) -> None:
+        pending = PendingMarkers(ProducerIdentity(8, 4), committed, 6, {T0, ("t", LANES)}, lambda: None)
+        asked = request_of([(one, at) for one in (pending, world.pending) for at in sorted(one.remaining)])
+        assert [
+            (one.producer_id, one.producer_epoch, one.transaction_result, one.coordinator_epoch, partitions_of(one))
+            for one in asked.markers
+        ] == [(8, 4, committed, 6, [("t", [0, LANES])]), (7, 0, True, 1, [("t", [0])])]
+
+    in_world(Leader(), test)
+
+
+def partitions_of(marker: WritableTxnMarker) -> list[tuple[str, list[int]]]:
+    return [(topic.name, topic.partition_indexes) for topic in marker.topics]
+
+
+def test_a_topic_that_holds_no_markers_needs_none() -> None:
+    """Its messages are of a format without transactions."""
+
+    async def test(world: World) -> None:
+        world.markers.send(world.pending)
+        await world.pass_time(1)
+        assert world.done == [None]
+        world.pending.written(T0)
+        assert world.done == [None], "it is told once"
+
+    in_world(Leader(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT), test)
+
+
+def test_a_thousand_partitions_go_in_one_request() -> None:
+    async def test(world: World) -> None:
+        partitions = {("t", LANES * index) for index in range(PARTITIONS_MAX + 1)}
+        world.metadata.leaders = dict.fromkeys(partitions, LEADER)
+        world.pending.remaining = set(partitions)
+        world.markers.send(world.pending)
+        await world.pass_time(1)
+        sizes = [len(topic.partition_indexes) for one in world.leader.requests for topic in one.markers[0].topics]
+        assert (world.done, sizes) == ([None], [PARTITIONS_MAX, 1])
+
+    in_world(Leader(), test)
+
+
+def test_a_lane_has_one_request_under_way() -> None:
+    """So a partition has its markers in the order in which they were sent."""
+
+    async def test(world: World) -> None:
+        later = PendingMarkers(ProducerIdentity(7, 1), False, 1, {T0}, lambda: world.done.append(None))
+        over = PendingMarkers(ProducerIdentity(7, 2), False, 1, {T0}, lambda: None)
+        world.leader.held = asyncio.Event()
+        for pending in (world.pending, later, over):
+            world.markers.send(pending)
+            await world.pass_time(1)
+        over.over = True
+        assert len(world.leader.requests) == 1 and world.done == []
+        world.leader.held.set()
+        await world.pass_time(1)
+        epochs = [[marker.producer_epoch for marker in one.markers] for one in world.leader.requests]
+        assert (epochs, world.done) == ([[0], [1]], [None, None])
+
+    in_world(Leader(), test)
+
+
+def test_nothing_is_sent_for_what_is_over_or_after_the_end() -> None:
+    async def test(world: World) -> None:
+        world.pending.over = True
+        world.markers.send(world.pending)
+        await world.pass_time(1)
+        world.pending.over = False
+        world.markers.send(world.pending)
+        await world.pass_time(1)
+        world.markers.close()
+        world.markers.send(world.pending)
+        await world.pass_time(10 * RETRY_BACKOFF_MS)
+        assert len(world.leader.requests) == 1 and world.done == []
+
+    in_world(Leader(ErrorCode.NOT_LEADER_OR_FOLLOWER), test)
 
 
 def test_markers_that_wait_together_go_together_by_lane() -> None:
