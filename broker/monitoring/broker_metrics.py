@@ -304,6 +304,25 @@ def _connections(broker: Observed) -> Samples:
         yield (listener, "0"), counts[listener]
 
 
+SOCKETS: Final = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*"
+AUTHENTICATIONS: Final = {
+    "successful-authentication-total": "Connections that have authenticated.",
+    "failed-authentication-total": "Connections that were refused, as they failed to authenticate.",
+    "successful-reauthentication-total": "Sessions that went on, as their clients authenticated again.",
+    "failed-reauthentication-total": "Connections that were refused, as they failed to authenticate again.",
+    "expired-connections-killed-count": "Connections that were closed, as they did not authenticate again in time.",
+}
+
+
+def _authentications(name: str, text: str) -> Metric:
+    def read(broker: Observed) -> Samples:
+        for listener in broker.sockets.listeners:
+            yield (listener, "0"), broker.sockets.authentications[listener, name]
+
+    confluent = f"kafka_server_socketservermetrics_{name.replace('-', '_')}"
+    return attribute(SOCKETS, name, text, read, kind=Kind.COUNTER, confluent=confluent)
+
+
 REQUESTS: Final = (
     meter("kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*,version=*", "Requests.", _requests),
     meter(
@@ -349,14 +368,14 @@ REQUESTS: Final = (
         lambda b: one(b.sockets.unanswered_requests()),
     ),
     attribute(
-        "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*",
+        SOCKETS,
         "connection-count",
         "Open connections.",
         _connections,
         confluent="kafka_server_socketservermetrics_connection_count",
     ),
     attribute(
-        "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*",
+        SOCKETS,
         "connection-creation-total",
         "Connections accepted.",
         lambda b: (((listener, "0"), count) for listener, count in list(b.sockets.accepted.items())),
@@ -364,11 +383,12 @@ REQUESTS: Final = (
         confluent="kafka_server_socketservermetrics_connection_creation_total",
     ),
     attribute(
-        "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*",
+        SOCKETS,
         "connection-close-total",
         "Connections closed.",
         lambda b: (((listener, "0"), count) for listener, count in list(b.sockets.closed.items())),
         kind=Kind.COUNTER,
         confluent="kafka_server_socketservermetrics_connection_close_total",
     ),
+    *(_authentications(name, text) for name, text in AUTHENTICATIONS.items()),
 )

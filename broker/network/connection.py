@@ -100,8 +100,7 @@ class Connection:
         self._boundary = Boundary(client.peer, self._abandon)
         self._held = False
         self._reading = True
-        self._handling = False
-        self._resuming = False
+        self._handling = self._resuming = False
         self._closing = False
         """True to close as soon as every answer that is due has been sent."""
         self._ended = False
@@ -151,6 +150,7 @@ class Connection:
     def _refuse(self, reason: AuthenticationFailed) -> None:
         """Close after a delay, which slows down whoever tries again and again (KIP-306)."""
         logger.warning("refusing %s: %s", self.client.peer, reason)
+        self.client.refused = True
         self._endpoint.on_readable(None)
         self._throttle = self._host.timers.call_later(self._host.refusal_delay_ms, self.close)
 

@@ -93,7 +93,10 @@ Outcome = Settled | Coroutine[Any, Any, Settled]
 class Client:
     """A connection, as the dispatcher sees it."""
 
-    __slots__ = ("api", "by_token", "contexts", "identity", "listener", "number", "peer", "principal")
+    __slots__ = (
+        "api", "authentications", "by_token", "contexts", "expired", "identity", "listener", "number", "peer",
+        "principal", "refused",
+    )  # fmt: skip
 
     def __init__(self, peer: str, listener: str, number: int = 0) -> None:
         """Take the connection's `number`; later connections have higher numbers."""
@@ -109,10 +112,17 @@ class Client:
         self.principal = ANONYMOUS
         """Changed by `authenticated` alone."""
         self.by_token = False
+        self.authentications = 0
+        """Number of times that the client has authenticated."""
+        self.refused = False
+        """True once it has failed to."""
+        self.expired = False
+        """True once its session is over, and it has not authenticated again."""
 
     def authenticated(self, principal: KafkaPrincipal, *, by_token: bool = False) -> None:
         """Note the principal of the requests from the next one on, and whether a delegation token has proved it."""
         self.principal, self.by_token = principal, by_token
+        self.authentications += 1
         self.contexts.clear()
 
 

@@ -55,11 +55,12 @@ class State(Enum):
 
 
 class _Refused(Exception):  # noqa: N818 - a state of the client, no error of ours
-    """The client is not let in. `answer` is what it is told before the connection is closed, if anything."""
+    """The client is not let in. `answer` is what it is told before the connection is closed, if anything; `has_failed`
+    is false where it may come again at once, as it has not failed to authenticate."""
 
-    def __init__(self, reason: str, answer: list[Part] | None = None) -> None:
+    def __init__(self, reason: str, answer: list[Part] | None = None, *, has_failed: bool = True) -> None:
         super().__init__(reason)
-        self.answer = answer
+        self.answer, self.has_failed = answer, has_failed
 
 
 class _LateAnswer:
@@ -105,7 +106,7 @@ class SaslGate:
     def __call__(self, frame: memoryview, client: Client, /) -> Answer:
         try:
             if self.state is State.REFUSED:
-                raise _Refused("it has been refused before")
+                raise _Refused("it has been refused before", has_failed=False)
             if self.state is State.IN:
                 if self._expires_ms is None:
                     return self._dispatch(frame, client)
@@ -113,6 +114,7 @@ class SaslGate:
             return self._enter(bytes(frame), client)
         except _Refused as refused:
             self.state = State.REFUSED
+            client.refused = client.refused or refused.has_failed
             log.warning("refusing %s: %s", client.peer, refused)
             return _LateAnswer(refused.answer or [], self._clock, self._refusal_delay_ms)
 
@@ -123,6 +125,7 @@ class SaslGate:
             self._begun_again_ms, self._again = now_ms, True
             return self._enter(bytes(frame), client)
         if now_ms > self._expires_ms:
+            client.expired = True
             raise UnsupportedRequestError("its SASL session has expired without re-authentication")
         return self._dispatch(frame, client)
 
@@ -199,7 +202,7 @@ class SaslGate:
                 f"{said}{self._mechanism}: {error}", self._failure(correlation_id, version, said + self._mechanism)
             ) from None
         except NotNow as error:
-            raise _Refused(f"cannot log in now with {self._mechanism}: {error}") from None
+            raise _Refused(f"cannot log in now with {self._mechanism}: {error}", has_failed=False) from None
         lifetime_ms = self._end_if_complete()
         response = SaslAuthenticateResponse(auth_bytes=token or b"", session_lifetime_ms=lifetime_ms)
         return _frame(correlation_id, version, response)
@@ -209,7 +212,7 @@ class SaslGate:
         try:
             token = self._evaluate(frame)
         except (AuthenticationFailed, InvalidCredentials, NotNow) as error:
-            raise _Refused(f"{self._mechanism}: {error}") from None
+            raise _Refused(f"{self._mechanism}: {error}", has_failed=not isinstance(error, NotNow)) from None
         self._end_if_complete()
         return None if token is None else framed([token])
 

@@ -86,6 +86,8 @@ class SocketServer:
         self.accepted: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
         """Connections accepted, and closed, since the start, by listener."""
+        self.authentications: Counter[tuple[str, str]] = Counter()
+        """Number of logins by listener and outcome, which has the name of Kafka's metric."""
         self.address_rates: ConnectionRates | None = None
         """Limits on how often an address may connect."""
         self._too_early: set[Endpoint] = set()
@@ -249,12 +251,18 @@ class SocketServer:
         connection.close()
 
     def _has_passed(self, client: Client) -> None:
-        entering = self._entering.pop(client, None)
-        if entering is not None:
-            connection, timer = entering
+        kind = "authentication" if client.authentications == 1 else "reauthentication"
+        self.authentications[client.listener, f"successful-{kind}-total"] += 1
+        if connection := self._end_entering(client):
+            connection.admit(self.settings.socket_request_max_bytes)
+
+    def _end_entering(self, client: Client) -> Connection | None:
+        """Stop to wait for a client's authentication; return its connection, None if nobody has waited."""
+        connection, timer = self._entering.pop(client, (None, None))
+        if connection is not None and timer is not None:
             timer.cancel()
             self._entering_bytes.pop(connection, None)
-            connection.admit(self.settings.socket_request_max_bytes)
+        return connection
 
     def _close_later(self, endpoint: Endpoint, delay_ms: int) -> None:
         if len(self._too_early) >= TOO_EARLY_MAX:
@@ -319,11 +327,17 @@ class SocketServer:
         self._tasks.spawn("request", lambda: coroutine, OnDeath.REPORT)
 
     def connection_closed(self, connection: Connection) -> None:
+        client = connection.client
         del self._connections[connection]
-        self._has_passed(connection.client)
+        self._end_entering(client)
         self._with_own_buffer.discard(connection)
-        self.closed[connection.client.listener] += 1
-        host = connection.client.peer.rpartition(":")[0]
+        self.closed[client.listener] += 1
+        if client.refused:
+            kind = "reauthentication" if client.authentications else "authentication"
+            self.authentications[client.listener, f"failed-{kind}-total"] += 1
+        if client.expired:
+            self.authentications[client.listener, "expired-connections-killed-count"] += 1
+        host = client.peer.rpartition(":")[0]
         self._by_address[host] -= 1
         if not self._by_address[host]:
             del self._by_address[host]

@@ -107,6 +107,7 @@ def test_requests_behind_tls(play: Any) -> None:
         harness.finish(1)
         assert [await client.number(), await client.number()] == [1, 2]
         assert await client.end() == b""
+        assert harness.server.authentications == {("SSL", "successful-authentication-total"): 1}
 
     play(scenario)
 
@@ -168,6 +169,8 @@ def test_plain_bytes_on_a_tls_port_are_refused(play: Any, caplog: Any) -> None:
         await client.end()
         assert harness.handlers.handled == []
         assert "TLS handshake failed: wrong version number (the other side does not speak TLS here)" in caplog.text
+        await harness.settle()
+        assert harness.server.authentications == {("SSL", "failed-authentication-total"): 1}
 
     play(scenario)
 
