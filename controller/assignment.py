@@ -105,10 +105,18 @@ def check_assignment(
         unknown = sorted(set(replicas) - set(known)) if known is not None else []
         if unknown:
             raise _invalid(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
-    sizes = {len(replicas) for replicas in assignment.values()}
-    if len(sizes) > 1 or (replication_factor is not None and sizes != {replication_factor}):
-        wanted = "" if replication_factor is None else f": {replication_factor}"
-        raise _invalid(f"All partitions should have the same number of replicas{wanted}")
+    if replication_factor is None:
+        if len({len(replicas) for replicas in assignment.values()}) > 1:
+            raise _invalid("All partitions should have the same number of replicas")
+        return
+    odd = {
+        number: len(replicas) for number, replicas in sorted(assignment.items()) if len(replicas) != replication_factor
+    }
+    if odd:
+        raise _invalid(
+            f"Inconsistent replication factor between partitions, partition 0 has {replication_factor} while "
+            f"partitions {list(odd)} have replication factors {list(odd.values())}, respectively."
+        )
 
 
 def check_numbering(partitions: Sequence[int]) -> None:

@@ -36,6 +36,11 @@ class Strategy(Enum):
     PREFERRED_REPLICA = "PreferredReplica"
     CONTROLLED_SHUTDOWN = "ControlledShutdown"
 
+    @property
+    def name_in_kafka(self) -> str:
+        """The name of Kafka's class, by which clients and tests know it."""
+        return f"{self.value.removesuffix('Partition')}PartitionLeaderElectionStrategy"
+
 
 def may_become(state: ClusterState, partition: TopicPartition, target: PartitionPhase) -> bool:
     return state.phase(partition) in VALID_PREVIOUS[target]
@@ -219,7 +224,7 @@ def choose(
         case Strategy.CONTROLLED_SHUTDOWN:
             chosen = elect_for_shutdown(current, assignment.replicas, live, state.shutting_down)
     if chosen is None:
-        return f"Failed to elect leader for partition {partition} under strategy {strategy.value}"
+        return f"Failed to elect leader for partition {partition} under strategy {strategy.name_in_kafka}"
     return chosen._replace(controller_epoch=state.controller_epoch)
 
 

@@ -99,6 +99,16 @@ def test_given_assignments_are_checked(given_replicas: dict[int, list[int]]) -> 
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
+def test_replicas_that_are_added_are_as_many_as_those_of_the_topic() -> None:
+    """In the words of Kafka's, which its own tests look for."""
+    with pytest.raises(KafkaError) as refused:
+        check_assignment({4: [1], 3: [1, 2], 2: [1]}, replication_factor=1, known=[1, 2])
+    assert refused.value.message == (
+        "Inconsistent replication factor between partitions, partition 0 has 1 while partitions [3] have replication "
+        "factors [2], respectively."
+    )
+
+
 def test_partitions_are_numbered_from_zero() -> None:
     check_numbering([1, 0, 2])
     with pytest.raises(KafkaError):

@@ -230,6 +230,8 @@ def test_preferred_and_unclean_elections_on_request(play: Play) -> None:
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,  # 1 is not in sync yet
         ]
         assert outcomes[TopicPartition("t", 1)][1] == "Leader election not needed for topic partition."
+        strategy = "PreferredReplicaPartitionLeaderElectionStrategy"  # the word that Kafka's own tests look for
+        assert outcomes[T0][1] == f"Failed to elect leader for partition t-0 under strategy {strategy}"
         await cluster.put_in_isr([2, 1])
         assert (await cluster.active.elect_leaders(None, 0))[T0] == (ErrorCode.NONE, None)
         assert cluster.state("t").leader == 1
