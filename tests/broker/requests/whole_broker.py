@@ -62,6 +62,13 @@ class Client:
         assert isinstance(answer, PartitionProduceResponse)
         return answer
 
+    async def produce_to(self, index: int) -> None:
+        """Write one record to a partition."""
+        request = produce_request(TOPIC, encode_batch(0, [T0], [None], [b"a"]))
+        request.topic_data[0].partition_data[0].index = index
+        [answer] = (await self.ask(request, 9)).responses[0].partition_responses
+        assert answer.error_code == 0
+
     async def fetch(self, offset: int, version: int = 12, **request: Any) -> FetchResponse:
         asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=request.pop("limit", 1 << 20))
         topic = FetchTopic(topic=TOPIC, topic_id=request.pop("topic_id", bytes(16)), partitions=[asked])
