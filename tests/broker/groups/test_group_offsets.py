@@ -217,6 +217,44 @@ def test_delete_offsets(world):
     assert world.coordinator.delete_offsets("g", [T0]) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
 
 
+def test_a_group_of_members_outlives_its_last_offset(world):
+    leader = world.stable(1)[0]
+    world.commit({U0: 6}, leader)
+    assert world.coordinator.delete_offsets("g", [U0]) == (ErrorCode.NONE, {U0: ErrorCode.NONE})
+    assert (world.offsets(), world.state()) == ({}, "Stable")
+    assert world.heartbeat(leader) is ErrorCode.NONE
+    world.commit({U0: 7}, leader)
+    world.coordinator.on_partitions_deleted([U0])
+    world.clock.advance()
+    assert (world.offsets(), world.state()) == ({}, "Stable")
+
+
+def test_offsets_of_topics_that_nobody_reads_are_deleted_while_the_group_is_balanced(world):
+    leader = world.stable(1)[0]
+    world.commit({T0: 5, U0: 6}, leader)
+    world.join()
+    assert world.state() == "PreparingRebalance"
+    errors = {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, U0: ErrorCode.NONE}
+    assert world.coordinator.delete_offsets("g", [T0, U0]) == (ErrorCode.NONE, errors)
+
+
+@pytest.mark.parametrize("delete", ["group", "expiry"])
+def test_of_a_group_whose_first_members_were_gone_before_it_began_nothing_is_left(world, delete):
+    """It has had one generation, which stands in the log."""
+    world.join()
+    partition = world.coordinator.partition_for("g")
+    [member] = world.describe().members
+    world.leave(member.member_id)
+    world.clock.advance(world.config.group_initial_rebalance_delay_ms)
+    assert world.state() == "Empty" and len(world.log.records(partition)) == 1
+    if delete == "group":
+        assert world.coordinator.delete("g") is ErrorCode.NONE
+    else:
+        world.clock.advance(world.config.offsets_retention_check_interval_ms)
+    assert world.coordinator.list_groups([], [])[1] == []
+    assert world.log.records(partition)[-1][1] is None
+
+
 def test_delete_offsets_of_a_group_that_is_not_of_consumers(world):
     world.stable(1, protocol_type="connect")
     assert world.coordinator.delete_offsets("g", [T0]) == (ErrorCode.NON_EMPTY_GROUP, {})
