@@ -1,7 +1,7 @@
 """Catalog of a broker's metrics, in the order in which they are told; `docs/metrics.md` is made of it.
 
-The metrics themselves are in broker_metrics, cluster_metrics and coordinator_metrics; those of partitions, which have
-the names of kafka_exporter and are told by the leaders, are here.
+The metrics themselves are in broker_metrics, quota_metrics, cluster_metrics and coordinator_metrics; those of
+partitions, which have the names of kafka_exporter and are told by the leaders, are here.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from odradek.broker.monitoring.cluster_metrics import CONTROLLER, LAG, PROCESS, 
 from odradek.broker.monitoring.coordinator_metrics import COORDINATORS
 from odradek.broker.monitoring.metric import Metric, Samples, own
 from odradek.broker.monitoring.observed import Observed
+from odradek.broker.monitoring.quota_metrics import QUOTAS
 from odradek.broker.replication.partition import Partition
 
 VALUES: Final[dict[str, tuple[str, Callable[[Partition], int]]]] = {
@@ -77,6 +78,7 @@ THEMES: Final[dict[str, tuple[Metric, ...]]] = {
     "Topics, partitions, logs, replication": REPLICATION,
     "Partitions, as kafka_exporter tells them": PARTITIONS,
     "Requests and connections": REQUESTS,
+    "Quotas": QUOTAS,
     "Controller": CONTROLLER,
     "ZooKeeper": SESSION,
     "Groups and transactions": COORDINATORS,

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from hashlib import sha256
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
-from odradek.broker.quotas.rates import RateWindows, SampledRate, TokenBucket, parse_limit
+from odradek.broker.quotas.rates import RateWindows, SampledMean, SampledRate, TokenBucket, parse_limit
 from odradek.world.clock import Clock, Timer
-from odradek.zk_schema.znodes.configs import DEFAULT_ENTITY, sanitize
+from odradek.zk_schema.znodes.configs import DEFAULT_ENTITY, desanitize, sanitize
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ EXPIRY_MS: Final = 3_600_000
 """Time without addition after which a use is forgotten (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
 SWEEP_MS: Final = 600_000
 """Pause between two looks for what is to be forgotten, while anything is remembered."""
+THROTTLE_WINDOWS: Final = RateWindows(2, 30_000.0)
+"""Windows of the mean time that clients are told to wait, which metrics tell (Kafka's metrics.sample.window.ms)."""
 NAME_CHARACTERS_MAX: Final = 255
 """Longest name of a user or client that is remembered as it is, longer ones by digest: a client id may have 32 kB."""
 
@@ -51,13 +53,27 @@ Entity = tuple[str, str]
 """A user's and a client id's name as parts of a path, "" for none."""
 
 
-class Budget:
+class Use:
+    """What one holder of a quota has used, and how long it has had to wait."""
+
+    __slots__ = ("bucket", "rate", "throttles_ms")
+
+    def __init__(self, windows: RateWindows, mutation_windows: RateWindows) -> None:
+        self.rate, self.bucket = SampledRate(windows), TokenBucket(mutation_windows)
+        self.throttles_ms = SampledMean(THROTTLE_WINDOWS)
+
+    def throttled(self, throttle_ms: int, now_ms: float) -> int:
+        """Count a time, if it is any, and return it."""
+        if throttle_ms:
+            self.throttles_ms.record(throttle_ms, now_ms)
+        return throttle_ms
+
+
+class Budget(NamedTuple):
     """Rate that one holder of a quota may use, and what it has used."""
 
-    __slots__ = ("bucket", "limit", "rate")
-
-    def __init__(self, limit: float, rate: SampledRate, bucket: TokenBucket) -> None:
-        self.limit, self.rate, self.bucket = limit, rate, bucket
+    limit: float
+    used: Use
 
 
 class ClientQuotas:
@@ -69,7 +85,7 @@ class ClientQuotas:
         self._clock = clock
         self._mutation_windows = mutation_windows
         self._limits: dict[QuotaType, dict[Entity, float]] = {one: {} for one in QuotaType}
-        self._used: dict[tuple[QuotaType, Entity], tuple[SampledRate, TokenBucket]] = {}
+        self._used: dict[tuple[QuotaType, Entity], Use] = {}
         self._budgets: dict[tuple[QuotaType, str, str], Budget | None] = {}
         """Budgets that have been found, by the names as they are; those with too long names are not kept."""
         self._sweep: Timer | None = None
@@ -124,16 +140,15 @@ class ClientQuotas:
         for named, shared in _candidates(sanitize(user), sanitize(client_id)):
             limit = limits.get(named)
             if limit is not None:
-                return Budget(limit, *self._use_of(kind, (_short(shared[0]), _short(shared[1]))))
+                return Budget(limit, self._use_of(kind, (_short(shared[0]), _short(shared[1]))))
         return None
 
-    def _use_of(self, kind: QuotaType, holder: Entity) -> tuple[SampledRate, TokenBucket]:
+    def _use_of(self, kind: QuotaType, holder: Entity) -> Use:
         used = self._used.get((kind, holder))
         if used is None:
             if len(self._used) >= REMEMBERED_MAX:
                 self._make_room()
-            used = SampledRate(self.windows), TokenBucket(self._mutation_windows)
-            self._used[kind, holder] = used
+            used = self._used[kind, holder] = Use(self.windows, self._mutation_windows)
             self._plan_sweep()
         return used
 
@@ -160,18 +175,29 @@ class ClientQuotas:
 
     def _forget_since(self, moment_ms: float, *, keep_debts: bool = False) -> None:
         """Forget users and clients that have used nothing since that moment; `keep_debts`: and owe nothing."""
-        for key, (rate, bucket) in list(self._used.items()):
-            if max(rate.last_ms, bucket.last_ms) <= moment_ms and not (keep_debts and bucket.owes):
+        for key, used in list(self._used.items()):
+            is_idle = max(used.rate.last_ms, used.bucket.last_ms) <= moment_ms
+            if is_idle and not (keep_debts and used.bucket.owes):
                 del self._used[key]
 
     def use(self, kind: QuotaType, user: str, client_id: str, value: float) -> int:
-        """Count what a client takes; return for how many milliseconds it is to take nothing."""
+        """Count what a client takes; return for how many milliseconds it is to take nothing. For the loop's time that
+        is at most one window."""
         budget = self.budget(kind, user, client_id)
         if budget is None:
             return 0
+        used, now_ms = budget.used, self._clock.monotonic_ms()
+        used.rate.record(value, now_ms)
+        throttle_ms = used.rate.throttle_ms(budget.limit, now_ms)
+        if kind is QuotaType.REQUEST:
+            throttle_ms = min(throttle_ms, round(self.windows.length_ms))
+        return used.throttled(throttle_ms, now_ms)
+
+    def uses(self) -> Iterator[tuple[QuotaType, str, str, float, float]]:
+        """Yield by kind, user and client id, "" where it is shared: the rate a second, the mean time to wait in ms."""
         now_ms = self._clock.monotonic_ms()
-        budget.rate.record(value, now_ms)
-        return budget.rate.throttle_ms(budget.limit, now_ms)
+        for (kind, (user, client)), used in list(self._used.items()):
+            yield kind, user, desanitize(client), used.rate.measure(now_ms)[0], used.throttles_ms.measure(now_ms)
 
     def most_at_once(self, kind: QuotaType, user: str, client_id: str) -> int | None:
         """Return the most that a client may take at first without having to wait; None: there is no limit."""
@@ -197,14 +223,14 @@ class MutationQuota:
     def take(self, partitions: int) -> bool:
         """Count partitions; False when they must not be touched, because others before them have used it up."""
         now_ms = self._clock.monotonic_ms()
-        bucket, limit = self._budget.bucket, self._budget.limit
-        owed_ms = bucket.throttle_ms(limit, now_ms)
+        limit, used = self._budget
+        owed_ms = used.bucket.throttle_ms(limit, now_ms)
         if self._strict and owed_ms:
-            self._until_ms = now_ms + owed_ms
+            self._until_ms = now_ms + used.throttled(owed_ms, now_ms)
             return False
-        bucket.take(partitions, limit, now_ms)
+        used.bucket.take(partitions, limit, now_ms)
         if not self._strict:
-            self._until_ms = now_ms + bucket.throttle_ms(limit, now_ms)
+            self._until_ms = now_ms + used.throttled(used.bucket.throttle_ms(limit, now_ms), now_ms)
         return True
 
     @property

@@ -98,6 +98,25 @@ class SampledRate:
         return _whole_ms((rate - limit) / limit * elapsed_ms)
 
 
+class SampledMean:
+    """Mean of what was counted in the last windows; what is older is forgotten."""
+
+    __slots__ = ("_numbers", "_sums")
+
+    def __init__(self, windows: RateWindows) -> None:
+        self._sums, self._numbers = SampledRate(windows), SampledRate(windows)
+
+    def record(self, value: float, now_ms: float) -> None:
+        """Count a value."""
+        self._sums.record(value, now_ms)
+        self._numbers.record(1, now_ms)
+
+    def measure(self, now_ms: float) -> float:
+        """Return the mean; 0 when nothing was counted."""
+        number, _ = self._numbers.measure(now_ms)
+        return self._sums.measure(now_ms)[0] / number if number else 0.0
+
+
 class TokenBucket:
     """Tokens that come at a rate and are taken in bursts: full at first, below zero while somebody owes some."""
 

@@ -93,9 +93,8 @@ class Throttled:
         return self._quotas.use(kind, context.principal.name, context.client_id, value)
 
     def _time_used(self, context: RequestContext, used_ms: float) -> int:
-        """Count the time that a request took; return how many ms its client is to wait for it, at most one window."""
-        throttle_ms = self._use(QuotaType.REQUEST, context, _percent(used_ms))
-        return min(throttle_ms, round(self._quotas.windows.length_ms))
+        """Count the time that a request took; return how many ms its client is to wait for it."""
+        return self._use(QuotaType.REQUEST, context, _percent(used_ms))
 
     def _after(self, outcome: Outcome, context: RequestContext, bytes_ms: int = 0, *, sized: bool = False) -> Outcome:
         """Have the client wait after the answer: `bytes_ms`, for the time used, and if `sized` for the size of that."""

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from odradek.broker.quotas.rates import THROTTLE_MS_MAX, RateWindows, SampledRate, TokenBucket
+from odradek.broker.quotas.rates import THROTTLE_MS_MAX, RateWindows, SampledMean, SampledRate, TokenBucket
 
 WINDOWS = RateWindows(11, 1000.0)
 
@@ -55,6 +55,18 @@ def test_a_limit_next_to_nothing_holds_as_long_as_can_be_said() -> None:
     rate.record(1, 0)
     bucket.take(1, 1e-310, 0)
     assert rate.throttle_ms(1e-310, 0) == bucket.throttle_ms(1e-310, 0) == THROTTLE_MS_MAX
+
+
+def test_a_mean_is_that_of_what_is_not_forgotten() -> None:
+    mean = SampledMean(RateWindows(2, 30_000.0))
+    assert mean.measure(0) == 0
+    mean.record(100, 0)
+    mean.record(200, 10_000)
+    assert mean.measure(10_000) == pytest.approx(150)
+    mean.record(600, 40_000)
+    assert mean.measure(45_000) == pytest.approx(300)
+    assert mean.measure(75_000) == pytest.approx(600)
+    assert mean.measure(100_000) == 0
 
 
 def test_a_bucket_is_full_at_first_and_pays_back() -> None:
