@@ -97,6 +97,44 @@ def test_verdicts(play: Play, isr: list[Any], version: int, changes: dict[str, A
     play(scenario)
 
 
+@pytest.mark.parametrize("version", range(4))
+def test_each_partition_is_answered_with_its_state_or_an_error(play: Play, version: int) -> None:
+    """Partitions of one topic together, whose leader may have been elected since it was told last."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, controllers=[0])
+        await cluster.create_topic("t", [1, 2, 0], [2, 1, 0], [2, 1])
+        cluster.kill(2)
+        await cluster.settle()
+        asked = request(cluster, [1], version, partition=1, leader_epoch=1, partition_epoch=1)
+        for partition, epoch in ((0, 9), (7, 0)):
+            again = request(cluster, [1], version, partition=partition, leader_epoch=0, partition_epoch=epoch)
+            asked.topics[0].partitions += again.topics[0].partitions
+        [topic] = (await cluster.active.alter_partition(asked, version)).topics
+        assert (topic.topic_name, topic.topic_id) == (asked.topics[0].topic_name, asked.topics[0].topic_id)
+        changed, *refused = sorted(topic.partitions, key=lambda one: one.error_code)
+        assert (changed.partition_index, changed.leader_id, changed.leader_epoch) == (1, 1, 1)
+        assert (changed.isr, changed.partition_epoch, changed.leader_recovery_state) == ([1], 2, 0)
+        assert {(one.partition_index, one.error_code) for one in refused} == {
+            (0, ErrorCode.NOT_CONTROLLER),
+            (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        }
+
+    play(scenario)
+
+
+def test_each_partition_of_a_topic_that_nobody_knows_is_told_so(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, controllers=[0])
+        await cluster.create_topic("t", [1])
+        asked = request(cluster, [1], topic_id=b"x" * 16, partition=3)
+        [topic] = (await cluster.active.alter_partition(asked, 3)).topics
+        assert topic.topic_id == b"x" * 16
+        assert [(one.partition_index, one.error_code) for one in topic.partitions] == [(3, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+    play(scenario)
+
+
 def test_a_replica_that_shuts_down_or_is_dead_may_not_join(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
@@ -227,6 +265,8 @@ def test_recovered_leader_may_add_others(play: Play) -> None:
         cluster.kill(2)
         await cluster.settle()
         assert (cluster.state("t").leader, cluster.state("t").leader_recovery_state) == (1, 1)
+        again = await propose(cluster, [1], recovery=1)
+        assert (again.error_code, again.leader_recovery_state) == (0, 1), "nothing has changed"
         await cluster.add_broker(2)
         await cluster.settle()
         refused = await propose(cluster, [1, 2], recovery=1)
