@@ -114,6 +114,18 @@ def test_an_older_epoch_than_that_which_is_led_is_ignored(world):
     assert world.coordinator._partitions.epoch(partition) == 7
 
 
+def test_what_was_deleted_while_nobody_coordinated_the_group_is_forgotten(world):
+    """And so is a group of which nothing is left; the next coordinator does not have it again."""
+    world.commit({T0: 5, T1: 1})
+    world.commit({T0: 5}, group="by hand")
+    for deleted in ({T0}, set()):
+        move(world)
+        world.coordinator._is_deleted = lambda *at, deleted=deleted: at in deleted
+        world.clock.advance()
+        assert world.offsets() == {T1: 1}
+        assert [one.group_id for one in world.coordinator.list_groups([], [])[1]] == ["g"]
+
+
 def test_what_is_deleted_while_a_group_is_loaded_is_forgotten(world):
     """A topic that was made anew then was read from an offset of the old one on."""
     world.commit({T0: 5, T1: 1})

@@ -173,6 +173,27 @@ def test_who_names_no_generation_may_commit_for_an_empty_group_under_any_name(wo
     assert answers == [{T0: ErrorCode.NONE}] * 2
 
 
+@pytest.mark.parametrize("generation", [0, 5])
+@pytest.mark.parametrize(
+    ("transaction", "error"),
+    [(None, ErrorCode.ILLEGAL_GENERATION), (InTransaction(1, 0), ErrorCode.UNKNOWN_MEMBER_ID)],
+)
+def test_who_names_a_generation_of_a_group_that_does_not_exist_makes_none(world, generation, transaction, error):
+    answers: list[dict[tuple[str, int], ErrorCode]] = []
+    attempt = replace(world.commit_attempt({T0: 5}), member_id="m", generation=generation, transaction=transaction)
+    world.coordinator.commit("g", attempt, answers.append)
+    assert answers == [{T0: error}]
+    assert world.coordinator.list_groups([], [])[1] == []
+
+
+def test_empty_group_id_may_be_described_and_deleted(world):
+    world.commit({T0: 5}, group="")
+    assert world.describe("").group_state == "Empty"
+    assert world.coordinator.delete_offsets("", [T0]) == (ErrorCode.INVALID_GROUP_ID, {})
+    assert world.coordinator.delete("") is ErrorCode.NONE
+    assert world.offsets("") == {}
+
+
 def test_empty_group_id_may_commit_and_fetch(world):
     assert world.only(world.commit({T0: 5}, group=""))[T0] is ErrorCode.NONE
     assert world.offsets("") == {T0: 5}

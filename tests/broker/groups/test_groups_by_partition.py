@@ -1,4 +1,4 @@
-"""A coordinator that resigns from one partition of `__consumer_offsets` of several."""
+"""Groups in several partitions of `__consumer_offsets`: a resignation, or a marker, is for those of one."""
 
 import pytest
 
@@ -35,6 +35,21 @@ def test_transactions_of_other_partitions_end_with_their_markers(world):
     assert world.offsets(STAYS) == {}
     world.coordinator.marker_appended(world.coordinator.partition_for(STAYS), 7, committed=True)(ErrorCode.NONE)
     assert world.offsets(STAYS) == {T0: 5}
+
+
+def test_a_transaction_that_has_ended_is_not_looked_at_any_more(world):
+    """However many producers there have been."""
+    for group in (STAYS, GOES):
+        request = CommitRequest("", None, -1, {T0: CommittedOffset(5, 0)}, InTransaction(7, 0))
+        world.coordinator.commit(group, request, lambda errors: None)
+    known = world.coordinator._transactions
+    assert sum(map(len, known.values())) == 2
+    partitions = {world.coordinator.partition_for(group) for group in (STAYS, GOES)}
+    for error, left in ((ErrorCode.NOT_LEADER_OR_FOLLOWER, 2), (ErrorCode.NONE, 0)):
+        for partition in partitions:
+            world.coordinator.marker_appended(partition, 7, committed=True)(error)
+        assert sum(map(len, known.values())) == left
+    assert known == {}
 
 
 def test_nobody_is_served_after_the_end(world):
