@@ -92,16 +92,12 @@ async def obey_znode(active: ActiveController) -> None:
 
 
 async def balance(active: ActiveController) -> None:
-    """Give leadership back to brokers that lead too few of the partitions that prefer them.
-
-    Not while a reassignment is under way, which moves leaders itself (checkAndTriggerAutoLeaderRebalance).
-    """
+    """Give leadership back to brokers that lead too few of the partitions that prefer them
+    (checkAndTriggerAutoLeaderRebalance)."""
     config, state = active.config, active.state
     if not config.auto_leader_rebalance_enable:
         return
     active.later(config.leader_imbalance_check_interval_seconds * 1000.0, LeadersToBalance())
-    if state.reassigning:
-        return
     preferring: dict[int, list[TopicPartition]] = defaultdict(list)
     for partition in state.partitions():
         await active.pause()
