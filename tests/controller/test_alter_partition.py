@@ -140,7 +140,8 @@ def test_a_replica_that_shuts_down_or_is_dead_may_not_join(play: Play) -> None:
         await cluster.begin(0, 1, 2, controllers=[0])
         await cluster.create_topic("t", [1, 2, 0])
         await cluster.active.controlled_shutdown(2, cluster.brokers[2].epoch)
-        for version, error in ((3, ErrorCode.INELIGIBLE_REPLICA), (1, ErrorCode.OPERATION_NOT_ATTEMPTED)):
+        for version in range(4):
+            error = ErrorCode.OPERATION_NOT_ATTEMPTED if version < 2 else ErrorCode.INELIGIBLE_REPLICA
             assert (await propose(cluster, [1, 0, 2], version)).error_code == error
         cluster.kill(2)
         await cluster.settle()
