@@ -251,7 +251,7 @@ def play() -> Play:
             await scenario(harness)
             harness.server.close()
             await harness.settle()
-            assert harness.server.connections == 0
+            assert harness.server.connections == 0 and not harness.server._by_address
 
         run_virtual(main)
 

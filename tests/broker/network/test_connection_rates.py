@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from odradek.broker.network import socket_server
 from odradek.broker.quotas.connection_rates import ConnectionRates
 from odradek.broker.quotas.rates import RateWindows
 
@@ -84,6 +87,23 @@ def test_who_comes_too_often_from_one_address_uses_up_nobody_elses_rate(play: An
         assert harness.server.accepted.total() == 20
 
     play(scenario, max_connection_creation_rate=2)
+
+
+def test_of_many_that_come_too_often_not_all_are_kept_waiting(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are no more than a place each, and go with the server."""
+    monkeypatch.setattr(socket_server, "TOO_EARLY_MAX", 10)
+
+    async def scenario(harness: Any) -> None:
+        rates = harness.server.address_rates = ConnectionRates(harness.clock, WINDOWS)
+        rates.set_address("greedy", {"connection_creation_rate": "0"})
+        refused = [await harness.connect("greedy") for _ in range(15)]
+        await harness.settle(10)
+        assert [one.ended for one in refused] == [False] * 10 + [True] * 5
+        harness.server.close()
+        await harness.settle(10)
+        assert all(one.ended for one in refused)
+
+    play(scenario)
 
 
 def test_a_full_listener_lets_nobody_in_not_even_brokers(play: Any) -> None:

@@ -112,7 +112,7 @@ def test_at_the_limit_newcomers_wait_until_a_place_is_free(play: Any) -> None:
 def test_brokers_get_in_although_it_is_full(play: Any) -> None:
     async def scenario(harness: Any) -> None:
         port = harness.server.listen("INTERNAL", "127.0.0.1", 0)
-        lazy, busy = await harness.connect("a"), await harness.connect("b")
+        busy, lazy = await harness.connect("a"), await harness.connect("b")
         await harness.settle(100)
         await busy.send(busy.heartbeat("", 1))
         await busy.number()
@@ -185,6 +185,28 @@ def test_a_slow_reader_that_never_reads_is_idle_in_the_end(play: Any) -> None:
         assert harness.server.connections == 1
         await harness.settle(200)
         assert harness.server.connections == 0
+
+    play(scenario, connections_max_idle_ms=5000)
+
+
+def test_a_reader_is_not_idle_however_slow_it_is(play: Any) -> None:
+    from odradek.protocol.messages.fetch import FetchRequest
+
+    async def scenario(harness: Any) -> None:
+        harness.handlers.fetched = bytes(8 * PIPE_BYTES)
+        client = await harness.connect()
+        client.stop_reading()
+        await client.send(client.encode(FetchRequest(), 4))
+        for _ in range(4):
+            await harness.settle(4000)
+            assert harness.server.connections == 1
+            had = len(client.received)
+            client.read()
+            await harness.settle(0)
+            client.stop_reading()
+            assert had < len(client.received) < 8 * PIPE_BYTES
+        client.read()
+        assert len(await client.frame()) > 8 * PIPE_BYTES
 
     play(scenario, connections_max_idle_ms=5000)
 

@@ -6,6 +6,7 @@ import pytest
 
 from odradek.broker.quotas import client_quotas
 from odradek.broker.quotas.client_quotas import (
+    BYTES_MAX,
     EXPIRY_MS,
     NAME_CHARACTERS_MAX,
     SWEEP_MS,
@@ -103,12 +104,29 @@ def test_mutations_come_in_bursts_and_are_refused_or_paid_for() -> None:
         quotas = ClientQuotas(clock, WINDOWS, WINDOWS)
         quotas.set_entity("users/u", {"controller_mutation_rate": "1"})
         strict = quotas.mutations("u", "c", strict=True)
-        assert strict is not None and strict.take(20) and not strict.take(1) and strict.throttle_ms == 9000
+        assert strict is not None and strict.take(20)
+        assert strict.throttle_ms == 0, "what was let through is not paid for, even if it took more than was left"
+        assert not strict.take(1) and strict.throttle_ms == 9000
         lenient = quotas.mutations("u", "other", strict=False)
         assert lenient is not None and lenient.take(1) and lenient.throttle_ms == 10_000
         assert quotas.mutations("v", "c", strict=True) is None
 
     on_virtual_time(check)
+
+
+def test_names_are_those_of_znodes() -> None:
+    quotas = ClientQuotas(ManualClock(), WINDOWS, WINDOWS)
+    quotas.set_entity("users/CN%3Dann%2C%20O%3Dx/clients/a%2Fb%3A%2A", {RATE: "1"})
+    assert limit(quotas, "CN=ann, O=x", "a/b:*") == 1
+    assert limit(quotas, "CN=ann, O=x", "a%2Fb%3A%2A") is None
+
+
+@pytest.mark.parametrize(("rate", "most"), [("1000.5", 10_005), ("0", 0), ("-1", 0), ("1e300", BYTES_MAX)])
+def test_at_first_the_bytes_of_all_windows_but_the_youngest_are_had_at_once(rate: str, most: int) -> None:
+    quotas = ClientQuotas(ManualClock(), WINDOWS, WINDOWS)
+    quotas.set_entity("users/u", {"consumer_byte_rate": rate})
+    assert quotas.most_at_once(QuotaType.FETCH, "u", "c") == most
+    assert quotas.most_at_once(QuotaType.FETCH, "other", "c") is None
 
 
 def test_a_limit_that_is_no_number_is_passed_over() -> None:
@@ -182,3 +200,16 @@ def test_new_connections_of_an_address() -> None:
         assert rates.throttle_ms("10.0.0.1") == 0
 
     on_virtual_time(check)
+
+
+def test_connections_that_are_refused_use_up_nothing() -> None:
+    clock = ManualClock()
+    rates = ConnectionRates(clock, WINDOWS)
+    rates.set_address("<default>", {"connection_creation_rate": "1"})
+    assert not any(rates.throttle_ms("a") for _ in range(10))
+    for _ in range(10):
+        assert all(rates.throttle_ms("a") for _ in range(5))
+        clock.advance(1000)
+    clock.advance(1000)
+    assert not any(rates.throttle_ms("a") for _ in range(10)), "the first ten are forgotten, the others never counted"
+    assert rates.throttle_ms("a")

@@ -29,6 +29,17 @@ def test_what_is_long_over_is_forgotten() -> None:
     assert rate.measure(29_000 + 11_000)[0] == 0
 
 
+def test_the_oldest_window_counts_as_long_as_its_last_event_is_in_reach() -> None:
+    rate = SampledRate(WINDOWS)
+    rate.record(100, 0)
+    rate.record(100, 900)
+    for second in range(1, 12):
+        rate.record(100, second * 1000.0)
+    assert rate.measure(11_000) == (pytest.approx(1300 / 11), 11_000), "twelve windows, one more than asked for"
+    assert rate.measure(11_899) == (pytest.approx(1300 / 11.899), 11_899)
+    assert rate.measure(11_900) == (pytest.approx(1100 / 10.9), 10_900)
+
+
 def test_after_the_throttle_the_rate_is_at_its_limit() -> None:
     dice = random.Random(3)
     for _ in range(200):
