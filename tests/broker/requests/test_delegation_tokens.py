@@ -5,12 +5,16 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from odradek.broker.cluster.peer import Peer
+from odradek.broker.network.outcomes import RequestContext
+from odradek.broker.requests.token_requests import may_ask
 from odradek.broker.security import delegation_tokens
+from odradek.broker.security.principal import KafkaPrincipal
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.create_delegation_token import (
     CreatableRenewers,
@@ -219,6 +223,54 @@ def test_a_token_expires_and_the_controller_removes_it() -> None:
     play(scenario, delegation_token_expiry_check_interval_ms=str(3 * HOUR_MS))
 
 
+def test_nobody_makes_or_renews_a_token_beyond_the_longest_life() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        token = await cluster.ask("alice", create("bob", max_lifetime_ms=100 * HOUR_MS))
+        assert token.max_timestamp_ms - token.issue_timestamp_ms == 3 * HOUR_MS
+        assert token.expiry_timestamp_ms - token.issue_timestamp_ms == HOUR_MS
+        for period_ms in (3 * HOUR_MS, 100 * HOUR_MS):
+            renewed = await cluster.ask("bob", renew(token, period_ms))
+            assert (renewed.error_code, renewed.expiry_timestamp_ms) == (0, token.max_timestamp_ms)
+        later = await cluster.ask("bob", expire(token, 100 * HOUR_MS))
+        assert (later.error_code, later.expiry_timestamp_ms) == (0, token.max_timestamp_ms)
+        renewed = await cluster.ask("bob", renew(token))
+        assert 0 <= renewed.expiry_timestamp_ms - token.expiry_timestamp_ms < 10_000, "an hour from now"
+        assert await ids(cluster, "bob") == await ids(cluster, "bob", "bob") == [token.token_id], "as its renewer"
+
+    play(scenario, delegation_token_max_lifetime_ms=str(3 * HOUR_MS), delegation_token_expiry_time_ms=str(HOUR_MS))
+
+
+def test_what_is_gone_when_all_tokens_are_read_anew_lets_nobody_in() -> None:
+    """Whoever removes a token by hand tells nobody."""
+
+    async def scenario(cluster: Cluster) -> None:
+        token = await cluster.ask("alice", create())
+        await cluster.zookeeper.delete(token_path(token.token_id))
+        await cluster.brokers[0].server.services.tokens._load()
+        with pytest.raises(AuthenticationFailed):
+            await cluster.log_in(token.token_id, bytes(token.hmac))
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "by_token", "allowed"),
+    [
+        ("PLAINTEXT", "alice", False, False),
+        ("SSL", "ANONYMOUS", False, False),
+        ("SSL", "CN=alice", False, True),
+        ("SASL_PLAINTEXT", "alice", False, True),
+        ("SASL_SSL", "alice", False, True),
+        ("SASL_SSL", "alice", True, False),
+    ],
+)
+def test_who_may_ask_about_tokens(protocol: str, name: str, by_token: bool, allowed: bool) -> None:
+    listeners = [SimpleNamespace(name="L", protocol=protocol), SimpleNamespace(name="M", protocol="SASL_SSL")]
+    broker: Any = SimpleNamespace(config=SimpleNamespace(listeners=listeners))
+    context = RequestContext(3, "c", "1.2.3.4:5", "L", KafkaPrincipal("User", name), by_token)
+    assert may_ask(broker, context) is allowed
+
+
 def test_tokens_are_shown_to_their_people_and_to_whom_the_access_lists_name() -> None:
     async def scenario(cluster: Cluster) -> None:
         refused = await cluster.ask("carol", create(owner="alice"))
@@ -272,10 +324,14 @@ def test_a_token_that_somebody_else_writes_counts_at_once() -> None:
         token = DelegationToken("an-id", "User:alice", "User:alice", (), now_ms, now_ms + HOUR_MS, now_ms + HOUR_MS)
         await cluster.zookeeper.create(token_path("an-id"), token.encode())
         change = "/delegation_token/token_changes/token_change_"
-        await cluster.zookeeper.create(change, b"an-id", sequential=True)
+        over = DelegationToken("over", "User:alice", "User:alice", (), now_ms, now_ms - 1, now_ms + HOUR_MS)
+        await cluster.zookeeper.create(token_path("over"), over.encode())
+        for name in (b"over", b"an-id"):
+            await cluster.zookeeper.create(change, name, sequential=True)
         tokens = cluster.brokers[0].server.services.tokens
         while tokens.find(MECHANISM, "an-id") is None:
             await asyncio.sleep(0.1)
+        assert len(tokens.all()) == 2 and tokens.find(MECHANISM, "over") is None, "its longest life has ended"
         await cluster.log_in("an-id", tokens.hmac("an-id"))
         await cluster.zookeeper.set(token_path("an-id"), b"no token")
         await cluster.zookeeper.create(change, b"an-id", sequential=True)

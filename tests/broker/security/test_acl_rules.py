@@ -132,6 +132,7 @@ def test_everybody_may_use_what_has_no_list_if_that_is_said() -> None:
         ([(literal("t"), line(WRITE)), (literal("*"), line(WRITE, DENY))], False),
         ([(literal("t"), line(WRITE)), (literal("*"), line(READ, DENY))], True),
         ([(literal("*"), line(WRITE)), (prefixed("t"), line(ALL, DENY))], True),
+        ([(literal("*"), line(WRITE)), (prefixed("*"), line(ALL, DENY))], True),
         ([(literal("tx"), line(WRITE)), (prefixed("t"), line(ALL, DENY))], False),
         ([(prefixed("tx"), line(WRITE)), (prefixed("t"), line(WRITE, DENY))], False),
         ([(prefixed("t"), line(WRITE)), (prefixed("tx"), line(WRITE, DENY))], True),
