@@ -81,3 +81,21 @@ def test_a_fetch_of_a_session_waits_while_nothing_is_new_in_it() -> None:
         assert [(one.partition_index, bool(one.records)) for one in partitions] == [(9, False), (0, True)]
 
     with_broker(scenario)
+
+
+@pytest.mark.parametrize(("offset", "diverges"), [(1, False), (3, True)])
+def test_whoever_has_to_truncate_is_told_at_once(offset: int, diverges: bool) -> None:
+    """His last epoch ended before his offset: he is out of no range."""
+
+    async def scenario(client: Client) -> None:
+        await client.create()
+        await client.produce(b"a")
+        wanted = asked(0, offset=offset)
+        wanted.partitions[0].last_fetched_epoch = 0
+        waited, answer = await fetch(client, wanted, session_epoch=-1)
+        [one] = answer.responses[0].partitions
+        assert (waited, one.error_code, one.records) == (not diverges, ErrorCode.NONE, b"")
+        told = one.diverging_epoch and (one.diverging_epoch.epoch, one.diverging_epoch.end_offset)
+        assert told == ((0, 1) if diverges else None)
+
+    with_broker(scenario)

@@ -51,7 +51,10 @@ class Client:
     async def fetch(
         self, broker: int, offset: int, version: int, replica_id: int, max_wait_ms: int = 0, **fields: Any
     ) -> Any:
-        asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        leader_epoch = fields.pop("leader_epoch", -1)
+        asked = FetchPartition(
+            partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=leader_epoch
+        )
         request = FetchRequest(
             replica_id=replica_id, replica_state=ReplicaState(replica_id=replica_id), max_wait_ms=max_wait_ms,
             min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[asked])], **fields,
@@ -163,6 +166,24 @@ def test_the_first_fetch_of_a_followers_session_is_answered_at_once() -> None:
             assert (answer.error_code, answer.high_watermark) == (0, 3)
             took.append(clock.monotonic_ms() - began_ms)
         assert took[0] < 1000 and took[1] >= 2000
+
+    with_client(scenario)
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+@pytest.mark.parametrize(
+    ("leader_epoch", "error"), [(0, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+)
+def test_a_broker_without_a_replica_is_refused_as_a_follower_at_once(
+    offset: int, leader_epoch: int, error: ErrorCode
+) -> None:
+    """It asks again: it may have a replica of which the leader has not heard yet."""
+
+    async def scenario(client: Client) -> None:
+        began_ms = client.cluster.clock.monotonic_ms()
+        answer = await client.fetch(LEADER, offset, 12, 7, 5000, leader_epoch=leader_epoch)
+        assert (answer.error_code, bytes(answer.records)) == (error, b"")
+        assert client.cluster.clock.monotonic_ms() - began_ms < 1000
 
     with_client(scenario)
 
