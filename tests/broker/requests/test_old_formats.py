@@ -3,6 +3,7 @@
 The logs are filled with what Apache Kafka wrote (tests/broker/log/golden), as a follower's are.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -174,6 +175,25 @@ def test_an_old_reader_at_a_marker_waits_for_records(version: int) -> None:
         answer = await client.fetch_one("t", 0, version)
         assert (answer.error_code, len(answer.records), answer.high_watermark) == (0, 0, 1)
         assert client.cluster.clock.monotonic_ms() - asked_at >= 500
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_an_old_reader_at_a_marker_hears_of_the_next_record(version: int) -> None:
+    marker = bytearray(encode_end_txn_marker(EndTxnMarker(True, 0), TIME, 7, 0))
+
+    async def scenario(client: Client) -> None:
+        partition = await client.filled("t", bytes(marker))
+        replicas = client.cluster.brokers[0].server.services.replicas
+        asked_at = client.cluster.clock.monotonic_ms()
+        waiting = asyncio.ensure_future(client.fetch_one("t", 0, version))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        replicas.append(partition, encode_batch(0, [TIME], [b"k"], [b"next"]), 1)
+        answer = await waiting
+        assert [(one[0], one[3]) for one in records_of_answer(bytes(answer.records))] == [(1, b"next")]
+        assert client.cluster.clock.monotonic_ms() - asked_at < 400
 
     run(scenario)
 
