@@ -118,6 +118,39 @@ def test_who_names_himself_as_the_one_to_act_for_is_let_in(told_again: str) -> N
     assert serving.complete and serving.principal == "user"
 
 
+@pytest.mark.parametrize(
+    ("channel", "nonce"),
+    [
+        ("biws", f"{CLIENT_NONCE}x{SERVER_NONCE}"),
+        ("biws", SERVER_NONCE),
+        ("biws", f"{CLIENT_NONCE}{SERVER_NONCE}x"),
+        (base64.b64encode(b"n,a=bob,").decode(), f"{CLIENT_NONCE}{SERVER_NONCE}"),
+        (base64.b64encode(b"y,,").decode(), f"{CLIENT_NONCE}{SERVER_NONCE}"),
+    ],
+)
+def test_the_proof_is_not_enough_where_the_last_message_is_of_another_exchange(channel: str, nonce: str) -> None:
+    serving = server()
+    challenge = serving.evaluate(f"n,,n=user,r={CLIENT_NONCE}".encode()).decode()
+    with pytest.raises(InvalidCredentials, match="does not fit"):
+        serving.evaluate(final_message(f"n=user,r={CLIENT_NONCE}", challenge, f"c={channel},r={nonce}"))
+    assert not serving.complete
+
+
+def test_a_token_says_until_when_and_for_whom() -> None:
+    tokens: list[bool] = []
+
+    def find(mechanism: str, name: str, token: bool) -> ScramIdentity:
+        tokens.append(token)
+        return ScramIdentity(CREDENTIAL, "User:alice", 9000)
+
+    serving = ScramServer(SHA_256, find, SERVER_NONCE, b"decoy")
+    first = f"n=an-id,r={CLIENT_NONCE},tokenauth=true"
+    challenge = serving.evaluate(f"n,,{first}".encode()).decode()
+    assert serving.expires_ms is None, "nobody has proved anything yet"
+    serving.evaluate(final_message(first, challenge, f"c=biws,r={CLIENT_NONCE}{SERVER_NONCE}"))
+    assert (tokens, serving.is_token, serving.principal, serving.expires_ms) == ([True], True, "User:alice", 9000)
+
+
 def final_of(change: str) -> bytes:
     client = ScramClient(SHA_256, "user", "pencil", CLIENT_NONCE)
     final = client.respond(server().evaluate(client.first()))

@@ -265,6 +265,7 @@ def test_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
             assert may(one)
             assert not may(one, name="u\nPrincipal = User:eve is Allowed")
             one.authorize(ALICE, "h", AclOperation.DESCRIBE_CONFIGS, TOPIC, "u", "DescribeConfigs", log_if_denied=False)
+            assert one.authorize(ALICE, "10.0.0.1", AclOperation.READ, TOPIC, "t", "Metadata", log_if_allowed=False)
         brokers.tasks.close()
 
     run_virtual(main)

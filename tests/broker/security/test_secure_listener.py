@@ -18,6 +18,7 @@ from odradek.security.errors import BadSecuritySetting
 from odradek.security.secure_network import ClientSecurity, SecureNetwork
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.world.network import Endpoint
+from tests.broker.security.sasl_listener import PLAIN_JAAS
 
 AUTHORITY = Authority("Test CA")
 BROKER = AUTHORITY.issue("broker", hosts=["broker"])
@@ -199,6 +200,24 @@ def test_only_so_many_may_stall_at_once(play: Any) -> None:
         assert await done.number() == 5, "who comes through is served"
 
     play(scenario)
+
+
+def test_where_one_has_to_log_in_besides_a_handshake_lets_nobody_in(play: Any) -> None:
+    async def scenario(harness: Any, security: Any) -> None:
+        stalled, asking = await connect(harness), await connect(harness)
+        await asking.send(asking.heartbeat("", 1))
+        assert await asking.end() == b"" and harness.handlers.handled == []
+        assert harness.server.authentications == {("SSL", "failed-authentication-total"): 1}
+        await harness.settle(AUTHENTICATION_MS_MAX)
+        assert stalled.ended
+
+    changes = {
+        **CLIENTS,
+        "listener.security.protocol.map": "SSL:SASL_SSL,PLAINTEXT:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.ssl.plain.sasl.jaas.config": PLAIN_JAAS,
+    }
+    play(scenario, **changes)
 
 
 def test_keys_are_replaced_for_connections_to_come(play: Any) -> None:
