@@ -47,6 +47,19 @@ def test_a_rate_is_that_of_the_last_windows() -> None:
     assert not limit.exceeded
 
 
+def test_a_window_is_over_when_its_time_is() -> None:
+    clock = ManualClock()
+    limit = RateLimit(clock, RateWindows(3, 1000.0))
+    limit.bytes_per_second = 40
+    limit.count(100)
+    clock.advance(1_000)
+    limit.count(100)
+    clock.advance(2_000)
+    assert limit.exceeded, "the first hundred is forgotten, the second is of a window of its own"
+    clock.advance(500)
+    assert not limit.exceeded
+
+
 @pytest.mark.parametrize(
     ("named", "applies"), [((), False), (("*",), True), (("3:0", "4:1"), True), (("3:1", "4:0"), False)]
 )
@@ -59,7 +72,7 @@ def test_a_throttle_applies_to_the_replicas_that_the_topic_names(named: tuple[st
     limit.bytes_per_second = 10
     assert throttle.applies_to(partition) is applies and not throttle.holds_back(partition)
     throttle.copied(partition, 100)
-    assert throttle.holds_back(partition) is applies
+    assert throttle.holds_back(partition) is limit.exceeded is applies, "what is not named does not use it up"
 
 
 @pytest.mark.parametrize(
