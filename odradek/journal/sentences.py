@@ -112,6 +112,9 @@ RULES: Final[Mapping[str, str]] = {
 }
 """Reasons why a partition changed, by the name of the rule (Kafka's PartitionLeaderElectionStrategy, and others)."""
 
+NOBODY_IN_SYNC: Final = "no replica of the ISR is up, so the first live replica outside it leads"
+"""What an unclean election was decided by, under whichever rule."""
+
 EVENTS: Final[Mapping[str, str]] = {
     "BrokersChanged": "the brokers registered in ZooKeeper changed",
     "ControllerChanged": "/controller in ZooKeeper changed",
@@ -172,7 +175,7 @@ def tell_change(
         f"{name.replace('_', ' ')} {after[name]}" for name in ("partition_epoch", "controller_epoch") if name in after
     ]
     why = f"{row.why} ({rule})" if rule == "AlterPartition" and row.why else rule_in_words(rule)
-    why = f"UNCLEAN, records may be lost: {why}" if unclean else why
+    why = f"UNCLEAN, records may be lost: {NOBODY_IN_SYNC} ({rule})" if unclean else why
     return row._replace(what=f"{subject} {', '.join(changes)}", why=why, figures=", ".join(figures))
 
 

@@ -135,10 +135,10 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
         "broker 1 is offline (OfflineReplica)",
     ),
     "moved": (
-        change(THREE, state(2, [0, 2], 4)) | {"unclean": True},
-        "t-0 leader 1 → 2, ISR {0,1,2} → {0,2}, leader epoch 3 → 4, partition epoch 7, controller epoch 1: "
+        change(state(1, [1], 3), state(2, [2], 4)) | {"unclean": True},
+        "t-0 leader 1 → 2, ISR {1} → {2}, leader epoch 3 → 4, partition epoch 7, controller epoch 1: "
         "UNCLEAN, records may be lost: "
-        "the leader was gone, so the first live replica of the ISR leads (OfflinePartition)",
+        "no replica of the ISR is up, so the first live replica outside it leads (OfflinePartition)",
     ),
     "led anew": (
         change(THREE, state(1, [0, 1, 2], 4), "ReassignPartition"),
