@@ -101,7 +101,10 @@ def check_assignment(
         if not replicas:
             raise _invalid(f"Cannot have replication factor of 0 for partition id {partition}.")
         if len(set(replicas)) != len(replicas):
-            raise _invalid(f"Duplicate brokers not allowed in replica assignment: {list(replicas)} for {partition}.")
+            given = ", ".join(map(str, replicas))
+            raise _invalid(
+                f"Duplicate brokers not allowed in replica assignment: {given} for partition id {partition}."
+            )
         unknown = sorted(set(replicas) - set(known)) if known is not None else []
         if unknown:
             raise _invalid(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")

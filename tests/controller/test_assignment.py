@@ -107,6 +107,9 @@ def test_replicas_that_are_added_are_as_many_as_those_of_the_topic() -> None:
         "Inconsistent replication factor between partitions, partition 0 has 1 while partitions [3] have replication "
         "factors [2], respectively."
     )
+    with pytest.raises(KafkaError) as refused:
+        check_assignment({3: [1, 1]}, replication_factor=1, known=[1])
+    assert refused.value.message == "Duplicate brokers not allowed in replica assignment: 1, 1 for partition id 3."
 
 
 def test_partitions_are_numbered_from_zero() -> None:

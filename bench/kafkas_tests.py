@@ -1,0 +1,203 @@
+"""Apache Kafka 3.9.1's own integration tests, unchanged, with brokers of ours in place of Kafka's.
+
+    python bench/kafkas_tests.py                            # all of CLASSES: an hour on two cores
+    python bench/kafkas_tests.py kafka.api.TransactionsTest kafka.api.PlaintextAdminIntegrationTest
+    python bench/kafkas_tests.py --kafka kafka.api.TransactionsTest   # the same with Kafka's brokers
+
+The tests come from Maven Central (kafka_2.13-3.9.1-test.jar). They start an embedded ZooKeeper and make their brokers
+of the class kafka.server.KafkaServer: here that is kafkas_tests/KafkaServer.scala, which starts a process of ours with
+the test's settings and tells the tests from outside what they would look up inside. Their runs with KRaft are left out.
+
+A test that fails although it needs nothing but what brokers do is a difference to look into. Those that need the inside
+of Kafka's process, or where ours does otherwise on purpose, are listed with the reason in kafkas_tests/known.txt; the
+program fails on others, and on none of those.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import this_tree  # noqa: F401
+
+from odradek.testing.foreign.downloads import COPY_JARS, fetch
+
+HERE = Path(__file__).with_name("kafkas_tests")
+CACHE = HERE.parent.parent / ".cache" / "kafkas-tests"
+HEAP_MB = 1500
+TEST_SECONDS = 300
+
+CLASSES = (
+    "kafka.api.PlaintextProducerSendTest",
+    "kafka.api.ProducerFailureHandlingTest",
+    "kafka.api.ProducerIdExpirationTest",
+    "kafka.api.ProducerSendWhileDeletionTest",
+    "kafka.api.PlaintextConsumerTest",
+    "kafka.api.PlaintextConsumerAssignTest",
+    "kafka.api.PlaintextConsumerAssignorsTest",
+    "kafka.api.PlaintextConsumerCommitTest",
+    "kafka.api.PlaintextConsumerFetchTest",
+    "kafka.api.PlaintextConsumerPollTest",
+    "kafka.api.PlaintextConsumerSubscriptionTest",
+    "kafka.api.ConsumerBounceTest",
+    "kafka.api.ConsumerTopicCreationTest",
+    "kafka.api.GroupCoordinatorIntegrationTest",
+    "kafka.api.LogAppendTimeTest",
+    "kafka.api.RackAwareAutoTopicCreationTest",
+    "kafka.api.TransactionsTest",
+    "kafka.api.TransactionsBounceTest",
+    "kafka.api.TransactionsExpirationTest",
+    "kafka.api.TransactionsWithMaxInFlightOneTest",
+    "kafka.api.PlaintextAdminIntegrationTest",
+    "kafka.api.AuthorizerIntegrationTest",
+    "kafka.api.SaslPlainPlaintextConsumerTest",
+    "kafka.api.SaslClientsWithInvalidCredentialsTest",
+    "kafka.api.SslConsumerTest",
+    "kafka.integration.MinIsrConfigTest",
+    "kafka.integration.UncleanLeaderElectionTest",
+    "kafka.admin.AddPartitionsTest",
+    "kafka.admin.DeleteTopicTest",
+    "kafka.admin.ListOffsetsIntegrationTest",
+    "kafka.server.AddPartitionsToTxnRequestServerTest",
+    "kafka.server.AlterUserScramCredentialsRequestTest",
+    "kafka.server.ApiVersionsRequestTest",
+    "kafka.server.ClientQuotasRequestTest",
+    "kafka.server.CreateTopicsRequestTest",
+    "kafka.server.DeleteGroupsRequestTest",
+    "kafka.server.DeleteRecordsRequestTest",
+    "kafka.server.DeleteTopicsRequestTest",
+    "kafka.server.DescribeClusterRequestTest",
+    "kafka.server.DescribeGroupsRequestTest",
+    "kafka.server.DescribeUserScramCredentialsRequestTest",
+    "kafka.server.EdgeCaseRequestTest",
+    "kafka.server.FetchFromFollowerIntegrationTest",
+    "kafka.server.FetchRequestMaxBytesTest",
+    "kafka.server.FetchRequestTest",
+    "kafka.server.HeartbeatRequestTest",
+    "kafka.server.JoinGroupRequestTest",
+    "kafka.server.LeaderElectionTest",
+    "kafka.server.LeaveGroupRequestTest",
+    "kafka.server.ListGroupsRequestTest",
+    "kafka.server.ListOffsetsRequestTest",
+    "kafka.server.MetadataRequestTest",
+    "kafka.server.OffsetCommitRequestTest",
+    "kafka.server.OffsetDeleteRequestTest",
+    "kafka.server.OffsetFetchRequestTest",
+    "kafka.server.OffsetsForLeaderEpochRequestTest",
+    "kafka.server.ProduceRequestTest",
+    "kafka.server.ReplicaFetchTest",
+    "kafka.server.SyncGroupRequestTest",
+    "kafka.server.UpdateFeaturesTest",
+)
+
+
+class Outcome(NamedTuple):
+    """How one run of one test has ended."""
+
+    test: str
+    """`Class.method`, without packages and parameters."""
+    run: str
+    """What tells the runs of a test apart."""
+    failure: str | None
+
+
+def main() -> None:
+    """Run the tests and print what failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "classes", nargs="*", metavar="CLASS", help="tests' classes with their packages, or CLASS#METHOD"
+    )
+    parser.add_argument("--kafka", action="store_true", help="Kafka's own brokers, for comparison")
+    arguments = parser.parse_args()
+    jars = fetch(CACHE, "pom.xml", (HERE / "pom.xml").read_text(), COPY_JARS) / "jars"
+    with tempfile.TemporaryDirectory(prefix="kafkas-tests-") as directory:
+        command = java(jars, Path(directory), with_ours=not arguments.kafka)
+        for name in arguments.classes or CLASSES:
+            command += ["--select-method" if "#" in name else "--select-class", name]
+        with (Path(directory) / "said").open("w") as said:
+            subprocess.run(command, cwd=directory, stdout=said, stderr=subprocess.STDOUT, check=False)
+        report_file = Path(directory) / "TEST-junit-jupiter.xml"
+        if not report_file.exists():
+            lines = (Path(directory) / "said").read_text().splitlines()
+            sys.exit("\n".join(line for line in lines if not line.startswith("\tat "))[:3000])
+        outcomes = list(read_outcomes(report_file))
+    sys.exit(report(outcomes, known_differences()))
+
+
+def java(jars: Path, directory: Path, *, with_ours: bool) -> list[str]:
+    """Return the command that runs JUnit, without the tests' names; reports and logs go to the directory."""
+    found = [*map(str, sorted(jars.glob("*.jar")))]
+    if with_ours:
+        found.insert(0, str(compiled(found)))
+    broker = f"{sys.executable} {HERE / 'broker.py'}"
+    return [
+        "java", f"-Xmx{HEAP_MB}m", f"-Dodradek.command={broker}", f"-Dodradek.logs={directory}",
+        f"-Djava.io.tmpdir={directory}",
+        f"-Djunit.jupiter.execution.timeout.testable.method.default={TEST_SECONDS}s",
+        "-cp", os.pathsep.join(found), "org.junit.platform.console.ConsoleLauncher", "execute",
+        "--disable-banner", "--reports-dir", str(directory),
+    ]  # fmt: skip
+
+
+def compiled(jars: Sequence[str]) -> Path:
+    """Return the folder with the compiled stand-ins."""
+    sources = sorted(HERE.glob("*.scala"))
+    classes = CACHE / f"classes-{sha256(b''.join(one.read_bytes() for one in sources)).hexdigest()[:12]}"
+    if not classes.is_dir():
+        beside = classes.with_suffix(".part")
+        beside.mkdir(exist_ok=True)
+        path = os.pathsep.join(jars)
+        scalac = ["java", "-cp", path, "scala.tools.nsc.Main", "-nowarn", "-cp", path, "-d", str(beside)]
+        subprocess.run([*scalac, *map(str, sources)], check=True)
+        beside.rename(classes)
+    return classes
+
+
+def read_outcomes(file: Path) -> Iterator[Outcome]:
+    """Read JUnit's report. Runs that were left out, those with KRaft, are not in it."""
+    for case in ElementTree.parse(file).iter("testcase"):
+        output = case.findtext("system-out") or ""
+        run = next(
+            (line.partition(":")[2].strip() for line in output.splitlines() if line.startswith("display-name")), ""
+        )
+        if case.find("skipped") is not None or "kraft" in run.lower():
+            continue
+        faults = [*case.iter("failure"), *case.iter("error")]
+        told = [one.get("message") or one.get("type") or "no reason" for one in faults]
+        # The stand-in's client of ZooKeeper may end a moment after the test.
+        told = [one for one in told if "unexpected threads during" not in one]
+        test = f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name', '').partition('(')[0]}"
+        yield Outcome(test, run, told[0] if told else None)
+
+
+def known_differences() -> dict[str, str]:
+    """Return the reasons by pattern of tests."""
+    lines = (line for line in (HERE / "known.txt").read_text().splitlines() if line and not line.startswith("#"))
+    return {pattern: reason.strip() for pattern, _, reason in (line.partition(" ") for line in lines)}
+
+
+def report(outcomes: Sequence[Outcome], known: Mapping[str, str]) -> int:
+    """Print what failed, and a line for all; return the exit code."""
+    passed = [one for one in outcomes if one.failure is None]
+    expected = unexpected = 0
+    for one in outcomes:
+        if one.failure is None:
+            continue
+        reason = next((why for pattern, why in known.items() if fnmatchcase(one.test, pattern)), None)
+        expected += reason is not None
+        unexpected += reason is None
+        said = one.failure.splitlines()[0][:300] if one.failure else ""
+        print(f"{one.test} {one.run}\n    {f'as known: {reason}' if reason else said}")
+    print(f"{len(passed)} passed, {expected} failed as known, {unexpected} failed otherwise")
+    return 1 if unexpected or not outcomes else 0
+
+
+if __name__ == "__main__":
+    main()
