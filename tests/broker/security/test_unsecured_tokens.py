@@ -54,7 +54,11 @@ def test_what_libraries_write_beside_the_algorithm_does_not_matter() -> None:
         "..",
         "",
     ],
-)
+    ids=[
+        "signed", "no algorithm", "a list", "a text", "with a signature", "expired", "without an end", "issued later",
+        "issued after its end", "of nobody", "of a number", "four parts", "empty parts", "nothing",
+    ],
+)  # fmt: skip
 def test_tokens_that_are_refused(wrong: str) -> None:
     with pytest.raises(InvalidCredentials):
         UnsecuredTokens({})(wrong)
