@@ -4,9 +4,10 @@
     python bench/kafkas_tests.py kafka.api.TransactionsTest kafka.api.PlaintextAdminIntegrationTest
     python bench/kafkas_tests.py --kafka kafka.api.TransactionsTest   # the same with Kafka's brokers
 
-The tests come from Maven Central (kafka_2.13-3.9.1-test.jar). They start an embedded ZooKeeper and make their brokers
-of the class kafka.server.KafkaServer: here that is kafkas_tests/KafkaServer.scala, which starts a process of ours with
-the test's settings and tells the tests from outside what they would look up inside. Their runs with KRaft are left out.
+The tests come from Maven Central (kafka_2.13-3.9.1-test.jar, and that of Kafka Streams). They start an embedded
+ZooKeeper and make their brokers of the class kafka.server.KafkaServer: here that is kafkas_tests/KafkaServer.scala,
+which starts a process of ours with the test's settings and tells the tests from outside what they would look up inside.
+Their runs with KRaft are left out.
 
 A test that fails although it needs nothing but what brokers do is a difference to look into. Those that need the inside
 of Kafka's process, or where ours does otherwise on purpose, are listed with the reason in kafkas_tests/known.txt; the
@@ -95,6 +96,14 @@ CLASSES = (
     "kafka.server.ReplicaFetchTest",
     "kafka.server.SyncGroupRequestTest",
     "kafka.server.UpdateFeaturesTest",
+    "org.apache.kafka.streams.integration.EosIntegrationTest",
+    "org.apache.kafka.streams.integration.EosV2UpgradeIntegrationTest",
+    "org.apache.kafka.streams.integration.GlobalKTableEOSIntegrationTest",
+    "org.apache.kafka.streams.integration.InternalTopicIntegrationTest",
+    "org.apache.kafka.streams.integration.PurgeRepartitionTopicIntegrationTest",
+    "org.apache.kafka.streams.integration.ResetIntegrationTest",
+    "org.apache.kafka.streams.integration.RestoreIntegrationTest",
+    "org.apache.kafka.streams.integration.StandbyTaskEOSIntegrationTest",
 )
 
 

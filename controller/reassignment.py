@@ -228,8 +228,8 @@ async def _begin(active: ActiveController, partition: TopicPartition, assignment
     elects none).
     """
     state = active.state
-    is_online = state.phase(partition) is PartitionPhase.ONLINE
-    if is_online and state.leader_and_isr[partition].leader not in assignment.replicas:
+    leader, isr = state.leader_and_isr[partition].leader, state.leader_and_isr[partition].isr
+    if leader not in assignment.replicas and state.online_among(set(isr).intersection(assignment.replicas), partition):
         partition_machine.move(active, [partition], PartitionPhase.OFFLINE)
         await partition_machine.bring_online(active, [partition], Strategy.OFFLINE_PARTITION)
     await _tell_under_new_epoch(active, partition, assignment)

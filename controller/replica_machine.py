@@ -6,10 +6,11 @@ Only going offline writes to ZooKeeper: the replica leaves the ISR, and the lead
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from odradek.controller.active_controller import ActiveController
-from odradek.controller.cluster_state import ClusterState, LeaderAndIsr, Replica, ReplicaPhase
+from odradek.controller.cluster_state import ClusterState, LeaderAndIsr, PartitionPhase, Replica, ReplicaPhase
 from odradek.controller.controller_store import lost_race, slices
 from odradek.controller.request_batch import RequestBatch
 from odradek.protocol.topic_names import TopicPartition
+from odradek.zk_schema.znodes.topics import NO_LEADER
 
 SLICE = 200
 """Replicas that are handled in one go, in some milliseconds, before other tasks have their turn."""
@@ -209,4 +210,6 @@ def _adopt_offline(state: ClusterState, replica: Replica, written: LeaderAndIsr,
     partition, broker = replica
     state.replica_phases[replica] = ReplicaPhase.OFFLINE
     state.leader_and_isr[partition] = written
+    if written.leader == NO_LEADER and state.phase(partition) is PartitionPhase.ONLINE:
+        state.partition_phases[partition] = PartitionPhase.OFFLINE  # so that a leader is elected once there can be one
     batch.leader_and_isr([other for other in state.replicas(partition) if other != broker], partition)

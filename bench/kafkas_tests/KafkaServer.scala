@@ -10,7 +10,7 @@ import java.util.concurrent.TimeUnit
 import javax.security.auth.login.{AppConfigurationEntry, Configuration}
 import scala.jdk.CollectionConverters._
 
-import kafka.cluster.Partition
+import kafka.cluster.{EndPoint, Partition}
 import kafka.controller.{ControllerContext, KafkaController}
 import kafka.coordinator.transaction.TransactionCoordinator
 import kafka.log.{LogManager, UnifiedLog}
@@ -86,6 +86,8 @@ class KafkaServer(
   private val credentials =
     new CredentialProvider(ScramMechanism.mechanismNames, new DelegationTokenCache(ScramMechanism.mechanismNames))
   @volatile private var follower: Thread = _
+  /** Also those of a broker that has stopped. */
+  private var lastListeners: collection.Seq[EndPoint] = Nil
 
   // The process.
 
@@ -181,8 +183,11 @@ class KafkaServer(
   override def clusterId: String = zk.getClusterId.get
   private def registeredEpoch: Long =
     zk.getAllBrokerAndEpochsInCluster.collectFirst { case (broker, epoch) if broker.id == config.brokerId => epoch }.getOrElse(-1L)
-  override def boundPort(listener: ListenerName): Int =
-    zk.getBroker(config.brokerId).get.endPoints.find(_.listenerName == listener).get.port
+  def advertisedListeners: collection.Seq[EndPoint] = {
+    zk.getBroker(config.brokerId).foreach(found => lastListeners = found.endPoints)
+    lastListeners
+  }
+  override def boundPort(listener: ListenerName): Int = advertisedListeners.find(_.listenerName == listener).get.port
 
   /** Follows what the tests look up in the broker's settings and credentials. */
   private def followZooKeeper(): Unit = {
@@ -248,7 +253,7 @@ class KafkaServer(
   // What requests tell, where a listener needs no login.
 
   private def exchange(api: ApiKeys, version: Short, body: Message): Option[ByteBuffer] =
-    zk.getBroker(config.brokerId).toSeq.flatMap(_.endPoints).find(_.securityProtocol == SecurityProtocol.PLAINTEXT).flatMap { plain =>
+    advertisedListeners.find(_.securityProtocol == SecurityProtocol.PLAINTEXT).flatMap { plain =>
       val socket = new Socket
       try {
         socket.connect(new InetSocketAddress(plain.host, plain.port), StartMs)

@@ -249,6 +249,27 @@ def test_a_leader_that_an_edited_assignment_leaves_out_keeps_its_log(play: Play)
     play(scenario)
 
 
+def test_a_partition_whose_leader_an_edited_assignment_leaves_out_is_led_by_who_comes_back(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.begin(0, 1, 2, 3, controllers=[0])
+        await cluster.add_controller(3)
+        await cluster.create_topic("t", [1, 2])
+        old = TopicAssignment.decode("t", cluster.zookeeper.data(topic_path("t")))
+        edited = TopicAssignment({0: PartitionReplicas((2, 3))}, old.topic_id)
+        await cluster.admin.set(topic_path("t"), edited.encode())
+        cluster.kill(0)
+        await cluster.settle()
+        cluster.kill(2)
+        await cluster.settle()
+        assert (cluster.state("t").leader, cluster.state("t").isr) == (NO_LEADER, (2,))
+        await cluster.add_broker(2)
+        await cluster.settle()
+        assert cluster.state("t").leader == 2
+        assert cluster.brokers[2].led() == {T0}
+
+    play(scenario)
+
+
 def test_an_isr_keeps_its_order_and_who_joins_comes_last(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.begin(0, 1, 2, 3, controllers=[0])
