@@ -1,6 +1,6 @@
 """Apache Kafka 3.9.1's own integration tests, unchanged, with brokers of ours in place of Kafka's.
 
-    python bench/kafkas_tests.py                            # all of CLASSES: an hour on two cores
+    python bench/kafkas_tests.py                            # all of CLASSES, which takes long
     python bench/kafkas_tests.py kafka.api.TransactionsTest kafka.api.PlaintextAdminIntegrationTest
     python bench/kafkas_tests.py --kafka kafka.api.TransactionsTest   # the same with Kafka's brokers
 
