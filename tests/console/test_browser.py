@@ -72,6 +72,15 @@ def go(page: Page, place: str) -> None:
     page.evaluate("place => { location.hash = place }", place)
 
 
+def place_of(page: Page, selector: str) -> dict[str, float]:
+    """Measure an element where it stands: in one go, as each message of the stream draws the page anew."""
+    place: dict[str, float] = page.evaluate(
+        "selector => document.querySelector(selector).getBoundingClientRect().toJSON()", selector
+    )
+    assert place["width"] and place["height"]
+    return place
+
+
 def fits(page: Page) -> bool:
     """Tell whether nothing stands out at the right."""
     return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
@@ -147,12 +156,11 @@ def kill_and_bring_back(page: Page) -> None:
     expect(page.locator("h1")).to_have_text("Every partition is led and in sync.")
     expect(page.locator(".crown")).to_have_count(1)
     expect(page.locator("[data-broker='1'] [data-action=kill]")).to_be_visible()
-    buttons = page.locator("[data-broker='1'] .acts")
-    where = buttons.bounding_box()
+    where = place_of(page, "[data-broker='1'] .acts")
     page.locator("[data-broker='1'] [data-action=kill]").click()
     away = page.locator(".head.away[data-broker='1']")
     expect(away).to_contain_text("was killed by SIGKILL")
-    assert buttons.bounding_box() == where, "a button that moves is pressed for another"
+    assert place_of(page, "[data-broker='1'] .acts") == where, "a button that moves is pressed for another"
     expect(page.locator("h1")).to_contain_text("lack a replica; all of them are led")
     expect(page.locator(".recent")).to_contain_text("broker 1 was killed (SIGKILL)")
     expect(page.locator(".recent")).to_contain_text("broker 1 is offline (OfflineReplica)")
