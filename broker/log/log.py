@@ -243,7 +243,7 @@ class Log(LocalLog):
                 self.write_epochs()
             return False
         logger.info("%s: truncating to offset %d", self, offset)
-        if offset <= self.log_start_offset:
+        if offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
             return True
         failed = self.unreadable
@@ -263,9 +263,7 @@ class Log(LocalLog):
             self.segments_changed()
             self.environment.open_segments.forget(self.active)
             self._went_back_to(self.log_end_offset)
-            self.producers = rebuild_producers(
-                self.environment, self.segments, self.snapshots, self.log_start_offset, self.log_end_offset
-            )
+            self.producers = rebuild_producers(self.environment, self.segments, self.snapshots, self.log_end_offset)
             self.active.sync()
             self.environment.files.sync_directory(self.directory)
         except (CorruptBatch, CorruptFile) as bad:
@@ -284,7 +282,7 @@ class Log(LocalLog):
         try:
             self.remove_segments(self.segments[::-1])
             self.add_segment(offset)
-            self.snapshots.remove_outside(offset, offset)
+            self.snapshots.remove_all()
             self.environment.files.sync_directory(self.directory)
             self.environment.files.sync_directory(self.log_directory)
             self.log_start_offset = self.log_end_offset = offset

@@ -27,36 +27,41 @@ RECALL_BYTES_OF_LARGE = 16 * RECALL_BYTES
 `RECALL_BYTES` or more. So few are looked at as quickly."""
 RECALL_AGE_MS = 10 * 60 * 1000
 """Time since the last write to a log when nobody repeats batches any more (delivery.timeout.ms is 2 minutes)."""
+RECALL_BYTES_OF_OLD = 128 * 1024
+"""Bytes that are looked at all the same: a log that was written just now looks old after a leap of the clock, as when a
+suspended machine goes on."""
 
 
 def rebuild_producers(
     environment: LogEnvironment,
     segments: list[Segment],
     snapshots: Snapshots,
-    start_offset: int,
     end_offset: int,
     doubtful_from: int | None = None,
 ) -> ProducerState:
     """Return the state at `end_offset`, and snapshots at the last two segments and there. Raises OSError.
 
+    It is learned from the first segment on, also before the log start offset: producers whose last batches are deleted
+    are known after a restart as before it, so that a repeated batch is not written twice. (Kafka forgets them then.)
+
     What was derived from the segments from `doubtful_from` on, snapshots and transaction indexes, is made anew: they
     were recovered, so it may tell of batches that are not there any more.
     """
+    first_offset = segments[0].base_offset
     snapshots.keep_of_segments([segment.base_offset for segment in segments])
-    trusted_until = end_offset if doubtful_from is None else min(doubtful_from, end_offset)
-    snapshots.remove_outside(start_offset, trusted_until)
-    state = snapshots.load(start_offset, environment.clock.now_ms(), environment.producer_expiration_ms)
+    snapshots.remove_after(end_offset if doubtful_from is None else min(doubtful_from, end_offset))
+    state = snapshots.load(first_offset, environment.clock.now_ms(), environment.producer_expiration_ms)
     _recall_batches(state, segments, environment.clock.now_ms())
     loaded_to = state.map_end_offset
     cleared: list[Segment] = []
     for number, segment in enumerate(segments):
         last = number + 1 == len(segments)
-        if doubtful_from is not None and segment.base_offset >= doubtful_from and _clear_index(segment, start_offset):
+        if doubtful_from is not None and segment.base_offset >= doubtful_from and segment.transactions.clear():
             cleared.append(segment)
         if (end_offset if last else segments[number + 1].base_offset) <= loaded_to:
             continue
         state.map_end_offset = max(segment.base_offset, loaded_to)
-        if segment.base_offset > max(start_offset, loaded_to) and number + 2 >= len(segments):
+        if segment.base_offset > max(first_offset, loaded_to) and number + 2 >= len(segments):
             snapshots.write(state)
         if last or not segments[number + 1].begins_with_messages:  # else it has messages alone, without producer ids
             _learn_what_is_good(state, segment)
@@ -66,7 +71,7 @@ def rebuild_producers(
         segment.transactions.sync()
         environment.files.sync_directory(segment.path(TRANSACTION_INDEX).rpartition("/")[0])
     state.map_end_offset = end_offset
-    if end_offset > max(start_offset, loaded_to):
+    if end_offset > max(first_offset, loaded_to):
         snapshots.write(state)
     return state
 
@@ -96,7 +101,7 @@ def _recall_batches(state: ProducerState, segments: list[Segment], now_ms: int) 
 
     A producer may repeat any of its last five. A broker that does not know those again answers
     OUT_OF_ORDER_SEQUENCE_NUMBER, and the producer numbers them anew: duplicates. So the last batches before the
-    snapshot are looked at, when a producer may still be repeating.
+    snapshot are looked at: more of them when a producer may still be repeating.
     """
     waiting = {producer_id: producer for producer_id, producer in state.producers.items() if len(producer.batches) == 1}
     if not waiting:
@@ -132,28 +137,19 @@ def _lately_written(
 ) -> list[tuple[Segment, int, int]]:
     """Return the last bytes before `end_offset`, in order: segments with the positions where to begin and to end."""
     found: list[tuple[Segment, int, int]] = []
-    left = size_bytes
+    found_bytes = 0
     for segment in reversed(segments):
         if segment.base_offset >= end_offset or not segment.size_bytes:
             continue
-        if left <= 0 or now_ms - segment.modified_ms() >= RECALL_AGE_MS:
+        if now_ms - segment.modified_ms() >= RECALL_AGE_MS:
+            size_bytes = min(size_bytes, RECALL_BYTES_OF_OLD)
+        if found_bytes >= size_bytes:
             break
         end = segment.locate(end_offset)
-        begin = segment.position_before(segment.offset_index.offset_before(max(end - left, 0)))
+        begin = segment.position_before(segment.offset_index.offset_before(max(end - size_bytes + found_bytes, 0)))
         found.append((segment, begin, end))
-        left -= end - begin
+        found_bytes += end - begin
     return found[::-1]
-
-
-def _clear_index(segment: Segment, start_offset: int) -> bool:
-    """Empty the transaction index; tell whether there was one. What was aborted before the log start is added again.
-
-    Kafka recovers the index of the whole segment, too; the producer state begins at the log start offset.
-    """
-    was_there = segment.transactions.clear()
-    if segment.base_offset < start_offset:
-        _learn_what_is_good(ProducerState(), segment)
-    return was_there
 
 
 def _learn_what_is_good(state: ProducerState, segment: Segment) -> None:

@@ -131,7 +131,7 @@ class Snapshots:
             return
         insort(self._offsets, offset)
 
-    def load(self, start_offset: int, now_ms: int, expiration_ms: int) -> ProducerState:
+    def load(self, first_offset: int, now_ms: int, expiration_ms: int) -> ProducerState:
         """Load the newest good snapshot, without expired producers; bad ones are removed. With none, begin empty."""
         while self._offsets:
             offset = self._offsets[-1]
@@ -144,12 +144,11 @@ class Snapshots:
             state = ProducerState(offset, producers)
             state.expire(now_ms, expiration_ms)
             return state
-        return ProducerState(start_offset)
+        return ProducerState(first_offset)
 
-    def remove_outside(self, start_offset: int, end_offset: int) -> None:
-        """Drop the snapshots at or before the log's start and those after its end."""
-        kept = slice(bisect_right(self._offsets, start_offset), bisect_right(self._offsets, end_offset))
-        self._remove(self._offsets[: kept.start] + self._offsets[kept.stop :])
+    def remove_after(self, offset: int) -> None:
+        """Drop the snapshots after `offset`."""
+        self._remove(self._offsets[bisect_right(self._offsets, offset) :])
 
     def keep_of_segments(self, base_offsets: Collection[int]) -> None:
         """Drop the snapshots at which no segment begins, except the newest when it is after all of these: the one of a
@@ -163,6 +162,10 @@ class Snapshots:
     def remove_before(self, offset: int) -> None:
         """Drop the snapshots before `offset`."""
         self._remove(self._offsets[: bisect_left(self._offsets, offset)])
+
+    def remove_all(self) -> None:
+        """Drop every snapshot."""
+        self._remove(self._offsets)
 
     def remove_at(self, offsets: list[int]) -> None:
         """Drop the snapshots at these offsets, where there are any: no segment begins there any more."""

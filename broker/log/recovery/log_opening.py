@@ -77,7 +77,7 @@ def open_log(
     epochs.truncate_from_start(start_offset)
     snapshots = Snapshots(environment.files, directory, names)
     anew_from = _derived_anew_from(segments, names, end_offset, recovery_point if lost else None)
-    producers = rebuild_producers(environment, segments, snapshots, start_offset, end_offset, anew_from)
+    producers = rebuild_producers(environment, segments, snapshots, end_offset, anew_from)
     log = Log(
         environment, directory, topic, partition, config, segments=segments, epochs=epochs, producers=producers,
         snapshots=snapshots, log_start_offset=start_offset, log_end_offset=end_offset,

@@ -211,7 +211,7 @@ class Workload:
         history.certain_end = min(log.recovery_point, max([
             log.log_start_offset, *(one.last_offset + 1 for one in history.entries if one.last_offset < offset)
         ]))  # fmt: skip
-        begins_anew = offset <= log.log_start_offset and offset < log.log_end_offset
+        begins_anew = offset < log.log_start_offset
         if begins_anew or self._would_cut_into(history, offset, log.log_start_offset):
             history.certain_end, history.target = 0, offset
         self._machine.note(f"  to {offset}")

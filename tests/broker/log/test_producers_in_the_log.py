@@ -124,7 +124,7 @@ def test_a_newer_epoch_fences_the_older_and_begins_at_zero() -> None:
     assert append(log, 0, epoch=5).duplicate
 
 
-@pytest.mark.parametrize("forgotten", ["expired", "expired meanwhile", "records deleted"])
+@pytest.mark.parametrize("forgotten", ["expired", "expired meanwhile"])
 def test_a_producer_that_nobody_remembers_may_go_on_anywhere(forgotten: str) -> None:
     """Since Kafka 2.5 there is no UNKNOWN_PRODUCER_ID: what it wrote may have been deleted, which is not its fault."""
     clock = ManualClock()
@@ -139,20 +139,55 @@ def test_a_producer_that_nobody_remembers_may_go_on_anywhere(forgotten: str) -> 
         assert refusal(log, 9) is OUT_OF_ORDER
         clock.advance(1)
         log.producers.expire(log.environment.clock.now_ms(), log.environment.producer_expiration_ms)
-    elif forgotten == "expired meanwhile":
+    else:
         close_log(log)
         clock.advance(log.environment.producer_expiration_ms)
         log = open_test_log(make_environment(files, clock), clean=True)
-    else:
-        log.advance_log_start_offset(3)
-        assert append(log, 2).duplicate  # as long as the broker runs
-        close_log(log)
-        environment = make_environment(files, clock)
-        log = open_log(
-            environment, DIRECTORY, "topic", 0, LogConfig(), recovery_point=3, log_start_offset=3, clean=True
-        )
     assert append(log, 9).first_offset == 3
     assert refusal(log, 9, 2) is OUT_OF_ORDER
+
+
+@pytest.mark.parametrize("deleted_until", [3, 4, 5])
+@pytest.mark.parametrize("then", ["clean", "killed", "truncated"])
+def test_a_batch_is_not_written_twice_although_its_records_are_deleted(then: str, deleted_until: int) -> None:
+    """The first segment goes as a whole; of the second, records are hidden. Kafka drops the snapshot at the log start,
+    and writes the repeated batch again."""
+    files = SimulatedFiles(now_ms=ManualClock().now_ms)
+    log = open_test_log(make_environment(files), ROLLING, clean=True)
+    for sequence in range(deleted_until):
+        append(log, sequence)
+    log.advance_log_start_offset(deleted_until)
+    delete_old_segments(log, deleted_until)
+    assert log.log_start_offset == log.log_end_offset == deleted_until and len(log.segments) == 1
+    if then == "truncated":
+        append(log, deleted_until)
+        log.truncate_to(deleted_until)
+    else:
+        if then == "clean":
+            close_log(log)
+        else:
+            log.flush()
+            files.kill()
+        log = open_log(
+            make_environment(files), DIRECTORY, "topic", 0, ROLLING,
+            recovery_point=deleted_until, log_start_offset=deleted_until, clean=then == "clean",
+        )  # fmt: skip
+    assert append(log, deleted_until - 1).duplicate
+    assert refusal(log, deleted_until + 1) is OUT_OF_ORDER
+    assert append(log, deleted_until).first_offset == deleted_until
+
+
+def test_the_last_five_batches_are_known_again_in_a_log_that_looks_old() -> None:
+    """The clock leaps when a suspended machine goes on; the producer has been suspended, too, and repeats."""
+    clock = ManualClock()
+    files = SimulatedFiles(now_ms=clock.now_ms)
+    log = open_test_log(make_environment(files, clock), clean=True)
+    for sequence in range(8):
+        append(log, sequence)
+    close_log(log)
+    clock.advance(5 * 60 * 60 * 1000)
+    log = open_test_log(make_environment(files, clock), clean=True)
+    assert [append(log, sequence).duplicate for sequence in range(3, 9)] == [True] * 5 + [False]
 
 
 def snapshots(files: SimulatedFiles) -> list[int]:
