@@ -10,10 +10,12 @@ from odradek.world.clock import Clock
 
 def backoff_ms(first_ms: float, most_ms: float, failures: int, random_source: random.Random) -> float:
     """Return the pause after `failures` failed attempts: doubled each time up to `most_ms`, ±20 % (KIP-580)."""
-    if failures <= 0:
-        return 0.0
-    planned = min(most_ms, first_ms * (1 << min(failures - 1, 30)))
-    return planned * random_source.uniform(0.8, 1.2)
+    return grown_ms(first_ms, most_ms, failures) * random_source.uniform(0.8, 1.2) if failures > 0 else 0.0
+
+
+def grown_ms(first_ms: float, most_ms: float, failures: int) -> float:
+    """Return the pause after `failures` failed attempts: doubled each time up to `most_ms`, and the same for all."""
+    return min(most_ms, first_ms * (1 << min(max(failures - 1, 0), 30)))
 
 
 NEVER = float("inf")

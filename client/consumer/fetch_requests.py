@@ -101,7 +101,7 @@ def plan_fetches(
         if state.asked_of in asking:
             continue
         state.asked_of = -1  # that broker has answered; the next Fetch to it may be about others
-        if state.paused or state.retry_at_ms > now_ms or not state.located:
+        if state.paused or not state.located or (state.retry_at_ms > now_ms and state.failed_in is None):
             continue
         if chunks and len(chunks.get(place, ())) >= CHUNKS_PER_PARTITION:
             continue
@@ -110,8 +110,8 @@ def plan_fetches(
             topic = topics.get(name)
         if topic is None or not 0 <= number < len(topic.partitions):
             continue
-        leader = topic.partitions[number].leader
-        if leader not in nodes:
+        leader, leader_epoch = topic.partitions[number].leader, topic.partitions[number].leader_epoch
+        if leader not in nodes or (state.retry_at_ms > now_ms and state.failed_in == leader_epoch):
             continue
         reader = leader if state.replica < 0 else state.reader(leader, now_ms, nodes)
         if reader in asking:
@@ -125,7 +125,6 @@ def plan_fetches(
         wanted = by_node.get(reader)
         if wanted is None:
             wanted = by_node[reader] = {}
-        leader_epoch = topic.partitions[number].leader_epoch
         wanted[place] = Asked(state.fetch_offset, state.version, state.fetch_epoch, leader_epoch, topic_id)
     return [_call_in_session(node, wanted, sessions, settings) for node, wanted in by_node.items()]
 

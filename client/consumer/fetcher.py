@@ -40,6 +40,7 @@ from odradek.client.consumer.positions import Positions
 from odradek.client.errors import BrokerUnreachable, LogTruncated, NoOffsetForPartition
 from odradek.client.records import TopicPartition
 from odradek.client.sensors import FetchSensors
+from odradek.client.waiting import grown_ms
 from odradek.protocol.errors import ErrorCode, error_code
 from odradek.protocol.fetch_session import NO_SESSION, FetchSessionHandler
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -190,11 +191,11 @@ class Fetcher:
     def _not_answered(self, call: FetchCall) -> None:
         self._sessions[call.node_id].begin_anew()
         self._cluster.needs.stale()
-        pause_ms = max(self._settings.retry_backoff_ms, self._cluster.ready_in_ms(call.node_id, FETCH_CONNECTION))
+        ready_in_ms = self._cluster.ready_in_ms(call.node_id, FETCH_CONNECTION)
         with self._receiver.lock:
             for topic_partition, asked in call.asked.items():
                 self._to_leader(topic_partition, asked)
-                self._pause(topic_partition, asked, pause_ms)
+                self._ask_again(topic_partition, asked, ready_in_ms)
 
     def _to_leader(self, topic_partition: TopicPartition, asked: Asked) -> bool:
         """Have the leader asked the next time; tell whether another replica was asked this time. With the lock."""
@@ -207,6 +208,17 @@ class Fetcher:
     def _pause(self, topic_partition: TopicPartition, asked: Asked, pause_ms: float) -> None:
         until_ms = self._cluster.clock.monotonic_ms() + pause_ms
         self._receiver.positions.pause(topic_partition, asked.version, until_ms)
+
+    def _ask_again(self, topic_partition: TopicPartition, asked: Asked, at_least_ms: float = 0.0) -> None:
+        """Pause, each time for longer, until the leader answers or another one leads (KIP-580). With the lock."""
+        state = self._receiver.positions.partitions.get(topic_partition)
+        if state is None or state.version != asked.version:
+            return
+        state.failures = state.failures + 1 if state.failed_in == asked.leader_epoch else 1
+        settings = self._settings  # no jitter: partitions of one request are asked for together again
+        pause_ms = grown_ms(settings.retry_backoff_ms, settings.retry_backoff_max_ms, state.failures)
+        until_ms = self._cluster.clock.monotonic_ms() + max(pause_ms, at_least_ms)
+        self._receiver.positions.pause(topic_partition, asked.version, until_ms, asked.leader_epoch)
 
     def _take(self, call: FetchCall, answer: FetchResponse, invalid: Collection[TopicPartition]) -> None:
         session = self._sessions[call.node_id]
@@ -227,10 +239,12 @@ class Fetcher:
                 state.high_watermark = one.high_watermark  # within a session it does not come again
                 if state.version == asked.version and topic_partition not in invalid:
                     verdict = judge(topic_partition, asked, one, self._settings.isolation, self._limit)
+                    if not isinstance(verdict, AskAgain):
+                        state.failures = 0
                     self._obey(topic_partition, asked, verdict)
             if call.names_all and len(data) < len(call.asked):
                 for topic_partition in call.asked.keys() - data.keys():
-                    self._pause(topic_partition, call.asked[topic_partition], self._settings.retry_backoff_ms)
+                    self._ask_again(topic_partition, call.asked[topic_partition])
 
     def _refused(self, call: FetchCall, error: ErrorCode) -> None:
         """Begin a new session. There is no pause if only the session was refused, as the next Fetch then differs."""
@@ -281,7 +295,7 @@ class Fetcher:
             case AskAgain():
                 self._cluster.needs.stale()
                 self._to_leader(topic_partition, asked)
-                self._pause(topic_partition, asked, self._settings.retry_backoff_ms)
+                self._ask_again(topic_partition, asked)
             case Refused(error):
                 self._pause(topic_partition, asked, self._settings.retry_backoff_max_ms)
                 self._receiver.refuse([topic_partition], error)

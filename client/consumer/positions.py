@@ -54,6 +54,10 @@ class PartitionPosition:
     asked_of: int = -1
     """Broker of the last Fetch from this `fetch_offset`; -1 for none."""
     retry_at_ms: float = 0.0
+    failures: int = 0
+    """Fetches in a row without the leader's answer."""
+    failed_in: int | None = None
+    """Leader epoch of the last of them, while `retry_at_ms` is because of it: under another leader it does not hold."""
     replica: int = -1
     """Replica that the leader has named to read from (KIP-392); -1 for the leader."""
     replica_until_ms: float = 0.0
@@ -184,12 +188,16 @@ class Positions:
         state.asked_of = -1
         state.retry_at_ms = 0.0
 
-    def pause(self, topic_partition: TopicPartition, version: int, until_ms: float) -> None:
-        """Do not ask again before `until_ms` of the monotonic clock, unless the position's version has changed."""
+    def pause(
+        self, topic_partition: TopicPartition, version: int, until_ms: float, failed_in: int | None = None
+    ) -> None:
+        """Do not ask again before `until_ms` of the monotonic clock, unless the position's version has changed, or the
+        leader epoch is another one than `failed_in`."""
         state = self.partitions.get(topic_partition)
         if state is not None and state.version == version:
             state.asked_of = -1
             state.retry_at_ms = until_ms
+            state.failed_in = failed_in
 
     def next_retry_ms(self, now_ms: float) -> float:
         """Return when the next pause ends, in ms of the monotonic clock."""

@@ -116,6 +116,7 @@ class ConnectorSettings(SecurityConfig):
             client_id=self.client_id or self.group_id,
             request_timeout_ms=self.socket_timeout_ms,
             retry_backoff_ms=self.refresh_leader_backoff_ms,
+            retry_backoff_max_ms=self.refresh_leader_backoff_ms,
             receive_buffer_bytes=self.socket_receive_buffer_bytes,
             allow_auto_create_topics=False,
             fetch_min_bytes=self.fetch_min_bytes,

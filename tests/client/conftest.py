@@ -44,6 +44,7 @@ class ScriptedBroker:
         self.name = name
         self.port = PORT
         self.topics = dict(topics)
+        self.leader_epoch = 1
         self.seen: list[tuple[Message, int]] = []
         self.highest = {key: message_classes(key).request.VERSIONS[1] for key in API_NAMES}
         self.handlers: dict[type[Message], Handler] = {
@@ -65,7 +66,11 @@ class ScriptedBroker:
                 topic_id=name.encode().ljust(16, b"."),
                 partitions=[
                     MetadataResponsePartition(
-                        partition_index=number, leader_id=0, leader_epoch=1, replica_nodes=[0], isr_nodes=[0]
+                        partition_index=number,
+                        leader_id=0,
+                        leader_epoch=self.leader_epoch,
+                        replica_nodes=[0],
+                        isr_nodes=[0],
                     )
                     for number in range(count)
                 ],

@@ -1,6 +1,7 @@
 """The consumer's engine against scripted brokers: reading, positions, errors."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -31,6 +32,30 @@ def test_everything_from_the_earliest_is_read_once_and_in_order_whatever_the_bro
         assert await bench.read(8) == [b"%d" % number for number in range(2, 10)]
 
     run(scripted_broker, work, auto_offset_reset="earliest")
+
+
+@pytest.mark.parametrize("another_leads", [False, True])
+def test_a_leader_that_refuses_is_asked_ever_more_seldom_until_another_leads(
+    scripted_broker: Any, another_leads: bool
+) -> None:
+    """KIP-580; a leader that does not know of its office yet would be asked without end, and for metadata with it."""
+    asked_ms: list[float] = []
+
+    async def work(bench: Bench) -> None:
+        bench.errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 7
+
+        def fetch(request: FetchRequest) -> FetchResponse:
+            asked_ms.append(bench.clock.monotonic_ms())
+            bench.broker.leader_epoch += another_leads
+            return bench.fetch(request)
+
+        bench.broker.handlers[FetchRequest] = fetch
+        bench.assign()
+        assert await bench.read(10) == bench.values
+
+    run(scripted_broker, work, auto_offset_reset="earliest", retry_backoff_ms=100, retry_backoff_max_ms=1000)
+    pauses = [round(later - earlier, -2) for earlier, later in itertools.pairwise(asked_ms[:8])]
+    assert pauses == ([100] * 7 if another_leads else [100, 200, 400, 800, 1000, 1000, 1000])
 
 
 def test_a_leader_may_send_more_than_the_high_watermark_that_it_names(scripted_broker: Any) -> None:
