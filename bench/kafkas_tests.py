@@ -7,7 +7,7 @@
 The tests come from Maven Central (kafka_2.13-3.9.1-test.jar, and that of Kafka Streams). They start an embedded
 ZooKeeper and make their brokers of the class kafka.server.KafkaServer: here that is kafkas_tests/KafkaServer.scala,
 which starts a process of ours with the test's settings and tells the tests from outside what they would look up inside.
-Their runs with KRaft are left out.
+Their runs with KRaft, whose brokers are Kafka's own, are left out.
 
 A test that fails although it needs nothing but what brokers do is a difference to look into. Those that need the inside
 of Kafka's process, or where ours does otherwise on purpose, are listed with the reason in kafkas_tests/known.txt; the
@@ -176,7 +176,7 @@ def read_outcomes(file: Path) -> Iterator[Outcome]:
         run = next(
             (line.partition(":")[2].strip() for line in output.splitlines() if line.startswith("display-name")), ""
         )
-        if case.find("skipped") is not None or "kraft" in run.lower():
+        if case.find("skipped") is not None or "kraft" in run.lower() or "Type=Raft" in run:
             continue
         faults = [*case.iter("failure"), *case.iter("error")]
         told = [one.get("message") or one.get("type") or "no reason" for one in faults]

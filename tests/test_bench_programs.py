@@ -65,6 +65,7 @@ def test_of_kafkas_tests_only_those_may_fail_that_are_known(
         "<testsuite>"
         + case("testFine", "[1] quorum=zk")
         + case("testFine", "[2] quorum=kraft", '<error message="no"/>')
+        + case("testFine", "testFine [3] Type=Raft-Isolated, MetadataVersion=3.9-IV0")
         + case("testLeft", "[1] quorum=zk", "<skipped/>")
         + case("testInside", "[1] quorum=zk", '<error message="a null"/>')
         + case("testThreads", "[1] quorum=zk", '<failure message="Found 1 unexpected threads during @AfterAll"/>')
