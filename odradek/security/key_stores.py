@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography import x509
@@ -22,6 +23,9 @@ from odradek.security.jks import MAGIC, BadKeyStore, read_java_key_store
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 PEM = b"-----BEGIN "
 """Mark of PEM, whatever `ssl.keystore.type` says. The other types are told apart by their content, too."""
+PKCS12_KEPT = 8
+"""How many files' contents are kept: as in Java, no RSA key's primes are tested, which takes a quarter of a second with
+4096 bits, and for PKCS12 alone that cannot be turned off."""
 _BLANK_LINE = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
 """Line that Java passes over in PEM."""
 STORE_BYTES_MAX = 16 * 1024 * 1024
@@ -110,7 +114,7 @@ def load_trusted(store: StoreSettings) -> list[x509.Certificate]:
             of_keys = [one for entry in java.keys for one in entry.chain[:1]]
             found = [x509.load_der_x509_certificate(one) for one in (*of_keys, *java.trusted)]
         else:
-            content = pkcs12.load_pkcs12(data, _bytes(store.password))
+            content = _pkcs12(data, _bytes(store.password))
             of_key = [] if content.cert is None else [content.cert]
             found = [one.certificate for one in (*of_key, *content.additional_certs)]
     except (BadKeyStore, ValueError) as error:
@@ -154,7 +158,9 @@ def _content(store: StoreSettings) -> bytes:
 
 def _pem_key_pair(store: StoreSettings, name: str, key_pem: bytes, chain_pem: bytes) -> KeyPair:
     try:
-        key = load_pem_private_key(_private_part(key_pem), _bytes(store.key_password))
+        key = load_pem_private_key(
+            _private_part(key_pem), _bytes(store.key_password), unsafe_skip_rsa_key_validation=True
+        )
     except (ValueError, TypeError) as error:
         words = _words(error)
         if "password" in words.lower():
@@ -192,20 +198,27 @@ def _java_key_pair(store: StoreSettings, data: bytes) -> KeyPair | None:
             return None
         chain = tuple(x509.load_der_x509_certificate(one) for one in keys[0].chain)
         key = keys[0].key(store.password if store.key_password is None else store.key_password)
-        return KeyPair(load_der_private_key(key, None), chain)  # type: ignore[arg-type]
+        made = load_der_private_key(key, None, unsafe_skip_rsa_key_validation=True)
+        return KeyPair(made, chain)  # type: ignore[arg-type]
     except (BadKeyStore, ValueError) as error:
         raise BadSecuritySetting(store.name("location"), f"{store.location}: {_words(error)}") from None
 
 
 def _pkcs12_key_pair(store: StoreSettings, data: bytes) -> KeyPair | None:
     try:
-        content = pkcs12.load_pkcs12(data, _bytes(store.password))
+        content = _pkcs12(data, _bytes(store.password))
     except ValueError as error:
         raise BadSecuritySetting(store.name("location"), f"{store.location}: {_words(error)}") from None
     if content.key is None or content.cert is None:
         return None
     chain = (content.cert.certificate, *(one.certificate for one in content.additional_certs))
     return KeyPair(content.key, chain)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=PKCS12_KEPT)
+def _pkcs12(data: bytes, password: bytes | None) -> pkcs12.PKCS12KeyAndCertificates:
+    """Read a PKCS12 file's content. Raises ValueError."""
+    return pkcs12.load_pkcs12(data, password)
 
 
 def _bytes(password: str | None) -> bytes | None:

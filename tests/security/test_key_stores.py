@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 from pathlib import Path
+from time import process_time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -138,6 +140,28 @@ def test_a_trust_store_may_hold_a_key_whose_certificate_is_trusted_then(tmp_path
         assert found == [shown.chain[0]]
     found = load_trusted(StoreSettings("truststore", "PKCS12", pkcs12_file(tmp_path, people), PASSWORD))
     assert people.broker.chain[0] in found
+
+
+@pytest.mark.parametrize("kind", ["PEM", "JKS", "PKCS12"])
+def test_a_key_store_is_read_again_and_again_without_testing_its_keys_primes(tmp_path: Path, kind: str) -> None:
+    """A broker reads each of its listeners' several times whenever a setting of one changes, and does nothing else
+    meanwhile: with keys of 4096 bits, whose test takes a quarter of a second, that was seconds."""
+    jks = StoreSettings("keystore", "JKS", str(GOLDEN / "rsa.jks"), "storepass", "keypass")
+    people = SimpleNamespace(broker=load_key_pair(jks))
+    store = {
+        "PEM": StoreSettings("keystore", "PEM", pem_file(tmp_path, people, None)),
+        "JKS": jks,
+        "PKCS12": StoreSettings("keystore", "PKCS12", pkcs12_file(tmp_path, people), PASSWORD),
+    }[kind]
+    key = load_key_pair(store).key
+    assert isinstance(key, rsa.RSAPrivateKey)
+    numbers = key.private_numbers()
+    start = process_time()
+    numbers.private_key()  # tests the primes
+    tested = process_time()
+    for _ in range(5):
+        load_key_pair(store)
+    assert process_time() - tested < tested - start
 
 
 def test_a_jks_file_that_is_cut_anywhere_is_refused() -> None:
