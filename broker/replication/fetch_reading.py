@@ -251,19 +251,20 @@ def _read_one(
 def _why_not_read(
     replicas: ReplicaManager, partition: Partition, wanted: CachedPartition, parameters: FetchParameters
 ) -> ErrorCode:
-    """Return NONE if this reader may have records of this replica: by topic id, leadership and version."""
+    """Return NONE if this reader may have records of this replica: by version, topic id and leadership."""
     version, as_follower = parameters.version, parameters.as_follower
+    if version < FIRST_VERSION_WITH_ZSTD and not partition.offline:  # comes before all else, as in KafkaApis.scala
+        config = partition.log.config
+        if config.compression_type == "zstd":
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        if parameters.wants_messages and not as_follower and not config.message_downconversion_enable:
+            return ErrorCode.UNSUPPORTED_VERSION
     if wanted.topic_id not in (partition.topic_id, ZERO_UUID) and version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return ErrorCode.INCONSISTENT_TOPIC_ID
     debugging = parameters.replica_id == DEBUGGING_REPLICA_ID
     or_follower = not as_follower and (version >= FIRST_VERSION_FROM_FOLLOWERS or debugging)
     if partition.check_leadership(wanted.leader_epoch, or_follower=or_follower) is not ErrorCode.NONE:
         return replicas.why_not_served(partition, wanted.leader_epoch)
-    config = partition.log.config
-    if version < FIRST_VERSION_WITH_ZSTD and config.compression_type == "zstd":
-        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    if parameters.wants_messages and not as_follower and not config.message_downconversion_enable:
-        return ErrorCode.UNSUPPORTED_VERSION
     return ErrorCode.NONE
 
 

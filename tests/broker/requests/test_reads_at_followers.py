@@ -99,6 +99,32 @@ def test_a_follower_serves_consumers_that_may_read_there(version: int, replica_i
     with_client(scenario)
 
 
+@pytest.mark.parametrize(
+    ("settings", "too_old", "code"),
+    [
+        ({"log.message.downconversion.enable": "false"}, 3, ErrorCode.UNSUPPORTED_VERSION),
+        ({"compression.type": "zstd"}, 9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    ],
+)
+def test_a_consumer_that_is_too_old_for_the_topic_hears_that_from_a_follower(
+    settings: dict[str, str], too_old: int, code: ErrorCode
+) -> None:
+    """Whatever else is wrong, as in KafkaApis.maybeConvertFetchedData: it was sent to look for the leader."""
+
+    async def scenario(client: Client) -> None:
+        for broker in (LEADER, FOLLOWER):
+            assert (await client.fetch(broker, 0, too_old, CONSUMER)).error_code == code
+            fenced = await client.fetch(broker, 0, 9, CONSUMER, leader_epoch=7)
+            assert fenced.error_code == (code if too_old == 9 else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        refused = await client.fetch(FOLLOWER, 0, too_old + 1, CONSUMER)
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        client.replica(FOLLOWER).offline = True
+        failed = (await client.fetch(FOLLOWER, 0, too_old, CONSUMER)).error_code
+        assert failed == (ErrorCode.KAFKA_STORAGE_ERROR if too_old == 9 else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    with_client(scenario, settings)
+
+
 def test_a_consumer_that_waits_at_a_follower_hears_of_its_high_watermark() -> None:
     async def scenario(client: Client) -> None:
         began_ms = client.cluster.clock.monotonic_ms()
