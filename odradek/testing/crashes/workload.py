@@ -192,7 +192,8 @@ class Workload:
 
     def _flush(self, key: PartitionKey, log: Log, history: History) -> None:
         log.flush()
-        if log.recovery_point != log.log_end_offset and not log.epoch_file.waits_for_room:
+        written = not log.epoch_file.waits_for_room and all(one.transactions.try_again() for one in log.segments)
+        if log.recovery_point != log.log_end_offset and written:
             raise Violation(f"{log} was flushed, its recovery point is {log.recovery_point}")
 
     def _flush_in_background(self, key: PartitionKey, log: Log, history: History) -> None:
