@@ -5,7 +5,7 @@ is ignored (KIP-320): a broker that lags behind must not send a client back to t
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
@@ -50,6 +50,16 @@ class PartitionInfo(NamedTuple):
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
     error: ErrorCode
+
+    def lacking(self, adding: Collection[int] = ()) -> list[int]:
+        """Return the replicas that are not in sync, without those that a reassignment is `adding`."""
+        return [one for one in self.replicas if one not in self.isr and one not in adding]
+
+    def is_under_replicated(self, adding: Collection[int] = ()) -> bool:
+        """Tell whether fewer replicas are in sync than the partition is to have without those that a reassignment is
+        `adding`: one of these in the ISR makes up for another one (Kafka: UnderReplicatedPartitions, TopicCommand)."""
+        missing = len(self.replicas) - len(set(self.isr))
+        return missing > 0 and missing > len(set(adding).intersection(self.replicas))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ for probes.
     GET /lag                        JSON: {"zookeeper": {GROUP: MEMBERS}}, groups with their offsets in ZooKeeper
     GET /lag?group=ID               JSON: {"partitions": [[TOPIC, PARTITION, OFFSET, RECORDS, SECONDS]]}, how far behind
     GET /live                       200 since the broker has started
-    GET /ready                      200 while it is registered and in every ISR that it belongs to, else 503 and why
+    GET /ready                      200 while it is registered and in every ISR that it belongs to, else 503 and why;
+                                    replicas that a reassignment is adding to it do not count
 
 One request per connection, which is closed after the answer. The text is made in slices of time, so that thousands of
 partitions do not keep the loop; what a slow reader has not taken yet is bounded by the size of one answer and by
@@ -236,8 +237,8 @@ async def reason_not_ready(services: Services, clock: Clock) -> str:
     """Return in a few words why the broker is not ready, "" when it is.
 
     It is ready when it is registered, controllers have told it of every log that it holds, and it is in the ISR of each
-    partition that is assigned to it. A rolling restart that waits for that never has two replicas of a partition out of
-    the ISR at once.
+    partition that is assigned to it, without those that a reassignment is adding to it: of these nobody counts on its
+    replica yet. A rolling restart that waits for that never has two replicas of a partition out of the ISR at once.
     """
     own, metadata = services.identity.broker_id, services.metadata
     if services.identity.session_over or not metadata.is_alive(own):
@@ -253,10 +254,15 @@ async def reason_not_ready(services: Services, clock: Clock) -> str:
         return f"not told yet who leads {_some(untold)}"
     for topic in list(metadata.topics):
         for index, state in list(metadata.topics.get(topic, {}).items()):
-            if own in state.replicas and own not in state.isr:
+            if own in state.replicas and own not in state.isr and not _is_being_added(services, topic, index):
                 outside.append(f"{topic}-{index}")
         await turn.pause_if_over()
     return f"not in the ISR of {_some(outside)}" if outside else ""
+
+
+def _is_being_added(services: Services, topic: str, index: int) -> bool:
+    partition = services.replicas.partitions.get((topic, index))
+    return partition is not None and services.identity.broker_id in partition.adding
 
 
 def _some(partitions: list[str]) -> str:

@@ -1,15 +1,20 @@
 """`odradek topics create|list|describe|alter|delete`: topics and their partitions."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from odradek.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, connect, new_app, settings
-from odradek.cli.output import print_json, print_table
+from odradek.cli.output import print_json, print_table, printable
 
 if TYPE_CHECKING:
     from odradek.client.admin.client import KafkaAdminClient
     from odradek.client.admin.values import CreatedTopic, NewTopic
+    from odradek.client.metadata import TopicInfo
+
+MOVES_MS_MAX = 5_000.0
+"""Longest wait for the controller's list of reassignments."""
 
 topics = new_app("Create, list, describe, alter and delete topics.")
 
@@ -99,7 +104,11 @@ def describe(
     topic: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", help="without any: all")] = None,
     unavailable: Annotated[bool, typer.Option("--unavailable", help="only partitions without a leader")] = False,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated", help="only partitions with replicas out of sync")
+        bool,
+        typer.Option(
+            "--under-replicated",
+            help="only partitions with replicas out of sync, but for those being added",
+        ),
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     json: Json = False,
@@ -107,13 +116,14 @@ def describe(
     """Show the partitions of topics: leader, replicas, in-sync replicas."""
     with connect(bootstrap_server) as admin:
         found = admin.describe_topics(topic or None)
+        adding = _being_added(admin, found) if under_replicated else {}
     rows = [
         one
         for info in found
         for one in info.partitions
         if (topic or not info.internal)
         and (not unavailable or one.leader < 0)
-        and (not under_replicated or len(set(one.isr)) < len(one.replicas))
+        and (not under_replicated or one.is_under_replicated(adding.get((one.topic, one.partition), ())))
     ]
     if json:
         print_json(rows)
@@ -132,6 +142,21 @@ def describe(
             for one in rows
         ],
     )
+
+
+def _being_added(admin: "KafkaAdminClient", found: "list[TopicInfo]") -> dict[tuple[str, int], tuple[int, ...]]:
+    """Return the replicas that reassignments are adding, by partition. The controller is asked only if something lacks
+    a replica; without its answer there is a warning, and they count as missing."""
+    from odradek.protocol.errors import KafkaError
+
+    if not any(one.is_under_replicated() for info in found for one in info.partitions):
+        return {}
+    try:
+        moves = admin.list_partition_reassignments(timeout_ms=MOVES_MS_MAX)
+    except KafkaError as error:
+        print(printable(f"not known: replicas that are being added: {error}"), file=sys.stderr)
+        return {}
+    return {(one.topic_partition.topic, one.topic_partition.partition): one.adding_replicas for one in moves}
 
 
 @topics.command()

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
+from odradek.client.admin.values import Reassignment
 from odradek.client.aio.admin import Admin
 from odradek.console.happenings import Happening, Timeline, observed
 from odradek.console.journals import Journals
@@ -17,18 +19,34 @@ COST_SHARE, PAUSE_MS_MAX = 10.0, 3_000.0
 partitions rarer. The longest pause is there as a frozen broker makes looks slow, too, and then there is something to
 see."""
 
+MOVES_MS_MAX = 1_000.0
+"""Longest wait for the controller's list of reassignments, which there is nobody to ask for while one is elected."""
+
 Look = Callable[[], Awaitable[Snapshot]]
 
 
 def looker(admin: Admin, clock: Clock) -> Look:
-    """Return a function that takes a snapshot: the metadata of all topics."""
+    """Return a function that takes a snapshot: the metadata of all topics, and the reassignments where some partition
+    lacks a replica. While no controller tells these, they are as they were."""
+    moves: list[Reassignment] = []
 
     async def look() -> Snapshot:
+        nonlocal moves
         cluster = await admin.describe_cluster()
         topics = await admin.describe_topics()
         nodes = {node.node_id: node for node in cluster.nodes}
+        if any(one.is_under_replicated() for topic in topics for one in topic.partitions):
+            with suppress(KafkaError):
+                moves = await admin.list_partition_reassignments(timeout_ms=MOVES_MS_MAX)
+        else:
+            moves = []
         return Snapshot(
-            clock.now_ms(), cluster.cluster_id, cluster.controller_id, nodes, {topic.name: topic for topic in topics}
+            clock.now_ms(),
+            cluster.cluster_id,
+            cluster.controller_id,
+            nodes,
+            {topic.name: topic for topic in topics},
+            {one.topic_partition: one.adding_replicas for one in moves if one.adding_replicas},
         )
 
     return look
@@ -111,7 +129,7 @@ class Observer:
         processes, seen = list(self._processes()), self.snapshot
         facts: list[Any] = [processes, self._trouble, journals]
         if seen is not None:
-            facts += [seen.controller_id, seen.nodes, seen.topics]
+            facts += [seen.controller_id, seen.nodes, seen.topics, seen.adding]
         if facts == self._facts:
             return False
         self._facts = facts

@@ -1,11 +1,12 @@
 """Snapshot of the cluster at one moment, and the page's data from it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from odradek.client.metadata import Node, TopicInfo
+from odradek.client.metadata import Node, PartitionInfo, TopicInfo
+from odradek.client.records import TopicPartition
 from odradek.protocol.primitives import ZERO_UUID
 
 NO_BROKER = -1
@@ -23,6 +24,12 @@ class Snapshot:
     nodes: Mapping[int, Node]
     """Nodes that are registered."""
     topics: Mapping[str, TopicInfo]
+    adding: Mapping[TopicPartition, Collection[int]] = field(default_factory=dict)
+    """Replicas that reassignments are adding."""
+
+    def added_to(self, one: PartitionInfo) -> Collection[int]:
+        """Return the replicas that a reassignment is adding to this partition."""
+        return self.adding.get(TopicPartition(one.topic, one.partition), ()) if self.adding else ()
 
     def taken_with(self, before: "Snapshot | None") -> "Snapshot":
         """Return the snapshot with each partition at least as new as in `before`: a broker that was cut off has old
@@ -59,7 +66,7 @@ class BrokerProcess(NamedTuple):
 
 def cluster_model(snapshot: Snapshot, processes: Iterable[BrokerProcess] = ()) -> Model:
     """Return the data of the map: brokers, topics with a row `[leader, leader epoch, replicas, ISR]` per partition, and
-    the figures in its headline."""
+    the figures in its headline. A row has a fifth value while a reassignment adds replicas: these replicas."""
     by_id = {one.broker_id: one for one in processes}
     leads, replicas, lagging = Counter[int](), Counter[int](), Counter[int]()
     under = leaderless = moved = total = 0
@@ -68,9 +75,10 @@ def cluster_model(snapshot: Snapshot, processes: Iterable[BrokerProcess] = ()) -
             total += 1
             leads[one.leader] += 1
             replicas.update(one.replicas)
-            if len(set(one.isr)) < len(one.replicas):
+            adding = snapshot.added_to(one)
+            if one.is_under_replicated(adding):
                 under += 1
-                lagging.update(set(one.replicas) - set(one.isr))
+                lagging.update(one.lacking(adding))
             leaderless += one.leader not in snapshot.nodes
             moved += bool(one.replicas) and one.leader != one.replicas[0]
     ids = sorted(snapshot.nodes.keys() | replicas.keys() | by_id.keys())
@@ -82,7 +90,7 @@ def cluster_model(snapshot: Snapshot, processes: Iterable[BrokerProcess] = ()) -
             | {"leads": leads[number], "replicas": replicas[number], "lagging": lagging[number]}
             for number in ids
         ],
-        "topics": [_topic(snapshot.topics[name]) for name in sorted(snapshot.topics)],
+        "topics": [_topic(snapshot, snapshot.topics[name]) for name in sorted(snapshot.topics)],
         "figures": {
             "partitions": total,
             "under_replicated": under,
@@ -105,6 +113,9 @@ def _broker(number: int, snapshot: Snapshot, process: BrokerProcess | None) -> M
     }
 
 
-def _topic(topic: TopicInfo) -> Model:
-    rows = [[one.leader, one.leader_epoch, one.replicas, one.isr] for one in topic.partitions]
+def _topic(snapshot: Snapshot, topic: TopicInfo) -> Model:
+    rows: list[list[Any]] = [[one.leader, one.leader_epoch, one.replicas, one.isr] for one in topic.partitions]
+    for row, one in zip(rows, topic.partitions, strict=True):
+        if adding := snapshot.added_to(one):
+            row.append(list(adding))
     return {"name": topic.name, "internal": topic.internal, "partitions": rows}

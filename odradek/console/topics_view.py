@@ -1,7 +1,8 @@
 """Topics as the page shows them: sizes, settings, partitions with their offsets."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from odradek.client.admin.values import ConfigEntry, ConfigSource, LogDirectory
@@ -33,8 +34,9 @@ def topic_model(
     directories: Mapping[int, Sequence[LogDirectory]],
     begins: Offsets,
     ends: Offsets,
+    adding: Mapping[TopicPartition, Collection[int]] = MappingProxyType({}),
 ) -> Model:
-    """Return a topic; offsets and sizes that are not known are None."""
+    """Return a topic; offsets and sizes that are not known are None. `adding`: replicas that reassignments add."""
     sizes: dict[int, dict[int, int]] = defaultdict(dict)
     for broker, found in directories.items():
         for replica in (replica for directory in found for replica in directory.replicas):
@@ -51,6 +53,7 @@ def topic_model(
                 "epoch": one.leader_epoch,
                 "replicas": one.replicas,
                 "isr": one.isr,
+                "adding": list(adding.get(where, ())),
                 "begin": begin,
                 "end": end,
                 "bytes": sizes[one.partition].get(one.leader),

@@ -109,6 +109,7 @@ class Views:
             {} if isinstance(directories, BaseException) else directories,
             {} if isinstance(begins, BaseException) else begins,
             {} if isinstance(ends, BaseException) else ends,
+            {} if self._observer.snapshot is None else self._observer.snapshot.adding,
         )
         return model | {"trouble": list(dict.fromkeys(trouble))}
 

@@ -1,7 +1,7 @@
 """Overview of a cluster's work: rates between two looks at it, as `odradek top` shows them."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from odradek.client.metadata import PartitionInfo
@@ -36,6 +36,8 @@ class Look:
     groups: tuple[GroupLook, ...] = ()
     unanswered: tuple[str, ...] = ()
     """Questions without an answer, each with the reason."""
+    adding: Mapping[TopicPartition, Collection[int]] = field(default_factory=dict)
+    """Replicas that reassignments are adding: these need not be in sync yet."""
 
     @property
     def leaderless(self) -> list[str]:
@@ -44,7 +46,10 @@ class Look:
     @property
     def under_replicated(self) -> list[str]:
         led = (one for one in self.partitions if one.leader >= 0)
-        return [f"{one.topic}-{one.partition}" for one in led if len(set(one.isr)) < len(one.replicas)]
+        return [f"{one.topic}-{one.partition}" for one in led if self.is_under_replicated(one)]
+
+    def is_under_replicated(self, one: PartitionInfo) -> bool:
+        return one.is_under_replicated(self.adding.get(TopicPartition(one.topic, one.partition), ()))
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ def _broker(broker: int, before: Look, now: Look, records_per_s: float, seconds:
         broker == now.controller,
         len(led),
         sum(broker in one.replicas for one in now.partitions),
-        sum(len(set(one.isr)) < len(one.replicas) for one in led),
+        sum(map(now.is_under_replicated, led)),
         records_per_s,
         *rates,
     )

@@ -56,6 +56,11 @@ class Watcher:
             else {}
         )
         ends = {at: one.offset for at, one in found.items() if one is not None}
+        moves = (
+            await self._ask("replicas that are being added", self._admin.list_partition_reassignments(), [])
+            if any(one.is_under_replicated() for one in partitions)
+            else []
+        )
         return Look(
             at_s,
             cluster.controller_id,
@@ -65,6 +70,7 @@ class Watcher:
             await self._bytes(addresses),
             await self._groups(ends) + await self._groups_in_zookeeper(cluster.controller_id),
             tuple(self._unanswered),
+            {one.topic_partition: one.adding_replicas for one in moves},
         )
 
     async def _ask(self, what: str, question: Awaitable[T], otherwise: T) -> T:

@@ -149,8 +149,8 @@ export class MapView {
     return row;
   }
 
-  renewPartition(row, { at, row: [leader, epoch, replicas, isr] }) {
-    const key = `${leader};${epoch};${replicas};${isr};${[...this.brokers.values()].map((one) => `${one.id}${one.registered}`)}`;
+  renewPartition(row, { at, row: [leader, epoch, replicas, isr, adding = []] }) {
+    const key = `${leader};${epoch};${replicas};${isr};${adding};${[...this.brokers.values()].map((one) => `${one.id}${one.registered}`)}`;
     if (row.dataset.key === key) return;
     row.dataset.key = key;
     fill(row.firstChild, String(at));
@@ -173,7 +173,7 @@ export class MapView {
     if (led) place(row.lead, leader);
     row.classList.toggle("leaderless", !led);
     const words = led ? `leader ${leader}` : "no leader";
-    row.title = `partition ${at}: ${words}, epoch ${epoch}, ISR ${isr.join(", ") || "empty"} of replicas ${replicas.join(", ")}`;
+    row.title = `partition ${at}: ${words}, epoch ${epoch}, ISR ${isr.join(", ") || "empty"} of replicas ${replicas.join(", ")}${adding.length ? `, ${adding.join(", ")} being added` : ""}`;
     row.setAttribute("aria-label", row.title);
   }
 }
@@ -183,16 +183,21 @@ function mark(broker, isr, brokers) {
   return isr.includes(broker) ? "sync" : "lag";
 }
 
-const isTroubled = ([leader, , replicas, isr], brokers) => isr.length < replicas.length || !brokers.get(leader)?.registered;
+// Number of a partition's replicas without those that a reassignment is adding, which are not missing yet.
+export const replication = ([, , replicas = [], , adding = []] = []) => replicas.length - adding.length;
+
+const isLacking = (row) => row[3].length < replication(row);
+
+const isTroubled = (row, brokers) => isLacking(row) || !brokers.get(row[0])?.registered;
 
 const troubled = (topic, brokers) => topic.partitions.some((row) => isTroubled(row, brokers));
 
 export function health(topic, brokers) {
   let lacking = 0;
   let leaderless = 0;
-  for (const [leader, , replicas, isr] of topic.partitions) {
-    if (isr.length < replicas.length) lacking += 1;
-    if (!brokers.get(leader)?.registered) leaderless += 1;
+  for (const row of topic.partitions) {
+    if (isLacking(row)) lacking += 1;
+    if (!brokers.get(row[0])?.registered) leaderless += 1;
   }
   const parts = [many(topic.partitions.length, "partition", "partitions")];
   if (leaderless) parts.push(`${number(leaderless)} without a leader`);

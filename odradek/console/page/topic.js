@@ -60,7 +60,7 @@ export class TopicView {
 function partitionTable(partitions) {
   return [table(["Partition", "Leader", "Epoch", "ISR", "Replicas", "#First offset", "#Next offset", "#Size"], partitions.slice(0, PARTITIONS).map((one) => [
     String(one.partition), one.leader < 0 ? h("strong.bad", "none") : String(one.leader), String(one.epoch),
-    [one.isr.join(", "), one.isr.length < one.replicas.length ? h("strong.warn", " ◌ not whole") : null], one.replicas.join(", "),
+    [one.isr.join(", "), one.isr.length < one.replicas.length - one.adding.length ? h("strong.warn", " ◌ not whole") : null], [one.replicas.join(", "), one.adding.length ? h("span.quiet", ` ${one.adding.join(", ")} being added`) : null],
     number(one.begin), number(one.end), bytes(one.bytes),
   ])), partitions.length > PARTITIONS ? h("p.note", `the first ${number(PARTITIONS)} of ${number(partitions.length)}`) : null];
 }

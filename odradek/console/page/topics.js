@@ -1,7 +1,7 @@
 // All topics: how many partitions, whether they are whole, what they take.
 
 import { fill, fillOnce, h, Rows } from "./dom.js";
-import { health } from "./map.js";
+import { health, replication } from "./map.js";
 import { bytes, many } from "./words.js";
 
 const ROW = 52;
@@ -39,7 +39,7 @@ export class TopicsView {
   }
 
   renew(line, topic) {
-    const facts = `${health(topic, this.brokers)} · ${many(topic.partitions[0]?.[2].length || 0, "replica", "replicas")}`;
+    const facts = `${health(topic, this.brokers)} · ${many(replication(topic.partitions[0]), "replica", "replicas")}`;
     fillOnce(line.children[1], facts, () => facts);
     const size = bytes(this.sizes[topic.name]);
     fillOnce(line.children[2], size, () => size);

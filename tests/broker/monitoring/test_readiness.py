@@ -3,10 +3,18 @@
 import asyncio
 
 from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.topic_names import TopicPartition
 from odradek.testing.embedded import EmbeddedBroker, EmbeddedCluster
 from odradek.testing.scraping import METRICS_PORT, get
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
-from odradek.testing.way_through import PRODUCE_VERSION, accepted, connect, create_topic, produce_request
+from odradek.testing.way_through import (
+    PRODUCE_VERSION,
+    TOPIC,
+    accepted,
+    connect,
+    create_topic,
+    produce_request,
+)
 
 SETTINGS = {"metrics.port": str(METRICS_PORT), "replica.lag.time.max.ms": "2000"}
 
@@ -84,5 +92,31 @@ def test_an_address_that_is_none_is_refused() -> None:
             assert (await get(cluster, broker, "http://["))[0] == "HTTP/1.1 400 Bad Request"
             assert (await get(cluster, broker, "/nowhere"))[0] == "HTTP/1.1 404 Not Found"
             assert (await get(cluster, broker, f"/journal?after={'9' * 5000}"))[0] == "HTTP/1.1 200 OK"
+
+    run_virtual(main)
+
+
+def test_a_broker_is_ready_while_replicas_are_being_added_to_it() -> None:
+    """A move of some days kept it out of its service, and a rolling restart waited as long."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock, 4, SETTINGS) as cluster:
+            _controller, leader, stays, new = cluster.brokers
+            await create_topic(cluster, [1, 2])
+            cluster.network.cut(leader.host, new.host)
+            (active,) = (one.server.services for one in cluster.brokers if one.server.services.controller.is_active)
+            await active.controller.alter_reassignments({TopicPartition(TOPIC, 0): [1, 2, 3]})
+            metadata = new.server.services.metadata
+            while (state := metadata.partition(TOPIC, 0)) is None or 3 not in state.replicas:
+                await asyncio.sleep(0.1)
+            assert state.isr == [1, 2]
+            assert [await ready(cluster, broker) for broker in cluster.brokers] == ["", "", "", ""]
+
+            cluster.network.cut(leader.host, stays.host)
+            client = await connect(cluster, leader)
+            while not await ready(cluster, stays):
+                assert accepted(await client.ask(of_one_replica(), PRODUCE_VERSION))
+                await asyncio.sleep(1)
+            assert (await ready(cluster, stays), await ready(cluster, new)) == ("not in the ISR of t-0", "")
 
     run_virtual(main)
