@@ -49,6 +49,8 @@ class ControllerCounters:
         """Leaders written to ZooKeeper; how many of them were elected from outside the ISR."""
         self.isr_changes = 0
         """Changes of in-sync replicas that leaders asked for, written to ZooKeeper."""
+        self.waited = Durations()
+        """Times that events and requests waited in the queue."""
         self.events: dict[str, Durations] = {}
         """Durations of handling events, by the kind of event."""
         self.present_event = ""

@@ -102,7 +102,8 @@ class Controller:
         self.journal = journal or Journal(clock.now_ms)
         self._active: ActiveController | None = None
         self._last_epoch = -1
-        self._queue: deque[Event | Call[object]] = deque()
+        self._queue: deque[tuple[Event | Call[object], float]] = deque()
+        """Events and requests, each with the time when it came, in seconds of the performance counter."""
         self._waiting: set[Event] = set()
         self._calls_queued = 0
         self._wake = asyncio.Event()
@@ -225,7 +226,7 @@ class Controller:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many requests wait for the controller")
         call = Call(work, name)
         self._calls_queued += 1
-        self._queue.append(call)  # type: ignore[arg-type]  # of whatever type: only `answer` knows it
+        self._queue.append((call, self._clock.perf_counter()))  # type: ignore[arg-type]  # only `answer` knows its type
         self._wake.set()
         return await call.answer
 
@@ -234,7 +235,7 @@ class Controller:
     def _enqueue(self, event: Event) -> None:
         if event not in self._waiting:
             self._waiting.add(event)
-            self._queue.append(event)
+            self._queue.append((event, self._clock.perf_counter()))
             self._wake.set()
 
     def _on_store_event(self, event: StoreEvent) -> None:
@@ -264,7 +265,8 @@ class Controller:
         try:
             while True:
                 while self._queue:
-                    event = self._queue.popleft()
+                    event, came_s = self._queue.popleft()
+                    self.counters.waited.add(self._clock.perf_counter() - came_s)
                     self._busy = True
                     await self._handle_measured(event)
                     self._busy = False
@@ -374,10 +376,10 @@ class Controller:
         self.journal.note("controller", str(self.broker_id), change="resigned", epoch=epoch, reason=why)
         self._active.close()
         self._active = None
-        for waiting in self._queue:
+        for waiting, _ in self._queue:
             if isinstance(waiting, Call):
                 waiting.refuse(not_controller())
-        self._queue = deque(event for event in self._queue if isinstance(event, ControllerChanged))
+        self._queue = deque(one for one in self._queue if isinstance(one[0], ControllerChanged))
         self._waiting = {ControllerChanged()} if self._queue else set()
         self._calls_queued = 0
 

@@ -2,6 +2,7 @@
 
 import contextlib
 
+from odradek.world.clock import Clock
 from odradek.world.files import Files
 
 
@@ -13,12 +14,14 @@ class Flush:
     """
 
     __slots__ = (
-        "_directory", "_files", "_names_changed", "_paths", "epochs_written", "history_changes", "offset", "synced",
+        "_clock", "_directory", "_files", "_names_changed", "_paths", "epochs_written", "history_changes", "offset",
+        "synced", "took_s",
     )  # fmt: skip
 
     def __init__(
         self,
         files: Files,
+        clock: Clock,
         directory: str,
         paths: list[str],
         *,
@@ -28,11 +31,13 @@ class Flush:
         epochs_written: int,
     ) -> None:
         """`names_changed`: `directory`, the log's, may have new files. `history_changes` and `epochs_written` are the
-        log's counts now: if one has risen by the end, the flush says nothing of the log, or of its epochs."""
+        log's counts now: if one has risen by the end, the flush says nothing of the log, or of its epochs. `took_s` is
+        known once it is `synced`."""
         self.offset = offset
         self.history_changes = history_changes
         self.epochs_written = epochs_written
-        self.synced = False
+        self.synced, self.took_s = False, 0.0
+        self._clock = clock
         self._files = files
         self._directory = directory
         self._paths = paths
@@ -40,6 +45,7 @@ class Flush:
 
     def sync(self) -> None:
         """Block until all is on the disk. Files that were deleted meanwhile do not matter any more. Raises OSError."""
+        began_s = self._clock.perf_counter()
         for path in self._paths:
             with contextlib.suppress(FileNotFoundError):
                 self._files.open(path).sync()
@@ -47,4 +53,4 @@ class Flush:
             with contextlib.suppress(FileNotFoundError):
                 self._files.sync_directory(self._directory)
                 self._files.sync_directory(self._directory.rpartition("/")[0])
-        self.synced = True
+        self.synced, self.took_s = True, self._clock.perf_counter() - began_s

@@ -326,6 +326,7 @@ class LocalLog:
             paths.append(epoch_file.path)
         return Flush(
             self.environment.files,
+            self.environment.clock,
             self.directory,
             paths,
             names_changed=names_changed,
@@ -340,6 +341,7 @@ class LocalLog:
             self.recovery_point = max(self.recovery_point, flush.offset)
         self.epoch_file.synced(flush.epochs_written)
         self.last_flush_ms = self.environment.clock.now_ms()
+        self.environment.flush_times.add(flush.took_s)
 
     # changing which segments there are
 

@@ -14,6 +14,7 @@ from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.world.background import Background
 from odradek.world.clock import Clock
+from odradek.world.durations import Durations
 from odradek.world.files import Files
 
 logger = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ class LogEnvironment:
         "clock",
         "failed",
         "files",
+        "flush_times",
         "full_disk_told_ms",
         "full_disks",
         "lower_checkpoints",
@@ -113,6 +115,8 @@ class LogEnvironment:
         self.lower_checkpoints = lower_checkpoints
         self.producer_expiration_ms = producer_expiration_ms
         self.open_segments = OpenSegments()
+        self.flush_times = Durations()
+        """Times that flushes of logs took."""
         self.full_disk_told_ms: float | None = None
         self.full_disks: dict[str, tuple[float, OSError]] = {}
         """Log directories in which an append has found no room just now: until when none is tried, and why."""

@@ -96,9 +96,11 @@ class LogManager:
         self._future_logs = FutureLogs(environment, self._directories, self._logs, config_of, self._abandon)
         self._loading = Loading(environment, self._directories, self._logs, self._future_logs, children)
         self._maintenance = LogMaintenance(environment, settings, self._logs, self.checkpoints, self._replicated_to)
-        self._compaction: Compaction | None = None
+        self.compaction: Compaction | None = None
+        self.flush_times = environment.flush_times
+        """Times that flushes of logs took."""
         if children is not None:
-            self._compaction = Compaction(
+            self.compaction = Compaction(
                 clock,
                 children,
                 settings,
@@ -133,8 +135,8 @@ class LogManager:
         def loaded() -> None:
             self._opened = True
             self._maintenance.start()
-            if self._compaction is not None:
-                self._compaction.start()
+            if self.compaction is not None:
+                self.compaction.start()
             ready()
 
         self._loading.load(identity, self.config_of, loaded, recovery_processes)
@@ -279,8 +281,8 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there may be a future log in an offline log directory")
         log = self._future_logs.create((topic, partition), path)
         current = self._logs.get((topic, partition))
-        if current is not None and self._compaction is not None:
-            self._compaction.abandon(current)
+        if current is not None and self.compaction is not None:
+            self.compaction.abandon(current)
         self.checkpoints.write_soon(path)
         return log
 
@@ -330,13 +332,13 @@ class LogManager:
 
     def _abandon(self, log: Log) -> None:
         log.abandon()
-        if self._compaction is not None:
-            self._compaction.abandon(log)
+        if self.compaction is not None:
+            self.compaction.abandon(log)
 
     def configure_broker(self, settings: LogManagerSettings) -> None:
         """Take other settings of the broker; a compaction that runs goes on with the old ones."""
-        if self._compaction is not None:
-            self._compaction.settings = settings
+        if self.compaction is not None:
+            self.compaction.settings = settings
         self._environment.producer_expiration_ms = settings.producer_id_expiration_ms
 
     def configure_all(self) -> None:
@@ -363,8 +365,8 @@ class LogManager:
         self._closed = True
         self._loading.stop()
         self._maintenance.stop()
-        if self._compaction is not None:
-            self._compaction.stop()
+        if self.compaction is not None:
+            self.compaction.stop()
         self.checkpoints.stop()
         closings = [
             (Closing(self._environment, directory, self._logs.in_directory(directory.path)), directory.mark)

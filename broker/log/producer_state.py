@@ -268,6 +268,12 @@ class ProducerState:
             del self._unreplicated[first_offset]
 
     @property
+    def oldest_transaction_ms(self) -> int | None:
+        """Timestamp of the last batch in the open transaction that began first; None without one."""
+        producer = self.producers.get(next(iter(self._ongoing.values()), -1))
+        return None if producer is None or producer.last_timestamp_ms <= 0 else producer.last_timestamp_ms
+
+    @property
     def first_ongoing_offset(self) -> int | None:
         """Offset at which the first transaction without a marker begins; None when there is none."""
         return next(iter(self._ongoing), None)

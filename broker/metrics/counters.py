@@ -35,7 +35,8 @@ class Traffic:
     def __init__(self) -> None:
         self.topics: dict[str, TopicCounters] = {}
         """Topics that this broker has a partition of."""
-        self.replication_bytes_out = 0
+        self.replication_bytes_out = self.reassignment_bytes_out = 0
+        """Bytes sent to followers; how many of them to replicas that reassignments were adding."""
         self.isr_shrinks = self.isr_expansions = self.failed_isr_updates = 0
         """Changes that this broker's leaders asked for and the controller wrote, or refused."""
         self._former = TopicCounters()

@@ -103,6 +103,11 @@ CONTROLLER: Final = (
         lambda b: sum(phase is ReplicaPhase.DELETION_STARTED for phase in list(_state(b).replica_phases.values())),
     ),
     _controller_gauge(
+        "ReplicasIneligibleToDeleteCount",
+        "Replicas to delete whose brokers or disks are away.",
+        lambda b: sum(phase is ReplicaPhase.DELETION_INELIGIBLE for phase in list(_state(b).replica_phases.values())),
+    ),
+    _controller_gauge(
         "ControllerState",
         "Kafka's number for the kind of event being handled.",
         lambda b: EVENT_STATES.get(_counters(b).present_event, (0, ""))[0],
@@ -137,6 +142,11 @@ CONTROLLER: Final = (
         "kafka.controller:type=ControllerEventManager,name=EventQueueSize",
         "Events and requests waiting for the controller.",
         lambda b: one(b.services.controller.events_queued),
+    ),
+    histogram(
+        "kafka.controller:type=ControllerEventManager,name=EventQueueTimeMs",
+        "Time that events and requests wait for the controller: milliseconds.",
+        lambda b: one((_counters(b).waited, _counters(b).waited.count)),
     ),
     gauge(
         "kafka.controller:type=ControllerChannelManager,name=TotalQueueSize",

@@ -104,14 +104,14 @@ def _parts(mbean: str) -> tuple[str, str, str, tuple[str, ...]]:
 
 
 def _joined(*parts: str) -> str:
-    return "_".join(("kafka", *(part for part in parts if part))).lower()
+    return "_".join(("kafka", *(part for part in parts if part))).lower().replace("-", "_")
 
 
 def gauge(mbean: str, text: str, read: Callable[[Any], Samples]) -> Metric:
     """Return a gauge of Kafka's, its attribute Value; what is called …Percent becomes …_percent."""
     domain, kind, name, keys = _parts(mbean)
     plain = _joined(domain, kind, name)
-    percent = re.sub(r"percent$", "_percent", plain)
+    percent = re.sub(r"(?<!_)percent$", "_percent", plain)
     return Metric({Style.JMX_EXPORTER: percent, Style.CONFLUENT: plain}, Kind.GAUGE, keys, mbean, text, read)
 
 
@@ -135,7 +135,7 @@ def attribute(
 ) -> Metric:
     """Return an attribute of an MBean of Kafka's own metrics library, whose MBeans have several, and no name."""
     domain, type_, _, keys = _parts(mbean)
-    plain = _joined(domain, type_, name).replace("-", "_")
+    plain = _joined(domain, type_, name)
     styled = {Style.JMX_EXPORTER: plain, Style.CONFLUENT: confluent or plain}
     return Metric(styled, kind, keys, f"{mbean} {name}", text, read)
 

@@ -1,7 +1,7 @@
 """Catalog of a broker's metrics, in the order in which they are told; `docs/metrics.md` is made of it.
 
-The metrics themselves are in broker_metrics, quota_metrics, cluster_metrics and coordinator_metrics; those of
-partitions, which have the names of kafka_exporter and are told by the leaders, are here.
+The metrics themselves are in broker_metrics, log_metrics, quota_metrics, cluster_metrics and coordinator_metrics; those
+of partitions, which have the names of kafka_exporter and are told by the leaders, are here.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from typing import Final
 from odradek.broker.monitoring.broker_metrics import REPLICATION, REQUESTS
 from odradek.broker.monitoring.cluster_metrics import CONTROLLER, LAG, PROCESS, SESSION
 from odradek.broker.monitoring.coordinator_metrics import COORDINATORS
+from odradek.broker.monitoring.log_metrics import CONNECTIONS, LOGS
 from odradek.broker.monitoring.metric import Metric, Samples, own
 from odradek.broker.monitoring.observed import Observed
 from odradek.broker.monitoring.quota_metrics import QUOTAS
@@ -75,9 +76,9 @@ PARTITIONS: Final = (
 )
 
 THEMES: Final[dict[str, tuple[Metric, ...]]] = {
-    "Topics, partitions, logs, replication": REPLICATION,
+    "Topics, partitions, logs, replication": (*REPLICATION, *LOGS),
     "Partitions, as kafka_exporter tells them": PARTITIONS,
-    "Requests and connections": REQUESTS,
+    "Requests and connections": (*REQUESTS, *CONNECTIONS),
     "Quotas": QUOTAS,
     "Controller": CONTROLLER,
     "ZooKeeper": SESSION,

@@ -138,4 +138,6 @@ class Observed:
                 durations.begin_period()
         for durations in self.services.controller.counters.events.values():
             durations.begin_period()
+        self.services.controller.counters.waited.begin_period()
         self.services.zookeeper.latency.begin_period()
+        self.services.logs.flush_times.begin_period()

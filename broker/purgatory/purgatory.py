@@ -59,6 +59,8 @@ class Purgatory:
         self._touched: list[Hashable] = []
         self._busy = False
         self._unfinished = 0
+        self.expired: Counter[str] = Counter()
+        """How many operations have come to their deadline, by the name of their class."""
 
     def __len__(self) -> int:
         """Unfinished operations (Kafka's metric `NumDelayedOperations`)."""
@@ -193,6 +195,7 @@ class Purgatory:
         """Expire an operation whose deadline has come; called by the timing wheel."""
         assert watch.keys is not None, "a finished operation has no timer"
         self._remove(watch)
+        self.expired[type(getattr(watch.operation, "guarded", watch.operation)).__name__] += 1
         self._busy = True
         try:
             watch.operation.expire()

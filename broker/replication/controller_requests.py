@@ -132,6 +132,7 @@ class ControllerRequests:
             partition_epoch=state.partition_epoch,
             replicas=tuple(state.replicas),
             adding=tuple(state.adding_replicas),
+            removing=tuple(state.removing_replicas),
             recovering=state.leader_recovery_state != 0,
         )
         try:

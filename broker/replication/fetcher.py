@@ -113,8 +113,9 @@ class FetcherCore:
         self.local_id, self.leader_id, self.settings = local_id, leader_id, settings
         self._throttle, self._truncation = throttle, FollowerTruncation(leader_id, journal)
         self.broker_epoch = -1
-        self.requests = self.bytes_in = 0
-        """Fetches answered, and bytes copied by them, since this fetcher began."""
+        self.requests = self.bytes_in = self.reassignment_bytes_in = 0
+        """Fetches answered, and bytes copied by them, since this fetcher began; how many of these were for replicas
+        that a reassignment adds."""
         self._states: dict[PartitionKey, PartitionFetchState] = {}
         self._session: FetchSessionHandler[PartitionKey, Asked] = FetchSessionHandler()
         self._to_look_at: dict[PartitionKey, None] = {}
@@ -326,6 +327,8 @@ class FetcherCore:
                 state.lag = max(0, data.high_watermark - partition.log.log_end_offset)
                 state.caught_up = not state.lag
                 self.bytes_in += len(records)
+                if self.local_id in partition.adding:
+                    self.reassignment_bytes_in += len(records)
                 self._throttle.copied(partition, len(records))
             except KafkaError as bad:
                 self._failed(state, bad, now_ms)

@@ -157,7 +157,7 @@ class FetcherManager:
         self._fetchers_per_leader = settings.num_replica_fetchers
         self._tasks: dict[tuple[int, int], FetcherTask] = {}
         self._task_of: dict[Partition, FetcherTask] = {}
-        self._former_bytes = 0
+        self._former_bytes = self._former_reassignment_bytes = 0
 
     @property
     def cores(self) -> list[FetcherCore]:
@@ -168,6 +168,11 @@ class FetcherManager:
     def bytes_in(self) -> int:
         """Bytes copied from leaders since the broker started."""
         return self._former_bytes + sum(core.bytes_in for core in self.cores)
+
+    @property
+    def reassignment_bytes_in(self) -> int:
+        """How many of them were copied to replicas that reassignments were adding."""
+        return self._former_reassignment_bytes + sum(core.reassignment_bytes_in for core in self.cores)
 
     def follow(self, partition: Partition) -> None:
         """Copy a partition from `partition.leader` under its current epoch; replaces what was copied before."""
@@ -193,6 +198,7 @@ class FetcherManager:
             task.stop()
             self._tasks = {key: other for key, other in self._tasks.items() if other is not task}
             self._former_bytes += task.core.bytes_in
+            self._former_reassignment_bytes += task.core.reassignment_bytes_in
 
     def resize(self, fetchers_per_leader: int) -> None:
         """Spread the partitions over this number of fetchers for each leader, as `num.replica.fetchers` has changed."""

@@ -22,6 +22,8 @@ class PartitionView:
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
     """Those of the replicas that a reassignment adds, until it is done."""
+    removing: tuple[int, ...] = ()
+    """Those of the replicas that a reassignment takes away in the end."""
     recovering: bool = False
     """True after an unclean election until a leader has said that the partition has recovered (KIP-704)."""
 

@@ -40,7 +40,7 @@ class Partition:
     __slots__ = (
         "adding", "advanced", "appended", "committed_isr", "counters", "criteria", "followers", "high_watermark",
         "index", "is_leader", "leader", "leader_epoch", "leader_epoch_start_offset", "leaving", "local_id", "log",
-        "low_watermark_moved", "offline", "partition_epoch", "pending_isr", "replicas", "topic", "topic_id",
+        "low_watermark_moved", "offline", "partition_epoch", "pending_isr", "removing", "replicas", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +63,7 @@ class Partition:
         self.leader_epoch_start_offset, self.offline = -1, False
         self.replicas: tuple[int, ...] = ()
         self.adding: tuple[int, ...] = ()
+        self.removing: tuple[int, ...] = ()
         self.committed_isr = self.leaving = broker_set(())
         """Members that are `leaving` are no replicas any more: a reassignment has come to its end."""
         self.pending_isr: PendingIsr | None = None
@@ -121,7 +122,7 @@ class Partition:
             self.pending_isr = None  # else it is as open as before: the controller's answer may be on its way
         self.leader, self.leader_epoch = view.leader, view.leader_epoch
         self.partition_epoch = view.partition_epoch
-        self.replicas, self.adding = view.replicas, view.adding
+        self.replicas, self.adding, self.removing = view.replicas, view.adding, view.removing
         self._commit_isr(view.isr)
 
     def _commit_isr(self, isr: tuple[int, ...]) -> None:

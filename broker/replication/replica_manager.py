@@ -242,16 +242,20 @@ class ReplicaManager:
             self.purgatory.touch(key)
         return refused
 
-    def count_sent_to_follower(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
+    def count_sent_to_follower(self, replica_id: int, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
         """Count what is sent to a follower now, also against the limit on it when there is one."""
         limited = self.serving.limit.bytes_per_second is not None
         for wanted, answer in answers:
-            if answer.records:
-                self.traffic.replication_bytes_out += len(answer.records)
+            if not answer.records:
+                continue
+            self.traffic.replication_bytes_out += len(answer.records)
+            partition = self.partitions.get((wanted.topic, wanted.index))
+            if partition is None:
+                continue
+            if replica_id in partition.adding:
+                self.traffic.reassignment_bytes_out += len(answer.records)
             if limited:
-                partition = self.partitions.get((wanted.topic, wanted.index))
-                if partition is not None and answer.records:
-                    self.serving.copied(partition, len(answer.records))
+                self.serving.copied(partition, len(answer.records))
 
     def count_sent_to_consumer(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
         """Count what is sent to a consumer now."""

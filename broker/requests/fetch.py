@@ -158,7 +158,7 @@ class _Fetch:
         broker, as_follower, session = self.broker, self.parameters.as_follower, self.opened.session
         answers = read.answers if session is None else _session_answers(broker, session, read, self.opened.incremental)
         if as_follower:
-            broker.replicas.count_sent_to_follower(answers)
+            broker.replicas.count_sent_to_follower(self.parameters.replica_id, answers)
         else:
             broker.replicas.count_sent_to_consumer(answers)
         response = FetchResponse(session_id=0 if session is None else session.id, responses=_by_topic(answers))

@@ -31,6 +31,9 @@ class Job:
         self.end_offset: int | None = None
         self.damage: str | None = None
         self.hindered = False
+        self.finished: Finished | None = None
+        """What the child has done, once `end_offset` is known; `took_ms` tells how long it took, all in all."""
+        self.took_ms = 0.0
         self._request = request
         self._done = done
         self._clock = clock
@@ -135,15 +138,16 @@ class Job:
         self._reported = True
         finished, unchanged = self._finished, self.log.history_changes == self._history_changes
         if finished is not None and not self._aborted and unchanged:
-            self.end_offset = finished.end_offset
-            took_ms = self._clock.monotonic_ms() - self._began_ms
+            self.end_offset, self.finished = finished.end_offset, finished
+            self.took_ms = self._clock.monotonic_ms() - self._began_ms
             logger.info(
                 "%s: compacted before %d in %d ms, %d bytes became %d",
-                self.log, finished.end_offset, took_ms, self._size_before(), finished.bytes_written,
+                self.log, finished.end_offset, self.took_ms, self.size_before(), finished.bytes_written,
             )  # fmt: skip
         self._done(self)
 
-    def _size_before(self) -> int:
+    def size_before(self) -> int:
+        """Return the bytes of the segments that were to be compacted."""
         return sum(info.size_bytes for info in self._request.segments)
 
 

@@ -4,9 +4,16 @@ Source: LogCleaner.CleanerThread, LogCleanerManager.grabFilthiestCompactedLog of
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 
-from odradek.broker.log.compaction.cleanable_offsets import LogToClean, log_to_clean, make_request
+from odradek.broker.log.compaction.cleanable_offsets import (
+    LogToClean,
+    dirty_part,
+    first_dirty_offset,
+    log_to_clean,
+    make_request,
+)
 from odradek.broker.log.compaction.job import Job
 from odradek.broker.log.errors import StorageFailure
 from odradek.broker.log.log import Log
@@ -64,6 +71,21 @@ class Compaction:
         """Logs whose turn it was, but whose checkpoint was not written yet: when it cannot be, others go first."""
         self._looking = False
         self._stopped = False
+        self.dirtiest_ratio = 0.0
+        """Largest dirty share of a log that could be compacted, at the last look."""
+        self._ratio_seen = 0.0
+        self.last_look_ms = clock.monotonic_ms()
+        """When this looked for work last, on the monotonic clock."""
+        self._runs: deque[tuple[float, int, int]] = deque(maxlen=max(1, settings.log_cleaner_threads))
+
+    def last_runs(self) -> list[tuple[float, int, int]]:
+        """Return the seconds of the last compactions, and bytes before and after, as many as may run side by side."""
+        return list(self._runs)
+
+    def uncleanable(self) -> dict[Log, int]:
+        """Return the logs that cannot be compacted, each with the bytes that wait for it."""
+        given_up = [log for log, count in self._damaged.items() if count == log.history_changes and not log.closed]
+        return {log: _bytes_that_wait(log) for log in given_up}
 
     def start(self) -> None:
         """Begin to look after a first pause."""
@@ -91,12 +113,14 @@ class Compaction:
     def look(self) -> None:
         """Begin with the dirtiest log, if one is dirty enough and a child may be begun."""
         self._look_later()
+        self.last_look_ms = self._clock.monotonic_ms()
         settings = self.settings
         if not settings.log_cleaner_enable or len(self._jobs) >= settings.log_cleaner_threads:
             return
         if self._looking or self._stopped:
             return
         self._looking = True
+        self._ratio_seen = 0.0
         found: list[tuple[LogToClean, Log]] = []
         logs = [log for log in self._logs() if log.config.compacts and log not in self._jobs]
 
@@ -123,7 +147,10 @@ class Compaction:
         except OSError as error:
             log.unreadable(error)
         else:
-            if dirty is not None and dirty.pays(log.config.min_cleanable_dirty_ratio):
+            if dirty is None:
+                return
+            self._ratio_seen = max(self._ratio_seen, dirty.ratio)
+            if dirty.pays(log.config.min_cleanable_dirty_ratio):
                 found.append((dirty, log))
 
     def _waits(self, log: Log) -> bool:
@@ -131,6 +158,7 @@ class Compaction:
 
     def _begin_dirtiest(self, found: list[tuple[LogToClean, Log]]) -> None:
         self._looking = False
+        self.dirtiest_ratio = self._ratio_seen
         living = [(dirty, log) for dirty, log in found if not log.closed]
         for dirty, log in sorted(living, key=lambda one: one[0].ratio, reverse=True):
             if self._covers(log, dirty.first_uncleanable_offset, self.look):
@@ -181,6 +209,8 @@ class Compaction:
             self._hindered.pop(log, None)
         if job.end_offset is None or log.closed:
             return
+        if job.finished is not None:
+            self._runs.append((job.took_ms / 1000.0, job.size_before(), job.finished.bytes_written))
         log.cleaned_to = job.end_offset
         self._cleaned(log)
         self.look()
@@ -194,3 +224,10 @@ class Compaction:
     def _give_up(self, log: Log, reason: str) -> None:
         logger.error("%s cannot be compacted and will not be until it is truncated or opened again: %s", log, reason)
         self._damaged[log] = log.history_changes
+
+
+def _bytes_that_wait(log: Log) -> int:
+    """Return the size of a log's dirty segments, without the active one."""
+    first_dirty = first_dirty_offset(log.cleaned_to, log.log_start_offset, log.log_end_offset)
+    sizes = [(segment.base_offset, segment.size_bytes) for segment in log.segments]
+    return dirty_part(sizes, first_dirty, log.log_end_offset, None).cleanable_bytes

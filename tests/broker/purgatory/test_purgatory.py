@@ -126,6 +126,7 @@ def test_the_deadline_finishes_it() -> None:
     operation.ready = True
     world.purgatory.touch("a")
     assert (operation.completed, operation.expired) == (0, 1)
+    assert world.purgatory.expired == {"Operation": 1}
     assert (len(world.purgatory), world.purgatory.watched_keys) == (0, 0)
 
 
