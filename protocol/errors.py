@@ -229,6 +229,11 @@ class KafkaError(Exception):
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Have a copy, as in another process, made without the constructor: that of a subclass takes other arguments
+        than there are in `args`."""
+        return _made_again, (type(self), self.args), self.__dict__
+
     @property
     def retriable(self) -> bool:
         """Tell whether the same may succeed if it is tried again later."""
@@ -243,6 +248,12 @@ class KafkaError(Exception):
     def requires_abort(self) -> bool:
         """Tell whether the open transaction has to be aborted before the producer goes on."""
         return False
+
+
+def _made_again(kind: type[KafkaError], args: tuple[object, ...]) -> KafkaError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 def error_code(value: int) -> ErrorCode:

@@ -18,6 +18,7 @@ from odradek.client.admin.access_values import (
 from odradek.client.admin.topics import raise_first
 from odradek.client.calls import Deadline, ask_controller
 from odradek.client.cluster import Cluster
+from odradek.client.errors import ConfigError
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
 from odradek.protocol.messages import alter_user_scram_credentials as scram
 from odradek.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
@@ -32,8 +33,39 @@ from odradek.protocol.messages.describe_user_scram_credentials import (
 SALT_BYTES = 32
 
 
+PATTERN_TYPES = (ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED)
+"""Kinds of patterns that are not for filters alone."""
+
+
 def entries(given: Any) -> list[ACL]:
-    """Return entries or filters as a list, after a check that they can be sent. Raises TypeError, ConfigError."""
+    """Return entries to create as a list, after a check that they say what they are about, as Java's admin client does
+    (AccessControlEntryData.findIndefiniteField). Raises TypeError, ConfigError."""
+    found = filters(given)
+    for one in found:
+        indefinite = _indefinite(one)
+        if indefinite is not None:
+            raise ConfigError(f"{one} cannot be created, it is a filter: it has {indefinite}")
+    return found
+
+
+def _indefinite(one: ACL) -> str | None:
+    """Return in words what of an entry stands for several things."""
+    resource = one.resource_pattern
+    if resource.pattern_type not in PATTERN_TYPES:
+        return f"the pattern type {resource.pattern_type.name}"
+    for what, value in (
+        ("resource type", resource.resource_type),
+        ("operation", one.operation),
+        ("permission type", one.permission_type),
+    ):
+        if value.name == "ANY":
+            return f"the {what} ANY"
+    named = {"resource name": resource.resource_name, "principal": one.principal, "host": one.host}
+    return next((f"no {what}" for what, name in named.items() if name is None), None)
+
+
+def filters(given: Any) -> list[ACL]:
+    """Return filters as a list, after a check that they can be sent. Raises TypeError, ConfigError."""
     found = arguments.instances(given, ACL)
     for one in found:
         if not isinstance(one.resource_pattern, ResourcePattern):
@@ -41,6 +73,17 @@ def entries(given: Any) -> list[ACL]:
         for name in (one.principal, one.host, one.resource_pattern.resource_name):
             if name is not None:
                 arguments.text(name, "a name in an ACL")
+        resource = one.resource_pattern
+        for kind, value in (
+            (ACLResourceType, resource.resource_type),
+            (ACLResourcePatternType, resource.pattern_type),
+            (ACLOperation, one.operation),
+            (ACLPermissionType, one.permission_type),
+        ):
+            if not isinstance(value, kind):
+                raise TypeError(f"expected {kind.__name__} in an ACL, not {type(value).__name__}: {value!r}")
+            if value.name == "UNKNOWN":  # a broker closes the connection
+                raise ConfigError(f"{one} has an {kind.__name__} that is UNKNOWN")
     return found
 
 

@@ -317,12 +317,12 @@ class Admin(GroupsAdmin):
 
     async def describe_acls(self, acl_filter: ACL) -> list[ACL]:
         """Return the access control entries that match a filter."""
-        (asked,) = access.entries([acl_filter])
+        (asked,) = access.filters([acl_filter])
         return await self._run("describing ACLs", lambda cluster, _: access.describe_acls(cluster, asked))
 
     async def delete_acls(self, acl_filters: Iterable[ACL]) -> list[ACL]:
         """Delete the access control entries that match any of the filters, and return them."""
-        wanted = access.entries(acl_filters)
+        wanted = access.filters(acl_filters)
         return await self._run("deleting ACLs", lambda cluster, deadline: access.delete_acls(cluster, wanted, deadline))
 
     async def describe_user_scram_credentials(

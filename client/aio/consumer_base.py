@@ -233,8 +233,8 @@ class ConsumerBase(AsyncClient):
         """
         engine = self.engine
         wanted = arguments.topic_partitions(partitions)
-        if engine.subscription.shared and not wanted:  # a member has to leave its group, for which it must wait
-            raise ConfigError(f"the consumer is {engine.subscription.kind.value}: unsubscribe to read nothing")
+        if engine.subscription.shared and not wanted:  # a member has to leave its group, and this cannot wait for it
+            raise ConfigError(f"the consumer is {engine.subscription.kind.value}: await unsubscribe() to read nothing")
         subscription = engine.subscription.followed_by(to_partitions({tp.topic for tp in wanted}))
         if self._group is not None:
             self._group.let_go()

@@ -3,8 +3,9 @@
 import logging
 import random
 import threading
+import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,14 +27,18 @@ class Delivery:
     With producer.type=sync `send` does this, with async the event handler does it on its own thread.
     """
 
-    def __init__(self, settings: OriginalProducerConfig) -> None:
+    def __init__(self, settings: OriginalProducerConfig, now_s: Callable[[], float] = time.monotonic) -> None:
         """Take settings; connections are opened with the first message. Raises ConfigError."""
-        self._settings = settings
+        self._settings, self._now_s = settings, now_s
         self._encode = encode_function(settings.serializer_class, "serializer.class")
         key_encoder = settings.key_serializer_class
         self._encode_key = self._encode if key_encoder is None else encode_function(key_encoder, "key.serializer.class")
         self._partition = partition_function(settings.partitioner_class)
         self._random = random.Random()
+        self._kept: dict[str, int] = {}
+        """Partition that messages without a key go to, by topic: the same one until the metadata are refreshed, or a
+        message has failed (Kafka 0.8: DefaultEventHandler.sendPartitionPerTopicCache)."""
+        self._kept_since_s = now_s()
         self._producers: dict[str, KafkaProducer] = {}
         """Codec → the present producer for its topics, as each has one codec for all of them."""
         for codec in {settings.for_topic(""), *map(settings.for_topic, settings.compressed_topics)}:
@@ -59,6 +64,9 @@ class Delivery:
         topics: dict[str, list[bool] | KafkaError] = {}
         ready: list[tuple[KeyedMessage, bytes | None, bytes | None, int]] = []
         failures: list[tuple[KeyedMessage, Exception]] = []
+        refresh_ms, now_s = self._settings.topic_metadata_refresh_interval_ms, self._now_s()
+        if refresh_ms >= 0 and 1000.0 * (now_s - self._kept_since_s) > refresh_ms:
+            self._kept, self._kept_since_s = {}, now_s
         for message in messages:
             try:
                 key = None if message.key is None else self._encode_key(message.key)
@@ -107,13 +115,18 @@ class Delivery:
             except KafkaError as error:
                 failures.append((message, error))
         if failures:
+            self._kept = {}
             raise FailedToSendMessage(failures) from failures[0][1]
 
     def _route(self, message: KeyedMessage, has_leader: Sequence[bool]) -> int:
-        """Return the partition that the key chooses; without a key, a random one that has a leader."""
+        """Return the partition that the key chooses; without a key, one that has a leader, for a while the same."""
         key: Any = message.routing_key
         if key is None:
-            return self._random.choice([n for n, led in enumerate(has_leader) if led] or range(len(has_leader)))
+            kept = self._kept.get(message.topic, len(has_leader))
+            if kept >= len(has_leader) or not has_leader[kept]:
+                kept = self._random.choice([n for n, led in enumerate(has_leader) if led] or range(len(has_leader)))
+                self._kept[message.topic] = kept
+            return kept
         chosen = self._partition(key, len(has_leader))
         if not 0 <= chosen < len(has_leader):
             raise ConfigError(

@@ -17,6 +17,7 @@ from odradek.client.admin.access_values import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from odradek.client.errors import ConfigError
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -141,3 +142,47 @@ def test_a_password_is_in_no_message() -> None:
     secret = UserScramCredentialUpsertion("me", ScramMechanism.SCRAM_SHA_512, "secret-1", 8192, b"secret-2")
     assert "secret" not in repr(secret) + str(secret) + repr([secret])
     assert "me" in repr(secret) and "8192" in repr(secret)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (entry("a", ACLOperation.ANY), "operation ANY"),
+        (entry("a", ACLOperation(99)), "ACLOperation that is UNKNOWN"),
+        (entry("a", pattern="MATCH"), "pattern type MATCH"),
+        (entry("a")._replace(principal=None), "no principal"),
+        (entry("a")._replace(host=None), "no host"),
+        (entry("a")._replace(permission_type=ACLPermissionType.ANY), "permission type ANY"),
+        (entry("a")._replace(resource_pattern=ResourcePattern(ACLResourceType.ANY, "a")), "resource type ANY"),
+        (entry("a")._replace(resource_pattern=ResourcePattern(ACLResourceType.TOPIC, None)), "no resource name"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_an_entry_that_is_a_filter_is_not_created(wrong: ACL, said: str) -> None:
+    """The broker answered UNKNOWN_SERVER_ERROR, or closed the connection. Source: KafkaAdminClient.createAcls."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with (
+            EmbeddedCluster(clock, 1, AUTHORIZER) as cluster,
+            Admin(bootstrap_servers="broker-0:9092", network=cluster.network.host("client"), clock=clock) as admin,
+        ):
+            with pytest.raises(ConfigError, match=said):
+                await admin.create_acls([entry("b"), wrong])
+
+    run_virtual(main)
+
+
+def test_a_filter_with_something_unknown_is_refused_at_once() -> None:
+    """Brokers close the connection on it, so it was sent again until default.api.timeout.ms was over."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with (
+            EmbeddedCluster(clock, 1, AUTHORIZER) as cluster,
+            Admin(bootstrap_servers="broker-0:9092", network=cluster.network.host("client"), clock=clock) as admin,
+        ):
+            unknown = EVERYTHING._replace(operation=ACLOperation.UNKNOWN)
+            for ask in (admin.describe_acls(unknown), admin.delete_acls([EVERYTHING, unknown])):
+                with pytest.raises(ConfigError, match="ACLOperation that is UNKNOWN"):
+                    await ask
+
+    run_virtual(main)

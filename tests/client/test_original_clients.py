@@ -22,8 +22,11 @@ from odradek.client.original import (
     ProducerData,
     StringEncoder,
 )
+from odradek.client.original.config import settings_of
 from odradek.client.original.encoders import default_partition, encode_function, hash_of_key
+from odradek.client.original.producer import Delivery
 from odradek.client.original.simple_consumer import SimpleConsumerCore
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from odradek.protocol.messages.fetch import FetchRequest as WireFetch
 from odradek.protocol.messages.produce import (
@@ -86,13 +89,73 @@ def test_one_and_a_list_are_sent_to_the_partition_of_their_key(broker: Any) -> N
     assert sorted(written(broker)[1:]) == [(0, None, b"four"), (0, None, b"three"), (2, b"b", b"two")]
 
 
-def test_a_partition_key_is_not_stored_and_no_key_means_any_partition_with_a_leader(broker: Any) -> None:
+def test_a_partition_key_is_not_stored(broker: Any) -> None:
     with producer(broker) as sending:
         sending.send(KeyedMessage("t", "x", partition_key="b"))
-        sending.send(*(KeyedMessage("t", "y") for _ in range(60)))
-    (first, *rest) = written(broker)
-    assert first == (98 % 3, None, b"x")
-    assert {partition for partition, _, _ in rest} == {0, 1, 2}
+    assert written(broker) == [(98 % 3, None, b"x")]
+
+
+class Time:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def keyless(*values: str) -> list[KeyedMessage]:
+    return [KeyedMessage("t", value) for value in values]
+
+
+def partitions_of(broker: Any, sending: Delivery, count: int) -> list[int]:
+    """Send so many messages without a key, each by itself; return the partitions that they went to."""
+    before = len(written(broker))
+    for number in range(count):
+        sending.send(keyless(str(number)))
+    return [partition for partition, _, _ in written(broker)[before:]]
+
+
+@pytest.fixture
+def delivery(broker: Any) -> Iterator[tuple[Delivery, Time]]:
+    settings = {"serializer.class": StringEncoder, "request.required.acks": 1, "message.send.max.retries": 0}
+    interval = {"topic.metadata.refresh.interval.ms": 10_000}
+    now_s = Time()
+    sending = Delivery(
+        settings_of({"metadata.broker.list": f"127.0.0.1:{broker.port}", **settings, **interval}, {}), now_s
+    )
+    yield sending, now_s
+    sending.close()
+
+
+def test_without_a_key_one_partition_is_kept_until_metadata_are_refreshed(
+    broker: Any, delivery: tuple[Delivery, Time]
+) -> None:
+    """Each message went to another one. Source: DefaultEventHandler of Kafka 0.8, sendPartitionPerTopicCache."""
+    sending, now_s = delivery
+    seen = set()
+    for _ in range(30):
+        (kept,) = set(partitions_of(broker, sending, 4))
+        seen.add(kept)
+        now_s.now_s += 10.001
+    assert seen == {0, 1, 2}
+
+
+def test_a_partition_that_failed_or_has_lost_its_leader_is_not_kept(
+    broker: Any, delivery: tuple[Delivery, Time], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending, _ = delivery
+    chosen = iter([2, 0, 1])
+    monkeypatch.setattr(sending._random, "choice", lambda led: led[next(chosen)])
+    assert partitions_of(broker, sending, 2) == [2, 2]
+    broker.error = ErrorCode.INVALID_REQUIRED_ACKS
+    with pytest.raises(FailedToSendMessage):
+        sending.send(keyless("x"))
+    broker.error = 0
+    assert partitions_of(broker, sending, 2) == [0, 0]
+    monkeypatch.setattr(sending, "_leaders", lambda topic, known: [False, True, True])
+    assert partitions_of(broker, sending, 2) == [2, 2]
 
 
 def test_a_partitioner_and_encoders_of_ones_own(broker: Any) -> None:

@@ -100,6 +100,9 @@ OF_ADMIN: list[tuple[str, tuple[Any, ...]]] = [
     ("create_acls", ([ACL(5, "*", READ, ALLOW, OF_TOPIC)],)),  # type: ignore[arg-type]
     ("describe_acls", (ACL(None, 5, READ, ALLOW, OF_TOPIC),)),  # type: ignore[arg-type]
     ("delete_acls", ([ACL(None, None, READ, ALLOW, OF_TOPIC._replace(resource_name=5))],)),  # type: ignore[arg-type]
+    ("create_acls", ([ACL("User:a", "*", "READ", ALLOW, OF_TOPIC)],)),  # type: ignore[arg-type]  # "not an integer"
+    ("describe_acls", (ACL(None, None, READ, None, OF_TOPIC),)),  # type: ignore[arg-type]
+    ("delete_acls", ([ACL(None, None, READ, ALLOW, OF_TOPIC._replace(pattern_type="ANY"))],)),  # type: ignore[arg-type]
     ("alter_client_quotas", ([ClientQuotaAlteration(None, {})],)),  # type: ignore[arg-type]
     ("alter_client_quotas", ([ClientQuotaAlteration({"user": 5}, {})],)),  # type: ignore[dict-item]
     ("alter_client_quotas", ([ClientQuotaAlteration({"user": "a"}, {5: 1.0})],)),  # type: ignore[dict-item]
