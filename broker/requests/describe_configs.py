@@ -166,7 +166,9 @@ def _broker_entry(layers: Layers, name: str, only: Source | None = None) -> Desc
     if setting is None:
         return _entry(name, None, None, sources, read_only=True)
     text = setting.write(layers.value(name)) if only is None else layers.dynamic_default[name]
-    return _entry(name, setting, text, sources, read_only=not setting.changes_live)
+    # Kafka looks the whole name up among those of AllDynamicConfigs: one listener's and the throttles are not there
+    fixed = name != setting.name or setting.internal or not setting.changes_live
+    return _entry(name, setting, text, sources, read_only=fixed)
 
 
 def _entry(

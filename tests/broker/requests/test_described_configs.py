@@ -102,6 +102,28 @@ def test_what_a_reassignment_or_nobody_knows_is_shown_so_that_it_can_be_taken_aw
     play(story)
 
 
+@pytest.mark.parametrize(
+    ("name", "read_only"),
+    [
+        ("max.connections", False),
+        ("ssl.keystore.location", False),
+        ("listener.name.plaintext.max.connections", True),
+        ("listener.name.plaintext.ssl.keystore.location", True),
+        ("follower.replication.throttled.rate", True),
+        ("my.own", True),
+    ],
+)
+def test_what_kafka_tells_as_read_only_is_told_so(name: str, read_only: bool) -> None:
+    """Kafka looks the whole name up among the dynamic ones; those of listeners and throttles are not there, though
+    they can be changed. Source: ConfigHelper.createBrokerConfigEntry, DynamicBrokerConfig.AllDynamicConfigs."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.broker.config = cluster.broker.config.with_dynamic({}, {name: "50"})
+        assert (await cluster.entry(BROKER, "1", name)).read_only is read_only
+
+    play(story)
+
+
 @pytest.mark.parametrize("key", ["ssl.keystore.password", "my.plugin.key"])
 def test_secrets_stay_secret(key: str) -> None:
     async def story(cluster: Cluster) -> None:
