@@ -31,9 +31,17 @@ def died(case: BrokerCase) -> Told | None:
         unknown = "how it went is not known: what the previous controller had noted is gone with it"
     else:
         because = "no registration of it is in ZooKeeper"
-        unknown = case.unknown_before(None) or "how it went is not known: the journals begin later"
+        unknown = case.unknown_before(None) or f"how it went is not known: {_why_not_noted(case)}"
     ways = (case.start(case.number),)
     return Told(what, because, _left_behind(case), ways, end.at_ms, unknown, evidence)
+
+
+def _why_not_noted(case: BrokerCase) -> str:
+    """Return a clause that says why no journal tells of a broker that is gone."""
+    controller, since_ms = case.facts.controller, case.facts.controller_since_ms
+    if controller is None or since_ms is None or not case.history.reaches(since_ms):
+        return "the journals begin later"
+    return f"it was gone before broker {controller} became the controller at {case.time(since_ms)}"
 
 
 def _left_behind(case: BrokerCase) -> str:

@@ -72,16 +72,20 @@ class PartitionCase(Case):
         return [one for one in self.partition.offline if self.facts.is_registered(one)]
 
     @cached_property
+    def standing(self) -> list[int]:
+        """Replicas without those that a reassignment is adding, on which nobody counts yet."""
+        return [one for one in self.partition.replicas if one not in self.partition.adding]
+
+    @cached_property
     def outside(self) -> list[int]:
         """Replicas that are not in sync."""
         return [one for one in self.partition.replicas if one not in self.partition.isr]
 
     @cached_property
     def outside_alive(self) -> list[int]:
-        """Replicas that are not in sync although their broker and log directory are online, without those that a
-        reassignment adds."""
-        away = {*self.dead, *self.diskless, *self.partition.adding}
-        return [one for one in self.outside if one not in away]
+        """Standing replicas that are not in sync although their broker and log directory are online."""
+        away = {*self.dead, *self.diskless}
+        return [one for one in self.standing if one in self.outside and one not in away]
 
     def full_disk(self, broker: int) -> str:
         """Return a clause about the free space for a replica if its volume cannot take one more batch of

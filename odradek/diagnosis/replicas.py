@@ -53,7 +53,7 @@ def _in_sync(case: PartitionCase) -> str:
 @row(Weight.DEGRADED, "zookeeper.session.timeout.ms; KafkaController.onBrokerFailure", "start the broker again")
 def follower_dead(case: PartitionCase) -> Told | None:
     """A replica is missing because its broker is not registered in ZooKeeper; enough others are in sync."""
-    dead = [one for one in case.dead if one != case.partition.leader]
+    dead = [one for one in case.dead if one != case.partition.leader and one in case.standing]
     if not case.is_led or not dead or len(case.partition.isr) < case.min_isr:
         return None
     rule = f"{braces(sorted(case.partition.isr))} are in sync and go on"
@@ -65,7 +65,7 @@ def follower_dead(case: PartitionCase) -> Told | None:
 @row(Weight.DEGRADED, "KIP-112; LogManager.handleLogDirFailure", "mend the disk, start the broker again")
 def follower_disk_failed(case: PartitionCase) -> Told | None:
     """A replica is missing although its broker is up: its log directory is offline."""
-    diskless = [one for one in case.diskless if one != case.partition.leader]
+    diskless = [one for one in case.diskless if one != case.partition.leader and one in case.standing]
     if not case.is_led or not diskless:
         return None
     noted = [one for one in case.history.about("directory") if one.broker in diskless and one.change == "failed"]
@@ -164,18 +164,20 @@ def _lagging(case: PartitionCase, broker: int) -> tuple[str, tuple[Noted, ...]]:
 
 
 def _under_replicated(case: PartitionCase) -> str:
-    return case.has(f"{len(case.partition.isr)} of {len(case.partition.replicas)} replicas in sync")
+    in_sync = [one for one in case.standing if one in case.partition.isr]
+    return case.has(f"{len(in_sync)} of {len(case.standing)} replicas in sync")
 
 
 @row(Weight.UNEVEN, "min.insync.replicas", "have the missing broker back before anything else is stopped")
 def at_min_isr(case: PartitionCase) -> Told | None:
     """Only min.insync.replicas replicas are in sync, and others are not: the next failure stops producers with
     acks=all."""
-    isr, replicas = case.partition.isr, case.partition.replicas
-    if not case.is_led or len(isr) != case.min_isr or len(isr) == len(replicas):
+    isr = case.partition.isr
+    outside = [one for one in case.outside if one in case.standing]
+    if not case.is_led or len(isr) != case.min_isr or not outside:
         return None
     rule = f"min.insync.replicas={case.min_isr}"
-    way = WayOut(f"have broker {numbers(case.outside)} back in sync before anything else is stopped")
+    way = WayOut(f"have broker {numbers(outside)} back in sync before anything else is stopped")
     return Told(
         "is one failure away from refusing acks=all", f"{braces(sorted(isr))} are in sync", rule, (way,), case.since_ms
     )

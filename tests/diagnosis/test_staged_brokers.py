@@ -8,6 +8,7 @@ from odradek.client.admin.values import ConfigResource
 from odradek.client.records import TopicPartition
 from odradek.diagnosis.examination import Subject, examine, examine_all
 from odradek.diagnosis.facts import DirectoryFacts, PartitionFacts, TopicFacts
+from odradek.diagnosis.history import clock
 from odradek.diagnosis.situation import Weight
 from odradek.testing.virtual_run import VirtualCluster, run
 from odradek.zk_schema.znodes.controller import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH
@@ -36,6 +37,24 @@ def test_died_and_came_back() -> None:
         await cluster.wait_for("flights", leader=number)
         found = await broker(cluster, number, "came-back")
         assert "it was gone for " in found.sentence and "its epoch is " in found.sentence
+
+    run(test)
+
+
+def test_a_controller_that_died_without_a_replica_in_sync_was_gone_before_the_next_one() -> None:
+    """It was said that the journals begin later, though they had begun with the cluster."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        former = cluster.controllers()[0].broker_id
+        await cluster.kill(former)
+        await asyncio.sleep(30)
+        facts = await facts_of(cluster)
+        assert facts.controller is not None and facts.controller_since_ms is not None
+        gone = replace(facts.brokers[facts.controller], broker_id=former, registered=False)
+        found = staged(examine(replace(facts, brokers={**facts.brokers, former: gone}), Subject(broker=former)), "died")
+        elected = clock(facts.controller_since_ms, facts.now_ms)
+        said = f"it was gone before broker {facts.controller} became the controller at {elected}"
+        assert said in found.told.unknown
 
     run(test)
 

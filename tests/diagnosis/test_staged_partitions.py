@@ -19,7 +19,7 @@ from odradek.zk_schema.znodes.brokers import broker_path
 from odradek.zk_schema.znodes.configs import topic_config_path
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, state_path, topic_path
 from tests.diagnosis.conftest import facts_of, partition, staged
-from tests.diagnosis.staged_topics import AT, directory_of, flights, others, produce
+from tests.diagnosis.staged_topics import AT, cluster_controller, directory_of, flights, others, produce
 from tests.sim.asking import Asking
 
 
@@ -217,6 +217,48 @@ def test_reassignment_under_way_and_stuck() -> None:
         assert "a move ends when all new replicas are in the ISR" in found.sentence
 
     run(test)
+
+
+def test_a_replica_that_is_being_added_is_not_missing() -> None:
+    """A move from two replicas to three was told as a replica out of sync, to be had back before anything stops."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        leader, stays, new = sorted({0, 1, 2, 3} - {cluster_controller(cluster)})
+        await flights(cluster, [leader, stays], **{"min.insync.replicas": "2"})
+        await cluster.partition(leader, new)
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.alter_partition_reassignments({AT: [leader, stays, new]})
+
+        async def situations() -> list[str]:
+            found = examine(await facts_of(cluster, {"flights"}), Subject(topic="flights", partition=0))
+            return [one.situation for one in found]
+
+        assert await situations() == ["reassignment-under-way"]
+        await cluster.kill(new)
+        await until(lambda: new not in cluster.controllers()[0].server.services.metadata.brokers)
+        assert await situations() == ["reassignment-stuck"]
+        await cluster.kill(stays)
+        await cluster.wait_for("flights", isr={leader})
+        found = await partition(cluster, "flights", "under-min-isr")
+        assert f"only {{{leader}}} of" in found.sentence
+
+    run(test, brokers=4)
+
+
+def test_a_replica_is_missing_beside_one_that_is_being_added() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        leader, stays, new = sorted({0, 1, 2, 3} - {cluster_controller(cluster)})
+        await flights(cluster, [leader, stays])
+        await cluster.partition(leader, new)
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.alter_partition_reassignments({AT: [leader, stays, new]})
+        await cluster.kill(stays)
+        await cluster.wait_for("flights", isr={leader})
+        found = await partition(cluster, "flights", "follower-dead")
+        assert "1 of 2 replicas in sync" in found.sentence and f"broker {stays}'s session ended" in found.sentence
+        assert f"broker {new}" not in found.sentence
+
+    run(test, brokers=4)
 
 
 def test_deletion_waits() -> None:
