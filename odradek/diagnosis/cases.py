@@ -67,6 +67,11 @@ class PartitionCase(Case):
         return [one for one in self.partition.replicas if not self.facts.is_registered(one)]
 
     @cached_property
+    def away_from_topic(self) -> list[int]:
+        """Brokers that have a replica of any partition of the topic, and are not registered."""
+        return [one for one in self.topic.holders if not self.facts.is_registered(one)]
+
+    @cached_property
     def diskless(self) -> list[int]:
         """Replicas whose broker is registered, but whose log directory is offline."""
         return [one for one in self.partition.offline if self.facts.is_registered(one)]

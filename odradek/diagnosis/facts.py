@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from odradek.client.records import TopicPartition
@@ -95,6 +96,16 @@ class TopicFacts:
     settings: Mapping[str, str] = field(default_factory=dict)
     deleting: bool = False
     deleting_ms: int | None = None
+
+    @cached_property
+    def holders(self) -> list[int]:
+        """Brokers that have a replica of any of its partitions."""
+        return sorted({broker for one in self.partitions.values() for broker in one.replicas})
+
+    @cached_property
+    def moving(self) -> bool:
+        """True while any of its partitions is being reassigned."""
+        return any(one.adding or one.removing for one in self.partitions.values())
 
 
 @dataclass(frozen=True)

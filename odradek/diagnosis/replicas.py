@@ -251,26 +251,26 @@ def _moving(case: PartitionCase) -> str:
 @row(Weight.DEGRADED, "/admin/delete_topics; TopicDeletionManager", "start the brokers again")
 def deletion_waits(case: PartitionCase) -> Told | None:
     """The topic is to be deleted, but brokers that have replicas of it are down: the deletion waits for them."""
-    if not case.topic.deleting or not (case.dead or case.diskless):
+    dead = case.away_from_topic
+    if not case.topic.deleting or not (dead or case.diskless):
         return None
-    because = case.gone(case.dead) if case.dead else f"a log directory of broker {numbers(case.diskless)} is offline"
+    because = case.gone(dead) if dead else f"a log directory of broker {numbers(case.diskless)} is offline"
     since = "" if case.topic.deleting_ms is None else f" (since {case.time(case.topic.deleting_ms)})"
     rule = "a topic is gone when every replica is"
-    ways = tuple(case.start(one) for one in case.dead or case.diskless)
+    ways = tuple(case.start(one) for one in dead or case.diskless)
     return Told(f"is to be deleted{since}, and waits", because, rule, ways, case.topic.deleting_ms)
 
 
 @row(Weight.NOTE, "/admin/delete_topics; delete.topic.enable", "nothing; or set delete.topic.enable on the controller")
 def being_deleted(case: PartitionCase) -> Told | None:
     """The topic is being deleted, or would be if the controller were allowed to."""
-    if not case.topic.deleting or case.dead or case.diskless:
+    if not case.topic.deleting or case.away_from_topic or case.diskless:
         return None
     controller = case.facts.brokers.get(-1 if case.facts.controller is None else case.facts.controller)
     off = controller is not None and controller.settings.get("delete.topic.enable") == "false"
     rule = "delete.topic.enable is false on the controller" if off else ""
     ways = (WayOut("set delete.topic.enable=true in the brokers' files and start them again"),) if off else ()
-    moving = case.partition.adding or case.partition.removing
-    because = "its reassignment has to end first" if moving else "the controller has its replicas deleted"
+    because = "its reassignment has to end first" if case.topic.moving else "the controller has its replicas deleted"
     return Told("is to be deleted", because, rule, ways, case.topic.deleting_ms)
 
 

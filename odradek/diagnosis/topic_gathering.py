@@ -45,9 +45,9 @@ class TopicGathering:
                 at = TopicPartition(topic, info.partition)
                 partitions[at] = _partition(info, seen, moves.get(at))
         await self._directories(partitions)
-        await self._offsets(partitions)
+        await self._offsets({at: one for at, one in partitions.items() if at.topic in infos}, partitions)
         await self._transactions(partitions, infos.get(TRANSACTION_STATE))
-        settings = await self._topic_settings(sorted(wanted))
+        settings = await self._topic_settings(sorted(wanted & infos.keys()))
         deleting = {} if seen is None else seen.deleting
         topics = {}
         for topic in sorted(wanted):
@@ -91,10 +91,13 @@ class TopicGathering:
             if at in partitions:
                 partitions[at] = replace(partitions[at], sizes=found, directories=homes[at])
 
-    async def _offsets(self, partitions: dict[TopicPartition, PartitionFacts]) -> None:
-        """Add the offsets at which logs begin and end, for partitions whose leader answers."""
+    async def _offsets(
+        self, known: Mapping[TopicPartition, PartitionFacts], partitions: dict[TopicPartition, PartitionFacts]
+    ) -> None:
+        """Add the offsets at which logs begin and end, for `known` partitions whose leader answers. Brokers know no
+        topic that is to be deleted."""
         brokers = self._brokers
-        led = [at for at, one in partitions.items() if one.leader in brokers and brokers[one.leader].answers]
+        led = [at for at, one in known.items() if one.leader in brokers and brokers[one.leader].answers]
 
         async def located(
             time: int, isolation: int, some: list[TopicPartition]

@@ -19,7 +19,7 @@ from odradek.zk_schema.znodes.brokers import broker_path
 from odradek.zk_schema.znodes.configs import topic_config_path
 from odradek.zk_schema.znodes.topics import PartitionReplicas, TopicAssignment, state_path, topic_path
 from tests.diagnosis.conftest import facts_of, partition, staged
-from tests.diagnosis.staged_topics import AT, cluster_controller, directory_of, flights, others, produce
+from tests.diagnosis.staged_topics import AT, OFF, cluster_controller, directory_of, flights, others, produce
 from tests.sim.asking import Asking
 
 
@@ -273,6 +273,42 @@ def test_deletion_waits() -> None:
         found = await partition(cluster, "flights", "deletion-waits")
         assert f"broker {follower}'s session ended at" in found.sentence
         assert "a topic is gone when every replica is" in found.sentence
+
+    run(test)
+
+
+def test_a_topic_waits_as_a_whole_and_nobody_is_asked_of_what_no_broker_knows_any_more() -> None:
+    """Partitions without a replica there were said to be on their way; doctor waited five seconds for their logs."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        follower, leader = await others(cluster)
+        places = {0: [leader, follower], 1: [leader, cluster_controller(cluster)]}
+        await cluster.create_topic("flights", assignment=places, settings=OFF)
+        await cluster.kill(follower)
+        await cluster.wait_for("flights", isr={leader})
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.delete_topics(["flights"])
+        await asyncio.sleep(5)
+        asked_ms = cluster.clock.monotonic_ms()
+        facts = await facts_of(cluster, {"flights"})
+        assert cluster.clock.monotonic_ms() - asked_ms < 1_000
+        assert not [one for one in facts.unknown if "settings of topics" in one or "logs begin" in one]
+        for number in (0, 1):
+            found = staged(examine(facts, Subject(topic="flights", partition=number)), "deletion-waits")
+            assert f"broker {follower}'s session ended at" in found.sentence
+
+    run(test)
+
+
+def test_a_topic_that_is_being_moved_waits_with_its_deletion() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create_topic("flights", assignment={0: [0, 1], 1: [0, 1]}, settings=OFF)
+        facts = await facts_of(cluster, {"flights"})
+        whole = facts.topics["flights"]
+        moved = {**whole.partitions, 0: replace(whole.partitions[0], replicas=(2, 0, 1), adding=(2,))}
+        facts = replace(facts, topics={"flights": replace(whole, deleting=True, partitions=moved)})
+        found = staged(examine(facts, Subject(topic="flights", partition=1)), "being-deleted")
+        assert "its reassignment has to end first" in found.sentence
 
     run(test)
 
