@@ -172,7 +172,7 @@ def throttle_left(case: BrokerCase) -> Told | None:
         for name in ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
         if (text := case.broker.settings.get(name, "")).isdecimal() and int(text) < (1 << 63) - 1
     }
-    if moving or not rates:
+    if moving or not rates or not case.facts.moves_known:
         return None
     because = "; ".join(f"{name}={text}" for name, text in rates.items())
     lift = " ".join(f"--delete {name}" for name in rates)

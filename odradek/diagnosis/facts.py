@@ -173,6 +173,8 @@ class Facts:
     """Sentences about what could not be learned, and why."""
     unreadable: tuple[str, ...] = ()
     """Znodes that exist but cannot be decoded, each with the reason; they are in `unknown`, too."""
+    moves_known: bool = True
+    """False if neither the controller nor ZooKeeper has told what is being moved."""
     zookeeper_silent: bool = False
     """True if ZooKeeper was asked and could not be read."""
     broker_files: Mapping[int, str] = field(default_factory=dict)

@@ -121,14 +121,14 @@ class Gathering:
             untold = seen.topics - names.topics  # brokers do not know them yet, or cannot read them
             looked_at = wanted | (untold if chosen.topics is None else untold.intersection(chosen.topics))
             await self._zookeeper(partial(look_at_topics, names=looked_at, seen=seen))
-        reassigning: list[Reassignment] = []
+        reassigning: list[Reassignment] | None = None
         if leaderless:
             self._questions.unknown.append("reassignments: there is no controller to ask")
         else:
-            reassigning = await self._questions.ask("reassignments", self._admin.list_partition_reassignments(), [])
+            reassigning = await self._questions.ask("reassignments", self._admin.list_partition_reassignments(), None)
         brokers = await self._brokers(addresses, names.brokers, seen)
         of_topics = TopicGathering(self._admin, self._questions, seen, brokers)
-        topics = await of_topics.gather(wanted, infos, reassigning)
+        topics = await of_topics.gather(wanted, infos, reassigning or ())
         unreadable = () if seen is None else tuple(dict.fromkeys(seen.unreadable))
         return Facts(
             now_ms=self._now_ms,
@@ -140,6 +140,7 @@ class Gathering:
             topics=topics,
             groups=groups,
             journals=await self._journals(brokers),
+            moves_known=reassigning is not None or seen is not None,
             zookeeper_silent=self._zookeeper_silent,
             unreadable=unreadable,
             unknown=tuple(dict.fromkeys([*self._questions.unknown, *unreadable])),

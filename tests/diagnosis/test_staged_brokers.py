@@ -247,6 +247,9 @@ def test_zookeeper_is_gone_for_everybody() -> None:
         facts = await facts_of(cluster, None, zookeeper=False)
         assert cluster.clock.now_ms() - began_ms < 3_000  # each question waited for its whole time
         assert "reassignments: there is no controller to ask" in facts.unknown
+        throttled = replace(facts.brokers[1], settings={"leader.replication.throttled.rate": "1000000"})
+        examined = examine(replace(facts, brokers={**facts.brokers, 1: throttled}), Subject(broker=1))
+        assert "throttle-left" not in {one.situation for one in examined}, "nobody knows what is being moved"
         led = staged(examine(facts, Subject(topic="flights")), "leader-without-session")
         assert "flights-0 is led by nobody: broker 0 lost its ZooKeeper session at " in led.sentence
         for number in range(3):
