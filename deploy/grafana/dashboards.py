@@ -74,6 +74,14 @@ BOARDS: dict[str, list[Panel]] = {
             },
         ),
         Panel(
+            "Replicas being added",
+            "Bps",
+            {
+                "in {{instance}}": rate(B + "reassignmentbytesin_total", "instance"),
+                "out {{instance}}": rate(B + "reassignmentbytesout_total", "instance"),
+            },
+        ),
+        Panel(
             "Changes of in-sync replicas",
             "ops",
             {
