@@ -66,10 +66,15 @@ class FollowerTruncation:
             log_end_offset=own.log_end_offset,
             high_watermark=partition.high_watermark,
         )
-        logger.info(
-            "%s: our log diverges from the leader's at epoch %d offset %d: truncating from %d to %d",
-            partition, leaders.epoch, leaders.end_offset, own.log_end_offset, offset,
-        )  # fmt: skip
+        if offset < own.log_end_offset:
+            logger.info(
+                "%s: our log diverges from the leader's at epoch %d offset %d: truncating from %d to %d",
+                partition, leaders.epoch, leaders.end_offset, own.log_end_offset, offset,
+            )  # fmt: skip
+        else:  # we led a later epoch, or know of one, in which nothing was written
+            logger.info(
+                "%s: our log is the leader's up to epoch %d: nothing is cut at %d", partition, leaders.epoch, offset
+            )
         self._truncate(partition, offset)
 
     def into_range(self, partition: Partition, log_start: int, log_end: int) -> bool:

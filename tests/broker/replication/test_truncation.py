@@ -5,9 +5,18 @@ import pytest
 from odradek.broker.log.batches import Origin, checked_batches
 from odradek.broker.log.compaction.filter import empty_batch
 from odradek.broker.log.log import Log
-from odradek.broker.replication.truncation import CUTS_MAX, drop_open_transactions, may_lack_markers, truncation_offset
+from odradek.broker.replication.isr import PartitionView
+from odradek.broker.replication.partition import Partition
+from odradek.broker.replication.truncation import (
+    CUTS_MAX,
+    FollowerTruncation,
+    drop_open_transactions,
+    may_lack_markers,
+    truncation_offset,
+)
 from odradek.broker.settings.topic_settings import LogConfig
 from odradek.protocol.control_records import EndTxnMarker, encode_end_txn_marker
+from odradek.protocol.messages.fetch import EpochEndOffset
 from odradek.protocol.record_batch import read_header
 from odradek.testing.log_environments import make_batch, make_environment, open_test_log
 
@@ -102,3 +111,18 @@ def test_where_some_transaction_is_always_open_all_is_dropped() -> None:
     log = open_log(begun, {offset + 1: max(one for one in begun if one < offset) for offset in begun[1:]})
     drop_open_transactions(log)
     assert (log.log_start_offset, log.log_end_offset, log.producers.first_ongoing_offset) == (0, 0, None)
+
+
+@pytest.mark.parametrize(("end", "told"), [(2, "truncating from 3 to 2"), (3, "nothing is cut at 3")])
+def test_only_a_log_that_is_cut_is_said_to_diverge(end: int, told: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever had led for a moment without a record logged that it diverges, "truncating from 3 to 3"."""
+    partition = Partition("t", 0, 1, open_test_log(make_environment()))
+    partition.follow(PartitionView(0, 3, (0, 1), 0, (0, 1)))
+    for offset in range(3):
+        partition.append_as_follower(make_batch([b"a"], base_offset=offset, epoch=1), 0, 0)
+    partition.log.assign_epoch(2, 3)
+    with caplog.at_level("INFO", "odradek.broker.replication.truncation"):
+        FollowerTruncation(0, None).to_common_history(partition, EpochEndOffset(epoch=1, end_offset=end))
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "odradek.broker.replication.truncation"]
+    assert told in line and ("diverges" in line) == (end < 3)
+    assert partition.log.log_end_offset == end and partition.log.epochs.latest == 1
