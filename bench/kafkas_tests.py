@@ -4,9 +4,10 @@
     python bench/kafkas_tests.py kafka.api.TransactionsTest kafka.api.PlaintextAdminIntegrationTest
     python bench/kafkas_tests.py --kafka kafka.api.TransactionsTest   # the same with Kafka's brokers
 
-The tests come from Maven Central (kafka_2.13-3.9.1-test.jar, and that of Kafka Streams). They start an embedded
-ZooKeeper and make their brokers of the class kafka.server.KafkaServer: here that is kafkas_tests/KafkaServer.scala,
-which starts a process of ours with the test's settings and tells the tests from outside what they would look up inside.
+The tests come from Maven Central (kafka_2.13-3.9.1-test.jar, and those of Kafka Streams and of Kafka's tools). They
+start an embedded ZooKeeper and make their brokers of the class kafka.server.KafkaServer: here that is
+kafkas_tests/KafkaServer.scala, which starts a process of ours with the test's settings and tells the tests from outside
+what they would look up inside.
 Their runs with KRaft, whose brokers are Kafka's own, are left out.
 
 A test that fails although it needs nothing but what brokers do is a difference to look into. Those that need the inside
@@ -34,6 +35,10 @@ HERE = Path(__file__).with_name("kafkas_tests")
 CACHE = HERE.parent.parent / ".cache" / "kafkas-tests"
 HEAP_MB = 1500
 TEST_SECONDS = 300
+OPEN_TO_MINI_KDC = tuple(
+    f"--add-{how}=java.security.jgss/sun.security.krb5=ALL-UNNAMED" for how in ("exports", "opens")
+)
+"""Flags without which the tests' own Kerberos server does not start."""
 
 CLASSES = (
     "kafka.api.PlaintextProducerSendTest",
@@ -66,19 +71,26 @@ CLASSES = (
     "kafka.admin.AddPartitionsTest",
     "kafka.admin.DeleteTopicTest",
     "kafka.admin.ListOffsetsIntegrationTest",
+    "kafka.admin.AclCommandTest",
+    "kafka.admin.ConfigCommandIntegrationTest",
+    "kafka.admin.UserScramCredentialsCommandTest",
     "kafka.server.AddPartitionsToTxnRequestServerTest",
+    "kafka.server.AlterReplicaLogDirsRequestTest",
     "kafka.server.AlterUserScramCredentialsRequestTest",
     "kafka.server.ApiVersionsRequestTest",
     "kafka.server.ClientQuotasRequestTest",
     "kafka.server.CreateTopicsRequestTest",
+    "kafka.server.DelegationTokenRequestsTest",
     "kafka.server.DeleteGroupsRequestTest",
     "kafka.server.DeleteRecordsRequestTest",
     "kafka.server.DeleteTopicsRequestTest",
     "kafka.server.DescribeClusterRequestTest",
     "kafka.server.DescribeGroupsRequestTest",
     "kafka.server.DescribeUserScramCredentialsRequestTest",
+    "kafka.server.DynamicBrokerReconfigurationTest#testKeyStoreAlter(java.lang.String)",
     "kafka.server.EdgeCaseRequestTest",
     "kafka.server.FetchFromFollowerIntegrationTest",
+    "kafka.server.FetchRequestDownConversionConfigTest",
     "kafka.server.FetchRequestMaxBytesTest",
     "kafka.server.FetchRequestTest",
     "kafka.server.HeartbeatRequestTest",
@@ -104,6 +116,13 @@ CLASSES = (
     "org.apache.kafka.streams.integration.ResetIntegrationTest",
     "org.apache.kafka.streams.integration.RestoreIntegrationTest",
     "org.apache.kafka.streams.integration.StandbyTaskEOSIntegrationTest",
+    "org.apache.kafka.tools.DeleteRecordsCommandTest",
+    "org.apache.kafka.tools.GetOffsetShellTest",
+    "org.apache.kafka.tools.LeaderElectionCommandTest",
+    "org.apache.kafka.tools.TopicCommandIntegrationTest",
+    "org.apache.kafka.tools.consumer.group.ListConsumerGroupTest",
+    "org.apache.kafka.tools.consumer.group.ResetConsumerGroupOffsetTest",
+    "org.apache.kafka.tools.reassign.ReassignPartitionsCommandTest",
 )
 
 
@@ -121,7 +140,7 @@ def main() -> None:
     """Run the tests and print what failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "classes", nargs="*", metavar="CLASS", help="tests' classes with their packages, or CLASS#METHOD"
+        "classes", nargs="*", metavar="CLASS", help="tests' classes with their packages, or CLASS#METHOD(TYPES)"
     )
     parser.add_argument("--kafka", action="store_true", help="Kafka's own brokers, for comparison")
     arguments = parser.parse_args()
@@ -147,7 +166,7 @@ def java(jars: Path, directory: Path, *, with_ours: bool) -> list[str]:
         found.insert(0, str(compiled(found)))
     broker = f"{sys.executable} {HERE / 'broker.py'}"
     return [
-        "java", f"-Xmx{HEAP_MB}m", f"-Dodradek.command={broker}", f"-Dodradek.logs={directory}",
+        "java", f"-Xmx{HEAP_MB}m", *OPEN_TO_MINI_KDC, f"-Dodradek.command={broker}", f"-Dodradek.logs={directory}",
         f"-Djava.io.tmpdir={directory}",
         f"-Djunit.jupiter.execution.timeout.testable.method.default={TEST_SECONDS}s",
         "-cp", os.pathsep.join(found), "org.junit.platform.console.ConsoleLauncher", "execute",

@@ -18,7 +18,7 @@ import kafka.log.remote.RemoteLogManager
 import kafka.network.SocketServer
 import kafka.security.authorizer.AclAuthorizer
 import kafka.server.metadata.ZkMetadataCache
-import kafka.zk.{AdminZkClient, KafkaZkClient}
+import kafka.zk.{AdminZkClient, DelegationTokensZNode, KafkaZkClient}
 import org.apache.kafka.common.{KafkaException, TopicPartition}
 import org.apache.kafka.common.acl.{AclBinding, AclBindingFilter}
 import org.apache.kafka.common.config.types.Password
@@ -303,6 +303,7 @@ class KafkaServer(
       when(found.parentDir).thenReturn(directory.getParent)
       when(found.parentDirFile).thenReturn(directory.getParentFile)
       when(found.topicPartition).thenReturn(partition)
+      when(found.numberOfSegments).thenAnswer(_ => directory.list.count(_.endsWith(".log")))
       when(found.logStartOffset).thenAnswer(_ => offset(partition, -2))
       when(found.logEndOffset).thenAnswer(_ => offset(partition, -1))
       when(found.highWatermark).thenAnswer(_ => offset(partition, -1))
@@ -311,7 +312,13 @@ class KafkaServer(
 
   override def logManager: LogManager = {
     val found = mock(classOf[LogManager])
-    when(found.getLog(any(), anyBoolean())).thenAnswer(call => log(call.getArgument(0), call.getArgument[Boolean](1)))
+    when(found.getLog(any(), anyBoolean())).thenAnswer { call =>
+      val (partition, future) = (call.getArgument[TopicPartition](0), call.getArgument[Boolean](1))
+      log(partition, future).orElse { // it may just be moving from one directory to another
+        Thread.sleep(SettlingMs)
+        log(partition, future)
+      }
+    }
     when(found.liveLogDirs).thenReturn(config.logDirs.map(new File(_).getAbsoluteFile))
     when(found.logsByTopic(any())).thenAnswer { call =>
       val topic = call.getArgument[String](0)
@@ -404,5 +411,9 @@ class KafkaServer(
   override def kafkaScheduler: Scheduler = null
   override def quotaManagers: QuotaFactory.QuotaManagers = null
   override def clientToControllerChannelManager: NodeToControllerChannelManager = null
-  override def tokenCache: DelegationTokenCache = null
+  override def tokenCache: DelegationTokenCache = {
+    val found = new DelegationTokenCache(ScramMechanism.mechanismNames)
+    for (id <- zk.getChildren(DelegationTokensZNode.path); token <- zk.getDelegationTokenInfo(id)) found.addToken(id, token)
+    found
+  }
 }
