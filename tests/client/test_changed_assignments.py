@@ -58,7 +58,7 @@ def test_a_member_is_not_assigned_nothing_while_it_keeps_its_partitions() -> Non
         async with Consumer("t", bootstrap_servers=cluster.bootstrap, **SETTINGS) as reading:
             await reading.getmany(10_000)
             owned = reading.assignment()
-            with pytest.raises(ConfigError, match=r"subscribed to topics: unsubscribe"):
+            with pytest.raises(ConfigError, match=r"subscribed to topics: await unsubscribe"):
                 reading.assign([])
             assert reading.assignment() == owned
             await reading.unsubscribe()
