@@ -278,6 +278,26 @@ def test_who_gives_up_a_replica_takes_along_what_it_knew_to_be_committed() -> No
     assert "t-0 offset 2 is acknowledged, no high watermark was above 2" in stage.seen
 
 
+def test_a_deposed_leader_that_has_given_up_its_replica_has_been_seen_with_its_high_watermark() -> None:
+    """It had acknowledged something, and forgot all while the answer was still on its way (seed 39006047)."""
+    stage = Stage()
+    safety = stage.safety()
+    safety.look()
+    assignment = TopicAssignment({0: PartitionReplicas((1, 2))}, b"i" * 16).encode()
+    stage.zookeeper.commit([SetData("/brokers/topics/t", assignment, -1)], 0)
+    stage.in_zookeeper(replace(STATE, leader=1, leader_epoch=6, isr=(1, 2)))
+    stage.write(make_batch(), make_batch())
+    assert stage.leader.high_watermark == 2
+    safety.look()
+    stage.brokers[0].server.services.replicas.partitions.pop(WHERE)
+    safety.look()
+    safety.acknowledged(T0, 1)
+    assert not stage.seen
+    stage.write(make_batch(), to=(1, 2))
+    safety.acknowledged(T0, 2)
+    assert "t-0 offset 2 is acknowledged, no high watermark was above 2" in stage.seen
+
+
 def test_a_leader_that_is_back_and_has_not_been_told_of_its_partition_may_know_of_more() -> None:
     """It had acknowledged something just before it was shut down, between two looks (seed 39104281)."""
     stage = Stage()

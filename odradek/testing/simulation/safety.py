@@ -1,6 +1,4 @@
-"""Safety of replication: what it promises at every moment, checked from outside.
-
-It is checked of brokers that live, of those that are away, and of what ZooKeeper says.
+"""Safety of replication: what it promises at every moment, checked of all brokers, also those away, and ZooKeeper.
 
 - An acknowledged record (acks=all) is on at least `min.insync.replicas` replicas when the producer is told, and one
   that consumers read. It is below a high watermark.
@@ -46,8 +44,7 @@ class Safety:
     def __init__(self, cluster: EmbeddedCluster, history: History, min_isr: int) -> None:
         self._cluster, self._history, self._min_isr = cluster, history, min_isr
         self._seen: dict[str, bytes] = {}
-        self._seen_zxid = -1
-        """The last transaction of ZooKeeper when all of it was looked at."""
+        self._seen_zxid = -1  # the last transaction of ZooKeeper when all of it was looked at
         self._states: dict[Where, PartitionState] = {}
         self._versions: dict[Where, int] = {}
         self._replicas: dict[Where, tuple[int, ...]] = {}
@@ -61,6 +58,8 @@ class Safety:
         """Highest watermark that a leader of the partition has had."""
         self._holders: dict[Where, set[int]] = {}
         """Brokers that held the partition at the last look, and replicas that did and may not have been told of it."""
+        self._highest: dict[Where, int] = {}
+        """Highest watermark that anybody was seen with, also who was no leader any more, and did not know it yet."""
         self._born: dict[str, int] = {}
         """Zxids at which the topics were made."""
         self.on_elected: Callable[[Where, int], object] = lambda where, leader_epoch: None
@@ -88,17 +87,17 @@ class Safety:
         where = (partition.topic, partition.partition)
         if all(broker.running for broker in self._cluster.brokers):
             held = self._held(where)
-            highest = max([self._committed.get(where, 0), *(replica.high_watermark for replica in held.values())])
+            highest = max(self._committed.get(where, 0), self._highest.get(where, 0), *held.values())
             if highest <= offset and held.keys() >= self._holders.get(where, set()):
                 self._history.violated(
                     f"{partition} offset {offset} is acknowledged, no high watermark was above {highest}"
                 )
 
-    def _held(self, where: Where) -> dict[int, Partition]:
-        """Return the replicas of a partition on brokers that run. Who gives one up takes along what it alone knew."""
-        running = [broker for broker in self._cluster.brokers if broker.running]
-        replicas = ((one.broker_id, one.server.services.replicas.partitions.get(where)) for one in running)
-        return {broker: replica for broker, replica in replicas if replica is not None}
+    def _held(self, where: Where) -> dict[int, int]:
+        """Return who runs and holds a partition, with the high watermark. Who gives it up takes along what it knew."""
+        running = {one.broker_id: one.server.services.replicas for one in self._cluster.brokers if one.running}
+        found = {broker: replicas.partitions.get(where) for broker, replicas in running.items()}
+        return {broker: partition.high_watermark for broker, partition in found.items() if partition is not None}
 
     def read(self, partition: TopicPartition, offset: int) -> None:
         """A consumer has been given the record at `offset`, which is to be below the high watermark."""
@@ -149,9 +148,8 @@ class Safety:
 
     def _forget(self, topic: str) -> None:
         for where in [where for where in self._replicas if where[0] == topic]:
-            del self._replicas[where]
-            self._states.pop(where, None)
-            self._committed.pop(where, None)
+            for known in (self._replicas, self._states, self._committed, self._highest):
+                known.pop(where, None)
         self._seen.pop(topic, None)
 
     def _look_at_state(self, topic: str, index: int) -> None:
@@ -243,6 +241,7 @@ class Safety:
         unclean = is_unclean(before, state)
         if unclean:
             self._committed.pop(where, None)
+            self._highest.pop(where, None)
             able = [one for one in before.isr if self._is_online(one, where, state.controller_epoch)]
             if able:
                 self._history.violated(f"{where}: {state} is elected from outside the ISR, though {able} could lead")
@@ -265,8 +264,9 @@ class Safety:
         """Look at ZooKeeper and at all leaders."""
         self._look_at_zookeeper()
         for where, state in self._states.items():
-            away = self._holders.get(where, set()).intersection(self._replicas.get(where, ()))
-            self._holders[where] = away.union(self._held(where))
+            held, away = self._held(where), self._holders.get(where, set()).intersection(self._replicas.get(where, ()))
+            self._holders[where] = away.union(held)
+            self._highest[where] = max([self._highest.get(where, 0), *held.values()])
             leader = self._leader(where, state)
             if leader is not None:
                 pending = leader.pending_isr.broker_ids if leader.pending_isr is not None else ()
