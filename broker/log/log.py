@@ -267,7 +267,9 @@ class Log(LocalLog):
             self.active.sync()
             self.environment.files.sync_directory(self.directory)
         except (CorruptBatch, CorruptFile) as bad:
-            raise self.corrupt_message(bad) from bad
+            if offset > self.log_start_offset:  # else nothing is to stay, and what is damaged need not be read
+                raise self.corrupt_message(bad) from bad
+            self.truncate_fully_and_start_at(offset)
         except OSError as error:
             raise failed(error) from error
         if self.epochs.truncate_from_end(self.log_end_offset):

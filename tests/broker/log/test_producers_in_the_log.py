@@ -177,6 +177,16 @@ def test_a_batch_is_not_written_twice_although_its_records_are_deleted(then: str
     assert append(log, deleted_until).first_offset == deleted_until
 
 
+def test_a_log_whose_first_batch_is_damaged_can_be_cut_back_to_its_start() -> None:
+    files = SimulatedFiles(now_ms=ManualClock().now_ms)
+    log = open_test_log(make_environment(files), ROLLING, clean=True)
+    for sequence in range(5):
+        append(log, sequence)
+    files.flip(log.segments[0].path(".log"), 16)  # the format's number
+    assert log.truncate_to(0) and (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert append(log, 0).first_offset == 0
+
+
 def test_the_last_five_batches_are_known_again_in_a_log_that_looks_old() -> None:
     """The clock leaps when a suspended machine goes on; the producer has been suspended, too, and repeats."""
     clock = ManualClock()
