@@ -20,7 +20,6 @@ from odradek.broker.transactions.transaction_markers import MarkerSender, Pendin
 from odradek.broker.transactions.transaction_records import TransactionReplay, batch_of
 from odradek.broker.transactions.transaction_state import (
     NO_PRODUCER,
-    ONGOING,
     PREPARE_COMMIT,
     PREPARED,
     ProducerIdentity,
@@ -177,7 +176,7 @@ class TransactionCoordinator:
             producer = decided.producer
             self._store(transaction, decided, lambda stored: answer(stored, NO_PRODUCER if stored else producer))
             return
-        if decided is ErrorCode.CONCURRENT_TRANSACTIONS and transaction.state.status is ONGOING:
+        if decided is ErrorCode.CONCURRENT_TRANSACTIONS:
             self._fence_and_abort(transaction)
         answer(decided, NO_PRODUCER)
 
@@ -332,12 +331,13 @@ class TransactionCoordinator:
             return
 
         def stored(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE and self._is_here(transaction):
+            if error is not ErrorCode.NONE:
                 self._clock.call_later(RETRY_BACKOFF_MS, partial(self._store_at_last, transaction, next_state))
 
         self._store(transaction, next_state(self._clock.now_ms()), stored)
 
     def _fence_and_abort(self, transaction: TransactionMetadata) -> None:
+        """Abort the transaction, and fence its producer, if it is open and no change is under way."""
         decided = transaction.fence_and_abort(self._clock.now_ms())
         if isinstance(decided, TxnState):
             self._store(transaction, decided, lambda error: None)

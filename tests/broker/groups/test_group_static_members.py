@@ -67,6 +67,20 @@ def test_a_member_that_restarts_once_more_while_its_new_id_is_written_is_answere
     assert {one.member_id for one in world.describe("g").members} == {leader.member_id, again.member_id}
 
 
+def test_a_new_id_that_a_rebalance_has_told_is_kept_even_if_the_write_of_it_fails_later(world):
+    leader, _ = static_pair(world)
+    world.log.held = True
+    again = world.join(instance_id="two", version=5)
+    rejoined = world.only(world.join(member_id=leader.member_id, instance_id="one", version=5))
+    member = world.only(again)
+    assert member.generation == rejoined.generation == 2
+    synced = world.sync(rejoined, {member.member_id: b"a"}), world.sync(member)
+    world.log.waiting.pop()(ErrorCode.NONE)
+    assert [world.only(one).error for one in synced] == [ErrorCode.NONE, ErrorCode.NONE]
+    world.log.acknowledge(ErrorCode.REQUEST_TIMED_OUT)
+    assert world.heartbeat(member, instance_id="two") is ErrorCode.NONE
+
+
 def test_the_session_of_a_restarted_member_begins_with_the_answer(world):
     """Else one that dies after a long wait is a member for ever."""
     leader, _ = static_pair(world)

@@ -23,6 +23,7 @@ from tests.broker.transactions.test_transaction_coordinator import (
     EPOCH,
     NONE,
     PARTITIONS,
+    REQUEST_TIMEOUT_MS,
     T0,
     T1,
     World,
@@ -42,10 +43,69 @@ def test_nobody_is_served_before_the_start_or_after_the_end() -> None:
     async def scenario(world: World) -> None:
         _, producer = world.begin()
         world.coordinator.stop()
-        early = TransactionCoordinator(world.clock, world.log, CONFIG, lambda: PARTITIONS, world, 30_000)
+        early = TransactionCoordinator(world.clock, world.log, CONFIG, lambda: PARTITIONS, world, REQUEST_TIMEOUT_MS)
         for one in (world.coordinator, early):
             assert one.list_transactions() == (NOT_AVAILABLE, [])
             assert one.describe("id") is one.verify("id", producer, T0, NONE) is one.check("id") is NOT_AVAILABLE
+
+    in_world(scenario)
+
+
+def test_a_coordinator_that_has_stopped_may_be_told_that_others_lead() -> None:
+    async def scenario(world: World) -> None:
+        world.begin()
+        world.coordinator.stop()
+        for partition in range(PARTITIONS):
+            world.coordinator.on_resigned(partition)
+        assert world.coordinator.check("id") is NOT_AVAILABLE
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("timeout_ms", [1, CONFIG.transaction_max_timeout_ms])
+def test_the_shortest_and_the_longest_timeout(timeout_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        assert world.begin(timeout_ms=timeout_ms)[0] is NONE and world.state.timeout_ms == timeout_ms
+
+    in_world(scenario)
+
+
+def test_an_empty_id_is_refused_whatever_its_timeout() -> None:
+    async def scenario(world: World) -> None:
+        assert world.coordinator.check_beginning("", 0) is ErrorCode.INVALID_REQUEST
+        assert world.coordinator.check_beginning("id", 0) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("timeout_ms", [15_000, 60_000])
+def test_a_write_is_waited_for_as_long_as_the_transaction_may_take(timeout_ms: int) -> None:
+    """What was given up would count as not written, and might be replicated after all."""
+
+    async def scenario(world: World) -> None:
+        _, producer = world.begin(timeout_ms=timeout_ms)
+        world.log.timeouts_ms.clear()
+        world.add(producer)
+        world.end(producer)
+        world.write_markers()
+        assert world.log.timeouts_ms == [max(timeout_ms, REQUEST_TIMEOUT_MS)] * 3
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_an_id_that_moves_during_a_sweep_is_left_to_its_new_coordinator(is_open: bool) -> None:
+    async def scenario(world: World) -> None:
+        _, producer = world.begin(timeout_ms=15_000)
+        if is_open:
+            world.add(producer)
+        moved = world.coordinator._transactions["id"]
+        world.coordinator.on_resigned(world.coordinator.partition_for("id"))
+        before = written(world)
+        await world.pass_time(2 * CONFIG.transactional_id_expiration_ms)
+        sweep = world.coordinator._abort_if_overdue if is_open else world.coordinator._forget_if_expired
+        sweep(moved)
+        assert written(world) == before
 
     in_world(scenario)
 

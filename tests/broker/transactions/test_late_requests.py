@@ -38,3 +38,17 @@ def test_partitions_that_come_late_begin_no_transaction() -> None:
         assert world.add(producer, connection=8) == [NONE], "who is there asks again, and is heard"
 
     in_world(scenario)
+
+
+def test_a_producer_that_has_a_successor_is_told_so_at_once() -> None:
+    async def scenario(world: World) -> None:
+        _, producer = world.begin()
+        world.add(producer, connection=9)
+        assert world.end(producer, connection=9) == [NONE]
+        world.write_markers()
+        world.begin()
+        for connection in (9, 8):
+            assert world.add(producer, connection=connection) == [ErrorCode.PRODUCER_FENCED]
+            assert world.end(producer, connection=connection) == [ErrorCode.PRODUCER_FENCED]
+
+    in_world(scenario)

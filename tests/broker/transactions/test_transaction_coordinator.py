@@ -28,6 +28,7 @@ from odradek.protocol.records import encode_batch
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
 PARTITIONS, EPOCH = 4, 5
+REQUEST_TIMEOUT_MS = 30_000
 T0, T1 = ("t", 0), ("t", 1)
 NONE = ErrorCode.NONE
 CONFIG = TransactionSettings(transactional_id_expiration_ms=100_000)
@@ -41,8 +42,10 @@ class Log:
         self.held = False
         self.error = NONE
         self.waiting: list[Callable[[ErrorCode], None]] = []
+        self.timeouts_ms: list[int] = []
 
     def append(self, partition: int, records: bytearray, timeout_ms: int, done: Callable[[ErrorCode], None]) -> None:
+        self.timeouts_ms.append(timeout_ms)
         if self.held:
             self.waiting.append(done)
         elif self.error is not NONE:
@@ -75,7 +78,7 @@ class World:
         self.clock = clock
         self.log = Log() if log is None else log
         self.pending_markers: list[PendingMarkers] = []
-        self.coordinator = TransactionCoordinator(clock, self.log, CONFIG, lambda: PARTITIONS, self, 30_000)
+        self.coordinator = TransactionCoordinator(clock, self.log, CONFIG, lambda: PARTITIONS, self, REQUEST_TIMEOUT_MS)
         self.coordinator.start()
 
     def send(self, pending: PendingMarkers) -> None:
@@ -183,9 +186,12 @@ def test_nobody_hears_of_what_is_not_in_the_log() -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
