@@ -12,7 +12,7 @@ meet in `buffer.Shared`. On asyncio the consumer is client/aio/consumer.py.
 
     group_driver.py     carries out a membership's steps      membership.py     one member, step by step
     member_states.py    its tables and its steps              group_protocol.py its requests, the bytes inside them
-    commits.py          commits offsets, in order             assignors.py      which member reads which partition
+    commits.py          commits offsets, in order             assignors/        which member reads which partition
 
 Without I/O, values in and values out: subscription, positions, fetch_requests, chunks, membership, member_states,
 group_protocol and assignors.

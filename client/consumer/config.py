@@ -7,7 +7,8 @@ from typing import Any
 
 from odradek.client import arguments
 from odradek.client.config import ISOLATION_LEVELS, CommonConfig, setting
-from odradek.client.consumer.assignors import ASSIGNORS, Assignor
+from odradek.client.consumer.assignors.assignment import Assignor
+from odradek.client.consumer.assignors.by_name import ASSIGNORS
 from odradek.client.errors import ConfigError
 
 JAVA_NAMES = {

@@ -7,7 +7,7 @@ versions only append fields.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from odradek.client.consumer.assignors import Adopted, Assignor, user_data
+from odradek.client.consumer.assignors.assignment import Adopted, Assignor, user_data
 from odradek.client.consumer.member_states import MemberSettings
 from odradek.client.errors import GroupError
 from odradek.client.offsets import by_topic

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from odradek.client.consumer.assignors import Assignor
+from odradek.client.consumer.assignors.assignment import Assignor
 from odradek.client.consumer.config import ConsumerSettings, assignors, cooperative
 from odradek.client.records import TopicPartition
 from odradek.protocol.errors import RETRIABLE, ErrorCode

@@ -8,7 +8,7 @@ ends meanwhile, the step's outcome no longer counts.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from odradek.client.consumer.assignors import NOTHING_ADOPTED, Adopted, Assignment, Assignor, Subscriber, assigned_by
+from odradek.client.consumer.assignors.assignment import Adopted, Assignment, Assignor, Subscriber, assigned_by
 from odradek.client.consumer.group_protocol import (
     NO_GENERATION,
     NOBODY,
@@ -63,7 +63,7 @@ class Membership:
     turn: Turn | None = None
     failure: Exception | None = None
     coordinator_known: bool = False
-    _adopted: Adopted = NOTHING_ADOPTED
+    _adopted: Adopted = field(default_factory=Adopted)
     """The last assignment, even if it is given up by now, for the user data of an assignor."""
     _polled_ms: float | None = None
     _heartbeat_at_ms: float = 0.0

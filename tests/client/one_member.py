@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from odradek.client.consumer.assignors import ASSIGNORS
+from odradek.client.consumer.assignors.by_name import ASSIGNORS
 from odradek.client.consumer.group_protocol import (
     encode_assignment,
 )

@@ -9,20 +9,18 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 
 from odradek.client.config import load
-from odradek.client.consumer.assignors import (
-    ASSIGNORS,
-    NOTHING_ADOPTED,
+from odradek.client.consumer.assignors.assignment import (
     Adopted,
     Assignment,
     Assignor,
-    CooperativeStickyAssignor,
-    RangeAssignor,
-    RoundRobinAssignor,
     Subscriber,
-    balance,
-    owners,
     user_data,
 )
+from odradek.client.consumer.assignors.balance import balance, owners
+from odradek.client.consumer.assignors.by_name import ASSIGNORS
+from odradek.client.consumer.assignors.range_assignor import RangeAssignor
+from odradek.client.consumer.assignors.round_robin_assignor import RoundRobinAssignor
+from odradek.client.consumer.assignors.sticky_assignors import CooperativeStickyAssignor
 from odradek.client.consumer.config import ConsumerSettings, assignors
 from odradek.client.errors import ConfigError
 from odradek.client.records import TopicPartition
@@ -183,12 +181,12 @@ JAVAS_V1 = JAVAS_V0 + bytes.fromhex("00000007")
 
 def test_sticky_members_tell_what_they_had_as_kafkas_do() -> None:
     assert user_data(ASSIGNORS["sticky"], ["t"], HAD) == JAVAS_V1
-    assert user_data(ASSIGNORS["sticky"], ["t"], NOTHING_ADOPTED) is None
+    assert user_data(ASSIGNORS["sticky"], ["t"], Adopted()) is None
 
 
 def test_cooperative_members_tell_their_generation_as_kafkas_do() -> None:
     assert user_data(STICKY, ["t"], HAD) == bytes.fromhex("00000007")
-    assert user_data(STICKY, ["t"], NOTHING_ADOPTED) == bytes.fromhex("ffffffff")
+    assert user_data(STICKY, ["t"], Adopted()) == bytes.fromhex("ffffffff")
     assert user_data(ASSIGNORS["range"], ["t"], HAD) is None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from odradek.client.calls import Deadline
-from odradek.client.consumer.assignors import ASSIGNORS
+from odradek.client.consumer.assignors.by_name import ASSIGNORS
 from odradek.client.consumer.commits import Commits
 from odradek.client.consumer.group_driver import GroupDriver
 from odradek.client.consumer.group_protocol import NOBODY, Identity

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.aio import Consumer, Producer
-from odradek.client.consumer.assignors import Subscriber
+from odradek.client.consumer.assignors.assignment import Subscriber
 from odradek.client.consumer.group_protocol import (
     decode_assignment,
     encode_assignment,

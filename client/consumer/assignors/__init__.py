@@ -1,0 +1,10 @@
+"""Assignors: which member of a group reads which partition. Pure: the same input always gives the same assignment.
+
+The leader of a group runs one of these; all members must offer its name. Members are sorted by instance id, those that
+have one first, then by member id, as in Kafka, so that every client's leader decides alike. User data have Kafka's
+format to the byte, so that members of other clients and ours keep their partitions whoever leads.
+
+    assignment.py        what an assignor gets and returns     by_name.py           those of Kafka's that settings name
+    range_assignor.py    consecutive partitions of each topic  sticky_assignors.py  as few moves as possible
+    round_robin_assignor.py  in turn                           balance.py           the sticky assignors' distribution
+"""
