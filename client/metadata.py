@@ -115,6 +115,20 @@ class ClusterView:
         info = self.topics.get(topic)
         return len(info.partitions) if info is not None else 0
 
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return the number of partitions of each of these topics that exists."""
+        return {topic: count for topic in topics if (count := self.partition_count(topic))}
+
+    def replica_racks(self, topics: Iterable[str]) -> dict[str, list[frozenset[str]]]:
+        """Return for each partition of these topics, as far as they exist, the racks of the brokers that have a
+        replica, in sync or not."""
+        rack_of = {node.node_id: node.rack for node in self.nodes.values() if node.rack}
+        return {
+            name: [frozenset(rack_of[one] for one in info.replicas if one in rack_of) for info in topic.partitions]
+            for name in topics
+            if (topic := self.topics.get(name)) is not None
+        }
+
     def without_topics(self, topics: Iterable[str]) -> "ClusterView":
         """Return the same view without these topics."""
         gone = set(topics)

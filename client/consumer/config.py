@@ -43,7 +43,8 @@ class ConsumerSettings(CommonConfig):
     exclude_internal_topics: bool = setting(True)
     allow_auto_create_topics: bool = setting(True)
     client_rack: str = setting("")
-    """Rack of the consumer: brokers with a replica.selector.class send it to a replica in this rack (KIP-392)."""
+    """Rack of the consumer: brokers with a replica.selector.class send it to a replica in this rack (KIP-392).
+    All assignors but `roundrobin` give it partitions that have one, as far as the shares stay even (KIP-881)."""
     default_api_timeout_ms: int = setting(60_000, at_least=0)
     interceptor_classes: Sequence[Any] | None = setting(None)
     """Objects with `on_consume(records)` and `on_commit(offsets)`, called in this order."""

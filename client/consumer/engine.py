@@ -268,7 +268,8 @@ class ConsumerEngine:
         view = self.cluster.view
         if self.subscription.kind is Kind.PATTERN:
             group.membership.subscribe(self.subscribed_topics)
-        group.membership.counts_changed({name: len(info.partitions) for name, info in view.topics.items()})
+        racks = view.replica_racks(group.membership.watched_topics) if self.settings.client_rack else {}
+        group.membership.counts_changed({name: len(info.partitions) for name, info in view.topics.items()}, racks)
         group.wake()
 
 

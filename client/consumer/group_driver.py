@@ -25,6 +25,7 @@ from odradek.client.consumer.member_states import (
 )
 from odradek.client.consumer.membership import Membership
 from odradek.client.errors import BrokerUnreachable, ClientTimeout
+from odradek.client.metadata import ClusterView
 from odradek.client.sensors import GroupSensors
 from odradek.client.waiting import NEVER, WakeUp
 from odradek.protocol.errors import ErrorCode, KafkaError, error_code
@@ -112,7 +113,8 @@ class GroupDriver:
                 if not membership.joined(joined, self._now_ms):
                     await self._leave_unheard(joined)
             case Count(topics):
-                membership.counted(await self._partition_counts(topics))
+                view = await self._view_of(topics)
+                membership.counted(view.partition_counts(topics), view.replica_racks(topics))
             case Sync(request):
                 patience_ms = settings.max_poll_interval_ms + JOIN_EXTRA_MS
                 began_ms = self._now_ms
@@ -168,14 +170,13 @@ class GroupDriver:
             said = "group %s: no coordinator has %s for %d s; it keeps trying: %s"
             logger.warning(said, self.membership.settings.group_id, wanted, REFUSED_MS // 1000, refusal)
 
-    async def _partition_counts(self, topics: frozenset[str]) -> dict[str, int]:
-        """Return the partition counts of those of the topics that exist."""
+    async def _view_of(self, topics: frozenset[str]) -> ClusterView:
+        """Return a view of the cluster that has those of the topics that exist."""
         for topic in topics:
             self.cluster.needs.want(topic, self._now_ms)
         if topics - self.cluster.view.topics.keys():
             await self.cluster.refresh()
-        view = self.cluster.view
-        return {topic: view.partition_count(topic) for topic in sorted(topics) if view.partition_count(topic)}
+        return self.cluster.view
 
     async def coordinator(self) -> int:
         """Return the node id of the group's coordinator, looked up if need be. Raises KafkaError, BrokerUnreachable."""

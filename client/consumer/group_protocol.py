@@ -155,8 +155,8 @@ def encode_subscription(
     user_data: bytes | None = None,
     rack: str | None = None,
 ) -> bytes:
-    """Encode a member's part of JoinGroup. `user_data` comes from its assignor; by `rack` leaders of other clients may
-    give it partitions that have a replica there (KIP-881)."""
+    """Encode a member's part of JoinGroup. `user_data` comes from its assignor; by `rack` the leader may give it
+    partitions that have a replica there (KIP-881)."""
     message = ConsumerProtocolSubscription(
         topics=sorted(topics),
         user_data=user_data,

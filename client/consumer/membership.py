@@ -8,7 +8,8 @@ ends meanwhile, the step's outcome no longer counts.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from odradek.client.consumer.assignors.assignment import Adopted, Assignment, Assignor, Subscriber, assigned_by
+from odradek.client.consumer.assignors.assignment import Adopted, ReplicaRacks, Subscriber, assigned_by
+from odradek.client.consumer.assignors.racks import have_more_racks
 from odradek.client.consumer.group_protocol import (
     NO_GENERATION,
     NOBODY,
@@ -81,6 +82,7 @@ class Membership:
     _assignments: dict[str, list[TopicPartition]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
     """Topic → the partition count by which the leader has assigned; 0 for a topic that did not exist."""
+    _racks: ReplicaRacks = field(default_factory=dict)
     _missing: set[str] = field(default_factory=set)
     """Those of these topics that the last metadata lacked."""
 
@@ -141,8 +143,9 @@ class Membership:
             self._enter(State.OUTSIDE)
         return failure
 
-    def counts_changed(self, counts: Mapping[str, int]) -> None:
-        """Take the partition counts of fresh metadata: a leader that has assigned by others starts a rebalance.
+    def counts_changed(self, counts: Mapping[str, int], racks: ReplicaRacks) -> None:
+        """Take the partition counts of fresh metadata: a leader that has assigned by others starts a rebalance. So does
+        one that is given `racks`, when there are replicas in more of them. That a broker has gone changes nothing yet.
 
         A missing topic counts as deleted only if the previous metadata lacked it, too: a broker that has just started
         may not know it yet.
@@ -151,7 +154,7 @@ class Membership:
         deleted, self._missing = missing & self._missing, missing
         if self._leader and self.state in DECIDED:
             grown = any(counts.get(topic, count) != count for topic, count in self._counts.items())
-            self._rejoin |= grown or bool(deleted)
+            self._rejoin |= grown or bool(deleted) or have_more_racks(self._racks, racks)
 
     def turn_done(self, turn: Turn) -> None:
         """Note that the application has carried out a turn; membership may have been lost, or left, meanwhile."""
@@ -280,12 +283,15 @@ class Membership:
             raise GroupError(f"{whose} cannot be read: {error}") from error
         owned = tuple(TopicPartition(one.topic, number) for one in said.owned_partitions for number in one.partitions)
         topics, user_data = frozenset(said.topics), bytes(said.user_data or b"")
-        return Subscriber(member.member_id, topics, member.group_instance_id, owned, said.generation_id, user_data)
+        known_by, generation_id = member.group_instance_id, said.generation_id
+        return Subscriber(member.member_id, topics, known_by, owned, generation_id, user_data, said.rack_id)
 
-    def counted(self, counts: Mapping[str, int]) -> None:
-        """Take the partition counts of those of the group's topics that exist; the leader assigns by them."""
+    def counted(self, counts: Mapping[str, int], racks: ReplicaRacks) -> None:
+        """Take the partition counts, and the racks of replicas, of those of the group's topics that exist; the leader
+        assigns by them."""
         if not self._ended():
             return
+        self._racks = racks
         self._counts = {topic: counts.get(topic, 0) for one in self._subscribers for topic in one.topics}
         if self._decides:
             chosen = next((one for one in self.settings.assignors if one.name == self._protocol), None)
@@ -293,16 +299,12 @@ class Membership:
                 said = f"group {self.settings.group_id} chose {self._protocol!r}, which was not offered"
                 self._fail(GroupError(said))
                 return
-            self._assignments = self._assigned_by(chosen, counts)
+            try:
+                self._assignments = assigned_by(chosen, self._subscribers, counts, racks)
+            except Exception as error:  # any fault of the application's own assignor
+                whose = f"group {self.settings.group_id}: assignor {chosen.name!r}"
+                raise GroupError(f"{whose} failed: {type(error).__name__}: {error}") from error
         self._enter(State.SYNCING)
-
-    def _assigned_by(self, chosen: Assignor, counts: Mapping[str, int]) -> Assignment:
-        """Have an assignor decide, which may be the application's own. Raises GroupError for any fault of it."""
-        try:
-            return assigned_by(chosen, self._subscribers, counts)
-        except Exception as error:
-            said = f"group {self.settings.group_id}: assignor {chosen.name!r} failed: {type(error).__name__}: {error}"
-            raise GroupError(said) from error
 
     def synced(self, error: ErrorCode, assignment: bytes, now_ms: float) -> None:
         """Act on the answer to SyncGroup. Raises GroupError."""

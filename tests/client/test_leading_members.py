@@ -40,7 +40,7 @@ def test_the_leader_decides_on_the_counts_of_all_members_topics() -> None:
     ]
     bench.member.joined(answer, bench.now_ms)
     assert bench.step() == Count(frozenset({"t", "u"}))
-    bench.member.counted({"t": 3, "u": 1})
+    bench.member.counted({"t": 3, "u": 1}, {})
     step = bench.step()
     assert isinstance(step, Sync)
     decided = {one.member_id: decode_assignment(one.assignment) for one in step.request.assignments}
@@ -51,9 +51,9 @@ def test_a_leader_starts_a_rebalance_when_a_topic_grows_and_nobody_else_does() -
     for leads in (True, False):
         bench = Bench().stable(T0)
         bench.member._leader, bench.member._counts = leads, {"t": 1}
-        bench.member.counts_changed({"t": 1})
+        bench.member.counts_changed({"t": 1}, {})
         assert isinstance(bench.step(), WaitUntil) and bench.member.state == State.STABLE
-        bench.member.counts_changed({"t": 2})
+        bench.member.counts_changed({"t": 2}, {})
         bench.step()
         assert (bench.member.state == State.PREPARING) is leads
 
@@ -68,7 +68,7 @@ def lead(bench: Bench, counts: dict[str, int], *, skip_assignment: bool = False)
     answer.skip_assignment = skip_assignment
     bench.member.joined(answer, bench.now_ms)
     assert isinstance(bench.step(), Count)
-    bench.member.counted(counts)
+    bench.member.counted(counts, {})
     step = bench.step()
     assert isinstance(step, Sync)
     bench.member.synced(ErrorCode.NONE, encode_assignment(()), bench.now_ms)
@@ -81,10 +81,10 @@ def test_a_topic_that_is_made_after_it_was_subscribed_to_starts_a_rebalance() ->
     lead(bench, {})
     bench.adopt()
     assert bench.member.watched_topics == {"t"}
-    bench.member.counts_changed({"other": 3})
+    bench.member.counts_changed({"other": 3}, {})
     bench.step()
     assert bench.member.state == State.STABLE
-    bench.member.counts_changed({"t": 3})
+    bench.member.counts_changed({"t": 3}, {})
     bench.step()
     assert bench.member.state == State.PREPARING
 
@@ -95,7 +95,7 @@ def test_a_topic_that_two_answers_lack_is_deleted_and_its_partitions_are_given_u
     lead(bench, {"t": 1})
     bench.adopt()
     for counts, state in (({}, State.STABLE), ({"t": 1}, State.STABLE), ({}, State.STABLE), ({}, State.PREPARING)):
-        bench.member.counts_changed(counts)
+        bench.member.counts_changed(counts, {})
         bench.step()
         assert bench.member.state == state
 
@@ -103,7 +103,7 @@ def test_a_topic_that_two_answers_lack_is_deleted_and_its_partitions_are_given_u
 def test_a_topic_that_grows_while_the_application_adopts_is_not_missed() -> None:
     bench = Bench()
     lead(bench, {"t": 1})
-    bench.member.counts_changed({"t": 2})
+    bench.member.counts_changed({"t": 2}, {})
     bench.adopt()
     bench.step()
     assert bench.member.state == State.PREPARING
@@ -113,7 +113,7 @@ def test_a_static_leader_that_comes_back_decides_nothing_but_watches() -> None:
     bench = Bench(instance="i")
     assert lead(bench, {"t": 1}, skip_assignment=True).request.assignments == []
     bench.adopt()
-    bench.member.counts_changed({"t": 2})
+    bench.member.counts_changed({"t": 2}, {})
     bench.step()
     assert bench.member.state == State.PREPARING
 
@@ -183,9 +183,9 @@ def test_a_partition_goes_to_nobody_before_its_owner_has_given_it_up(cooperative
     assert isinstance(bench.step(), Count)
     if cooperative:
         with pytest.raises(GroupError, match=r"assignor 'own' failed: ValueError: t-0 .* its owner gives it up first"):
-            bench.member.counted({"t": 2})
+            bench.member.counted({"t": 2}, {})
     else:
-        bench.member.counted({"t": 2})
+        bench.member.counted({"t": 2}, {})
         assert isinstance(bench.step(), Sync)
 
 

@@ -172,7 +172,7 @@ def test_what_cannot_be_mended_is_handed_to_the_application() -> None:
     assert isinstance(bench.step(), Join)
     bench.member.joined(bench.joined(1, ErrorCode.NONE, leader="me"), bench.now_ms)
     assert isinstance(bench.step(), Count)
-    bench.member.counted({})
+    bench.member.counted({}, {})
     assert isinstance(bench.member.failure, GroupError)
 
 

@@ -9,6 +9,8 @@ from odradek.client.records import TopicPartition
 
 Assignment = dict[str, list[TopicPartition]]
 """Member id → its partitions, sorted. Every member is in it."""
+ReplicaRacks = Mapping[str, Sequence[frozenset[str]]]
+"""Topic → for each of its partitions, the racks of the brokers that have a replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class Subscriber:
     """Generation in which the member came to own them."""
     user_data: bytes = b""
     """Bytes from the member's assignor, in that assignor's own format (`user_data`)."""
+    rack: str | None = None
+    """The member's client.rack."""
 
     @property
     def order(self) -> tuple[bool, str]:
@@ -42,7 +46,8 @@ class Assignor(Protocol):
     """A strategy: one of Kafka's (`ASSIGNORS`), or an object of the application with these members.
 
     It may also have `user_data(topics, adopted) -> bytes`, which each member sends when it joins; the leader's assignor
-    finds these bytes in `Subscriber.user_data`.
+    finds these bytes in `Subscriber.user_data`. And `assign_near(members, partition_counts, racks)`, which is called
+    instead of `assign`, with the racks of all replicas (`ReplicaRacks`).
     """
 
     @property
@@ -67,12 +72,15 @@ def user_data(assignor: Assignor, topics: Iterable[str], adopted: Adopted) -> by
     return None if told is None else arguments.octets(told, "what it returns")
 
 
-def assigned_by(assignor: Assignor, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
+def assigned_by(
+    assignor: Assignor, members: Sequence[Subscriber], partition_counts: Mapping[str, int], racks: ReplicaRacks
+) -> Assignment:
     """Return what an assignor decides, which may be the application's own.
 
     Raises what that raises; TypeError, ConfigError, ValueError for an assignment that members cannot follow.
     """
-    given = assignor.assign(members, partition_counts)
+    assign_near = getattr(assignor, "assign_near", None)
+    given = assign_near(members, partition_counts, racks) if assign_near else assignor.assign(members, partition_counts)
     strangers = set(given) - {one.member_id for one in members}
     if strangers:
         raise ValueError(f"no member's id: {strangers.pop()!r}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from odradek.client.consumer.assignors.assignment import Adopted, Assignment, Subscriber
+from odradek.client.consumer.assignors.assignment import Adopted, Assignment, ReplicaRacks, Subscriber
 from odradek.client.consumer.assignors.balance import balance, claims
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
@@ -55,7 +55,12 @@ class StickyAssignor:
         return encode(StickyUserData(previous_assignment=previous, generation=adopted.generation_id), 1)
 
     def assign(self, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-        return balance([self._with_previous(member) for member in members], partition_counts)
+        return self.assign_near(members, partition_counts, {})
+
+    def assign_near(
+        self, members: Sequence[Subscriber], partition_counts: Mapping[str, int], racks: ReplicaRacks
+    ) -> Assignment:
+        return balance([self._with_previous(member) for member in members], partition_counts, racks)
 
     @staticmethod
     def _with_previous(member: Subscriber) -> Subscriber:
@@ -90,8 +95,13 @@ class CooperativeStickyAssignor:
         return encode(CooperativeStickyUserData(generation=adopted.generation_id), 0)
 
     def assign(self, members: Sequence[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
+        return self.assign_near(members, partition_counts, {})
+
+    def assign_near(
+        self, members: Sequence[Subscriber], partition_counts: Mapping[str, int], racks: ReplicaRacks
+    ) -> Assignment:
         members = [self._with_generation(member) for member in members]
-        wanted = balance(members, partition_counts)
+        wanted = balance(members, partition_counts, racks)
         owner = claims(members)
         return {
             member_id: [tp for tp in partitions if owner.get(tp, member_id) == member_id]
