@@ -111,7 +111,7 @@ class FetchSessionHandler(Generic[K, W]):
         if session_id == NO_SESSION:
             self.id = NO_SESSION
             self.begin_anew()
-        elif session_id != self.id or self.begins:
+        elif session_id != self.id:
             self.id, self.epoch = session_id, 1
         else:
             self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1

@@ -66,7 +66,7 @@ class PartitionSequences:
 
     def overtaken(self, batch: ProducerBatch) -> bool:
         """Tell whether a later batch has been acknowledged: sent again, this one would be behind it in the log."""
-        return self.last_acknowledged != NO_SEQUENCE and not _after(batch.base_sequence, self.last_acknowledged)
+        return not _after(batch.base_sequence, self.last_acknowledged)
 
     def split(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
         """Put the two halves of a batch in its place."""

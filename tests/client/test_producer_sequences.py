@@ -114,6 +114,49 @@ def test_a_new_epoch_leaves_nothing_unresolved(sequences: ProducerSequences) -> 
     assert sequences.may_send(batches(1)[0])
 
 
+def test_the_first_producer_id_of_a_cluster_is_one() -> None:
+    sequences = ProducerSequences()
+    assert not sequences.may_send(batches(1)[0])
+    sequences.identify(0, 0)
+    assert sequences.may_send(batches(1)[0])
+
+
+def test_a_broker_that_has_forgotten_the_producer_is_sent_the_batch_under_a_new_epoch(
+    sequences: ProducerSequences,
+) -> None:
+    first, second = sent(sequences, 2)
+    assert sequences.may_retry(second, ErrorCode.UNKNOWN_PRODUCER_ID)
+    sequences.settle(())
+    assert numbers(first, second) == [(0, 1), (0, 2)], "the first may be there, or will be"
+    assert sequences.may_retry(first, ErrorCode.UNKNOWN_PRODUCER_ID)
+    sequences.settle(())
+    assert numbers(first, second) == [(1, 0), (1, 1)]
+
+
+def test_halves_go_out_before_what_was_sent_behind_their_batch(sequences: ProducerSequences) -> None:
+    (whole,), (behind,) = sent(sequences, 1, records=2), sent(sequences, 1)
+    first, second = whole.split()
+    sequences.replaced(whole, (first, second))
+    assert [sequences.may_send(one) for one in (first, second, behind)] == [True, False, False]
+    sequences.acknowledged(first)
+    assert [sequences.may_send(one) for one in (second, behind)] == [True, False]
+    sequences.acknowledged(second)
+    assert sequences.may_send(behind)
+
+
+def test_halves_count_among_the_batches_that_a_broker_remembers(sequences: ProducerSequences) -> None:
+    (whole,) = sent(sequences, 1, records=2)
+    sent(sequences, 1)
+    halves = whole.split()
+    sequences.replaced(whole, halves)
+    sequences.acknowledged(halves[0])
+    sent(sequences, 2)
+    (fifth,), (sixth,) = batches(1), batches(1)
+    assert sequences.may_send(fifth)
+    sequences.assign(fifth)
+    assert not sequences.may_send(sixth)
+
+
 def test_past_the_last_epoch_nothing_is_numbered_until_there_is_another_identity() -> None:
     sequences = ProducerSequences()
     sequences.identify(7, HIGHEST_EPOCH)

@@ -14,7 +14,7 @@ from odradek.broker.requests import (
 )
 from odradek.broker.settings.catalog import TOPIC_SETTINGS
 from odradek.broker.settings.layers import Source
-from odradek.controller.topic_admin import Defaults, auto_create_topic, mark_for_deletion
+from odradek.controller.topic_admin import Defaults, auto_create_topic, mark_for_deletion, new_topic_id
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_partitions import (
@@ -30,6 +30,7 @@ from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.virtual_clock import VirtualClock
 from odradek.zk_schema import store
 from odradek.zk_schema.znodes.configs import decode_config, topic_config_path
+from odradek.zk_schema.znodes.json_data import uuid_text
 from odradek.zk_schema.znodes.topics import topic_path
 from tests.broker.requests.controlled_cluster import ask, counted, creation, play, rest, start
 
@@ -291,6 +292,14 @@ def test_a_name_that_no_topic_has_never_becomes_a_path(name: str) -> None:
         ].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     play(scenario)
+
+
+def test_no_topic_id_looks_like_an_option_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = [bytes([first]) * 16 for first in (0xF8, 0xFB, 0xFC)]
+    randomness = random.Random()
+    monkeypatch.setattr(randomness, "randbytes", lambda count: drawn.pop(0))
+    assert uuid_text(new_topic_id(randomness)).startswith("_")
+    assert drawn == []
 
 
 def test_automatic_creation() -> None:
