@@ -79,8 +79,12 @@ def topics_needed(strategy: str, consumer_id: str, threads: Threads) -> list[str
     return [topic for topic, consuming in threads.items() if consumer_id in map(consumer_of, consuming)]
 
 
-def own_assignment(strategy: str, consumer_id: str, view: GroupView) -> Assignment:
-    """Return the partitions that one member is to own, each with its thread."""
+def group_assignment(strategy: str, view: GroupView) -> Assignment:
+    """Return which thread is to own which partition, of all those whose topics the view has."""
     threads = {topic: consuming for topic, consuming in view.threads.items() if consuming}
-    assigned = STRATEGIES[strategy](threads, view.partitions)
-    return {name: thread for name, thread in assigned.items() if consumer_of(thread) == consumer_id}
+    return STRATEGIES[strategy](threads, view.partitions)
+
+
+def part_of(consumer_id: str, assignment: Assignment) -> Assignment:
+    """Return the partitions that one member is to own."""
+    return {name: thread for name, thread in assignment.items() if consumer_of(thread) == consumer_id}

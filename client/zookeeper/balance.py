@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from odradek.client.records import TopicPartition
 from odradek.client.waiting import NEVER
-from odradek.client.zookeeper.assignment import Assignment, GroupView, own_assignment
+from odradek.client.zookeeper.assignment import Assignment, GroupView, group_assignment, part_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,8 @@ class Balance:
         """Id of the session; 0 while there is none."""
         self.owned: Assignment = {}
         """Owner znodes of this session, as far as is known."""
+        self.assignment: Assignment = {}
+        """What the group was last found to be assigned, this member's part included."""
         self.started = False
         """True while the owned partitions are fetched."""
         self.settled = False
@@ -174,7 +176,8 @@ class Balance:
             # As in Kafka: nothing can be fetched anyway, and a broker that comes back is a change.
             self._settle()
             return
-        wanted = own_assignment(self._strategy, self.consumer_id, view)
+        self.assignment = group_assignment(self._strategy, view)
+        wanted = part_of(self.consumer_id, self.assignment)
         if wanted == self.owned and view.held.issuperset(wanted):
             self._settle()
             return

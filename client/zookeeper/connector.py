@@ -16,6 +16,7 @@ from odradek.client.loop_thread import LoopThread
 from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.config import settings_of
 from odradek.client.zookeeper.core import ANY_TOPIC, ConnectorCore
+from odradek.client.zookeeper.listener import ConsumerRebalanceListener, ListenerOnThread
 from odradek.client.zookeeper.streams import MessageStream
 from odradek.client.zookeeper.subscriptions import Blacklist, TopicFilter, Whitelist
 from odradek.world.clock import LoopClock
@@ -98,6 +99,17 @@ class ConsumerConnector:
         pattern = BLACK_LIST if isinstance(given, Blacklist) else WHITE_LIST
         registration = ConsumerRegistration({given.cleaned: count}, pattern)
         return self._join(registration, {ANY_TOPIC: count}, key_decoder, value_decoder)[ANY_TOPIC]
+
+    def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
+        """Have a listener told of rebalances: an object with `before_releasing_partitions(ownership)` and
+        `before_starting_fetchers(consumer_id, assignment)`. Before the streams are created; ClientError after that.
+        """
+        for name in ("before_releasing_partitions", "before_starting_fetchers"):
+            if not callable(getattr(listener, name, None)):
+                raise TypeError(f"a rebalance listener needs a method {name}; {type(listener).__name__} has none")
+        if self._created:
+            raise ClientError("this connector has created its message streams already: set the listener before that")
+        self._core.member.listener = ListenerOnThread(listener)
 
     def commit_offsets(self, offsets: Mapping[TopicPartition | tuple[str, int], int] | None = None) -> None:
         """Commit everything that the streams have handed out, or the offsets given, of any partitions of the group.

@@ -11,6 +11,7 @@ from odradek.client.waiting import WakeUp, sleep_ms
 from odradek.client.zookeeper.balance import Balance, Claim, Read, Register, Release, Report, Start, Step, Wait
 from odradek.client.zookeeper.config import ConnectorSettings
 from odradek.client.zookeeper.group_store import GroupStore
+from odradek.client.zookeeper.listener import UNHEARD, Listener
 from odradek.client.zookeeper.offset_storage import NOT_COMMITTED, OffsetKeeper
 from odradek.world.clock import Clock
 from odradek.zk_schema.lost_answers import repeated
@@ -69,6 +70,8 @@ class Member:
         keeper: OffsetKeeper,
         brokers_seen: Callable[[Sequence[str]], object],
     ) -> None:
+        self.listener: Listener = UNHEARD
+        """Told of rebalances."""
         strategy = settings.partition_assignment_strategy
         self.balance = Balance(consumer_id, strategy, settings.rebalance_max_retries, settings.backoff_ms)
         self._group = GroupStore(
@@ -175,6 +178,7 @@ class Member:
                 return lambda: balance.claimed(claimed.won, claimed.blockers, self._clock.monotonic_ms())
             case Start(partitions):
                 await self._keeper.read(partitions)
+                await self.listener.starting(balance.consumer_id, balance.assignment)
                 return lambda: self._start(partitions)
             case Release(partitions):
                 await self._release(partitions)
@@ -189,11 +193,13 @@ class Member:
         self.balance.fetching()
 
     async def _release(self, partitions: Mapping[TopicPartition, str]) -> None:
-        """Stop reading, commit, delete the owner znodes, in this order: the next owner finds all offsets committed."""
+        """Stop reading, commit, tell the listener, which may commit, too, and delete the owner znodes, in this order:
+        the next owner finds all offsets committed."""
         await self._reading.stop(self._settings.backoff_ms * PATIENCE_PER_BACKOFF)
         # Also without auto commit, with no offsets: this waits for a commit of the application that is under way.
         automatic = self._settings.auto_commit_enable
         await self._commit_quietly(lambda: self._reading.consumed(in_hand=False) if automatic else {})
+        await self.listener.releasing(partitions)
         self._reading.given_up()
         await self._group.release(partitions)
 

@@ -244,6 +244,46 @@ def test_streams_are_created_once(new_topic: Callable[..., str], connect: Callab
         connector.create_message_streams({topic: 1})
 
 
+class CommittingListener:
+    """Commits what was handed out before its partitions go to others, once its connector is there."""
+
+    def __init__(self) -> None:
+        self.connector: ConsumerConnector | None = None
+        self.released: list[dict[str, set[int]]] = []
+
+    def before_releasing_partitions(self, ownership: dict[str, set[int]]) -> None:
+        assert self.connector is not None
+        self.connector.commit_offsets()
+        self.released.append(ownership)
+
+    def before_starting_fetchers(self, consumer_id: str, assignment: dict[str, dict[int, str]]) -> None:
+        assert all(thread.startswith("g-listener_") for threads in assignment.values() for thread in threads.values())
+
+
+def test_what_a_listener_commits_before_a_rebalance_comes_to_nobody_again(
+    producer: KafkaProducer, new_topic: Callable[..., str], connect: Callable[..., ConsumerConnector]
+) -> None:
+    topic = new_topic(partitions=2)
+    for number in range(6):
+        producer.send(topic, value=str(number).encode(), partition=number % 2).get(PATIENCE_SECONDS)
+    first = connect("g-listener", auto_commit_enable=False)
+    listener = CommittingListener()
+    listener.connector = first
+    with pytest.raises(TypeError, match="needs a method before_releasing_partitions"):
+        first.set_consumer_rebalance_listener(object())  # type: ignore[arg-type]
+    first.set_consumer_rebalance_listener(listener)
+    (mine,) = first.create_message_streams({topic: 1})[topic]
+    with pytest.raises(ClientError, match="set the listener before that"):
+        first.set_consumer_rebalance_listener(listener)
+    assert sorted(take(mine, 6)) == list(range(6))
+    second = connect("g-listener", auto_commit_enable=False)
+    (theirs,) = second.create_message_streams({topic: 1})[topic]
+    wait_until(lambda: listener.released == [{topic: {0, 1}}], "the first member gives up its partitions")
+    for number in (6, 7):
+        producer.send(topic, value=str(number).encode(), partition=number % 2).get(PATIENCE_SECONDS)
+    assert sorted((take_at_last(mine), take_at_last(theirs))) == [6, 7]
+
+
 def test_no_zookeeper_is_said_at_once() -> None:
     (port,) = free_ports(1)
     with pytest.raises(ClientTimeout, match=r"zookeeper\.connection\.timeout\.ms=300"):

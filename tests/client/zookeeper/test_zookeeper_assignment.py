@@ -12,7 +12,8 @@ from odradek.client.records import TopicPartition
 from odradek.client.zookeeper.assignment import (
     STRATEGIES,
     GroupView,
-    own_assignment,
+    group_assignment,
+    part_of,
     range_assignment,
     round_robin_assignment,
     topics_needed,
@@ -107,7 +108,7 @@ def test_members_together_own_each_partition_once(
             {topic: threads[topic] for topic in needed},
             {topic: range(counts.get(topic, 0)) for topic in needed},
         )
-        mine = own_assignment(strategy, name, view)
+        mine = part_of(name, group_assignment(strategy, view))
         assert not owned.keys() & mine.keys()
         assert all(consumer_of(thread) == name for thread in mine.values())
         assert all(thread_number(thread) < members[name][tp.topic] for tp, thread in mine.items())
