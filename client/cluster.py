@@ -140,7 +140,7 @@ class Cluster:
     async def _open(self, link: Link, node: Node) -> Connection:
         config = self.config
         try:
-            limits = config.socket_connection_setup_timeout_ms, config.records_bytes_max
+            limits = config.setup_timeout_ms(link.failures), config.records_bytes_max
             connection = await connect(
                 self._network, self.clock, self.tasks, node.host, node.port, config.client_id, *limits
             )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.client.arguments import HIGHEST_INT32, HIGHEST_INT64, TEXT_BYTES_LIMIT
 from odradek.client.errors import ConfigError
+from odradek.client.waiting import grown_ms
 from odradek.protocol.messages.fetch import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
@@ -37,21 +38,31 @@ ALIASES = {
 WITHOUT_EFFECT: Mapping[str, str] = {
     "allow_auto_create_topics": "brokers decide (auto.create.topics.enable)",
     "api_version": "brokers say what they speak",
+    "auto_include_jmx_reporter": "call `metrics()` instead",
+    "bootstrap_controllers": "the controller is one of the brokers: give bootstrap_servers",
     "bootstrap_timeout_ms": "every call has a timeout of its own",
     "client_dns_lookup": "all addresses of a name are tried",
     "enable_incremental_fetch_sessions": "they are used with every broker that has them",
+    "enable_metrics_push": "metrics are never pushed: call `metrics()` instead",
+    "group_protocol": "the classic protocol, with partition_assignment_strategy, is the only one",
+    "group_remote_assignor": "members assign: see partition_assignment_strategy",
     "kafka_client": "there is nothing to replace",
     "max_in_flight_requests_per_connection": "one fetch at a time is under way to each broker",
     "metric_group_prefix": "groups have Kafka's names",
     "metric_reporters": "call `metrics()` instead",
     "metrics_enabled": "metrics are always on, and cost nothing for each record",
+    "metrics_recording_level": "all metrics are always on",
+    "partitioner_adaptive_partitioning_enable": "a partition is changed with each batch, whatever its broker's load",
+    "partitioner_availability_timeout_ms": "partitions without a leader are passed over at once",
     "proxy_url": "not built",
     "receive_message_max_bytes": "bounded by fetch.max.bytes",
+    "retries": "an admin client tries again until default.api.timeout.ms is over",
     "selector": "asyncio has its own",
     "socket_options": "use send_buffer_bytes and receive_buffer_bytes; TCP_NODELAY is on",
     "socks5_proxy": "not built",
 }
-"""kafka-python's settings that would have no effect here, and why. They are refused: who sets one expects an effect."""
+"""Settings of kafka-python and of Java's clients that would have no effect here, and why. They are refused: who sets
+one expects an effect."""
 
 DEFAULT_API_TIMEOUT_MS = 60_000
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
@@ -151,6 +162,13 @@ class CommonConfig(SecurityConfig):
     and 64 kB, megabytes go in pieces of 100 kB, each with its turn of the loop: a fifth of the cost of sending a record
     of 1 kB."""
     socket_connection_setup_timeout_ms: int = setting(10_000, at_least=1, at_most=HIGHEST_INT64)
+    socket_connection_setup_timeout_max_ms: int = setting(30_000, at_least=1, at_most=HIGHEST_INT64)
+    """After each attempt that fails the next may take twice as long, up to this (KIP-601)."""
+
+    def setup_timeout_ms(self, failures: int) -> float:
+        """Return how long an attempt to connect may take, after so many in a row that have failed."""
+        first_ms = self.socket_connection_setup_timeout_ms
+        return grown_ms(first_ms, max(first_ms, self.socket_connection_setup_timeout_max_ms), failures + 1)
 
     @property
     def records_bytes_max(self) -> int:

@@ -56,6 +56,10 @@ def test_defaults_are_kafka_3_9s_but_for_batches() -> None:
         ({"metadata_max_idle_ms": 4_999}, "metadata.max.idle.ms must be at least 5000, not 4999"),
         ({"lingr_ms": 5}, "unknown setting lingr.ms: did you mean linger.ms?"),
         ({"api_version": (2, 6)}, "api.version has no effect here, leave it out: brokers say what they speak"),
+        (
+            {"enable_metrics_push": False},
+            "enable.metrics.push has no effect here, leave it out: metrics are",
+        ),
         ({"linger_ms": "soon"}, "linger.ms must be a number, not 'soon'"),
         ({"batch_size": -1}, "batch.size must be at least 0, not -1"),
         ({"batch_size": 1.5}, "batch.size must be a whole number, not 1.5"),

@@ -333,11 +333,31 @@ class Gate:
         self.opened: asyncio.Future[Gate] = asyncio.get_running_loop().create_future()
         self.closed = False
 
+    def host(self, name: str) -> "Gate":
+        return self
+
     async def connect(self, host: str, port: int) -> "Gate":
         return await self.opened
 
     def close(self, *, abandon: bool = False) -> None:
         self.closed = True
+
+
+def test_a_broker_that_is_slow_to_connect_gets_longer_each_time() -> None:
+    """A way that takes longer than the first limit was never found."""
+
+    async def main(clock: VirtualClock) -> None:
+        gate: Any = Gate()
+        limits = {"socket_connection_setup_timeout_ms": 1_000, "socket_connection_setup_timeout_max_ms": 3_000}
+        cluster = cluster_on(gate, clock, **limits)
+        for allowed in (1_000, 2_000, 3_000, 3_000):
+            await asyncio.sleep(cluster.ready_in_ms(-2, QUESTIONS_CONNECTION) / 1000 + 0.001)
+            with pytest.raises(NoBrokerReachable, match=f"no connection within {allowed} ms"):
+                await cluster.refresh()
+            gate.opened = asyncio.get_running_loop().create_future()  # the attempt was cancelled
+        cluster.close()
+
+    run_virtual(main)
 
 
 def test_a_connection_that_comes_about_just_when_its_client_is_closed_is_closed() -> None:
