@@ -12,6 +12,7 @@
 - topic_changes.py, topic_deletion.py, reassignment.py, requested_elections.py, broker_shutdown.py, notifications.py,
   producer_id_blocks.py: the other flows
 - topic_admin.py, assignment.py: topics as any broker creates and changes them, by znodes that the controller watches
+- deletion_marks.py: topics as any broker has them deleted
 - cluster_state.py: what it knows; controller_store.py: how it reads and writes ZooKeeper; decoded_znodes.py: what
   znodes hold
 - request_batch.py: what brokers are to be told; channel_manager.py: how the requests reach them

@@ -276,15 +276,6 @@ def check_may_exist(topic: str) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
 
 
-async def mark_for_deletion(store: Store, topic: str) -> None:
-    """Mark a topic for the controller to delete; twice is harmless. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
-    check_may_exist(topic)
-    with zookeeper_refusals():
-        if await repeated(store, lambda: store.exists(topic_path(topic))) is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-        await create_if_missing(store, delete_topic_path(topic))
-
-
 async def add_partitions(
     store: Store,
     topic: str,

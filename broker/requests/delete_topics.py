@@ -9,7 +9,7 @@ from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.quotas.client_quotas import MutationQuota
 from odradek.broker.requests.administration import charge, mutation_quota, require_controller, until_metadata
 from odradek.broker.services import Services
-from odradek.controller.topic_admin import mark_for_deletion
+from odradek.controller.deletion_marks import mark_for_deletion
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.delete_topics import (
     DeletableTopicResult,

@@ -14,8 +14,9 @@ from odradek.broker.requests import (
 )
 from odradek.broker.settings.catalog import TOPIC_SETTINGS
 from odradek.broker.settings.layers import Source
-from odradek.controller.topic_admin import Defaults, auto_create_topic, mark_for_deletion, new_topic_id
-from odradek.protocol.errors import ErrorCode
+from odradek.controller.deletion_marks import mark_for_deletion
+from odradek.controller.topic_admin import Defaults, auto_create_topic, new_topic_id
+from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -29,6 +30,7 @@ from odradek.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteT
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.testing.virtual_clock import VirtualClock
 from odradek.zk_schema import store
+from odradek.zk_schema.znodes.admin import delete_topic_path
 from odradek.zk_schema.znodes.configs import decode_config, topic_config_path
 from odradek.zk_schema.znodes.json_data import uuid_text
 from odradek.zk_schema.znodes.topics import topic_path
@@ -261,6 +263,32 @@ def test_a_topic_named_twice_that_is_gone_by_the_second_time_was_deleted(monkeyp
         assert [one.error_code for one in first] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert (first[1].name, first[1].topic_id) == ("by-id", topic_id)
         assert second == first
+
+    play(scenario)
+
+
+def test_a_topic_whose_deletion_ends_meanwhile_is_not_marked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mark would be for the next topic of that name, which nobody wants to be deleted."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        broker = await start(clock)
+        await ask(create_topics, broker, creation(counted("t")))
+        named = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
+        exists, others = broker.zookeeper.exists, [named]
+
+        async def exists_until_it_is_asked(path: str, **watch: bool) -> Any:
+            found = await exists(path, **watch)
+            if path == topic_path("t") and others:
+                assert (await ask(delete_topics, broker, others.pop())).responses[0].error_code == ErrorCode.NONE
+                while await exists(topic_path("t")):
+                    await rest(clock)
+            return found
+
+        monkeypatch.setattr(broker.zookeeper, "exists", exists_until_it_is_asked)
+        with pytest.raises(KafkaError) as refused:
+            await mark_for_deletion(broker.zookeeper, "t")
+        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await exists(delete_topic_path("t")) is None
 
     play(scenario)
 
