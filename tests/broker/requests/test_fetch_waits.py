@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.replication.isr import FollowerProgress
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.requests.whole_broker import TOPIC, Client, with_broker
@@ -97,5 +98,28 @@ def test_whoever_has_to_truncate_is_told_at_once(offset: int, diverges: bool) ->
         assert (waited, one.error_code, one.records) == (not diverges, ErrorCode.NONE, b"")
         told = one.diverging_epoch and (one.diverging_epoch.epoch, one.diverging_epoch.end_offset)
         assert told == ((0, 1) if diverges else None)
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("replica_id", "indexes", "waits", "told"),
+    [
+        (1, (0,), True, [0]),
+        (1, (9, 0), False, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]),
+        (1, (0, 9), False, [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        (7, (0,), False, [ErrorCode.NOT_LEADER_OR_FOLLOWER]),
+    ],
+    ids=["nothing to read", "an error before it", "an error behind it", "no replica of it"],
+)
+def test_a_follower_hears_of_an_error_at_once_whatever_else_it_asks_for(
+    replica_id: int, indexes: tuple[int, ...], waits: bool, told: list[int]
+) -> None:
+    async def scenario(client: Client) -> None:
+        await client.create()
+        replicas = client.cluster.brokers[0].server.services.replicas
+        replicas.partitions[TOPIC, 0].followers[1] = FollowerProgress(1, 0.0)
+        waited, answer = await fetch(client, asked(*indexes), session_epoch=-1, replica_id=replica_id)
+        assert (waited, errors(answer)) == (waits, told)
 
     with_broker(scenario)

@@ -132,6 +132,18 @@ def test_every_version_reads_every_format() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("topics", [["old", "new"], ["new", "old"]])
+def test_what_is_converted_and_what_is_not_come_in_one_answer(topics: list[str]) -> None:
+    async def scenario(client: Client) -> None:
+        await client.filled("old", golden_bytes("v1-0"))
+        await client.filled("new", bytes(encode_batch(0, [TIME], [b"k"], [b"new"])))
+        told = dict(zip(topics, await client.fetch(topics, 0, 12), strict=True))
+        records = {topic: records_of_answer(bytes(data.records)) for topic, data in told.items()}
+        assert records == {"old": expected("v1-0"), "new": [(0, TIME, b"k", b"new")]}
+
+    run(scenario)
+
+
 def test_a_follower_gets_the_bytes_as_they_are() -> None:
     async def scenario(client: Client) -> None:
         partition = await client.filled("mixed-0", golden_bytes("mixed-0"))
