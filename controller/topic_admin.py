@@ -163,6 +163,8 @@ async def create_topic(
 async def _check_is_new(store: Store, topic: str) -> None:
     if await repeated(store, lambda: store.exists(topic_path(topic))) is not None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists.")
+    if await repeated(store, lambda: store.exists(delete_topic_path(topic))) is not None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' is marked for deletion.")
     if "." in topic or "_" in topic:
         others = [
             other for other in await repeated(store, lambda: store.children(TOPICS_PATH)) if collide(topic, other)

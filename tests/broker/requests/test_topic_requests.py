@@ -15,7 +15,7 @@ from odradek.broker.requests import (
 from odradek.broker.settings.catalog import TOPIC_SETTINGS
 from odradek.broker.settings.layers import Source
 from odradek.controller.deletion_marks import mark_for_deletion
-from odradek.controller.topic_admin import Defaults, auto_create_topic, new_topic_id
+from odradek.controller.topic_admin import Defaults, NewTopic, auto_create_topic, create_topic, new_topic_id
 from odradek.protocol.errors import ErrorCode, KafkaError
 from odradek.protocol.fields import Message
 from odradek.protocol.messages.create_partitions import (
@@ -289,6 +289,21 @@ def test_a_topic_whose_deletion_ends_meanwhile_is_not_marked_again(monkeypatch: 
             await mark_for_deletion(broker.zookeeper, "t")
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await exists(delete_topic_path("t")) is None
+
+    play(scenario)
+
+
+def test_no_topic_is_created_that_a_mark_would_have_deleted() -> None:
+    """One of Kafka's brokers may have left it; the controller takes it away."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        broker = await start(clock, active=False)
+        await broker.zookeeper.create(delete_topic_path("t"), b"")
+        with pytest.raises(KafkaError, match="Topic 't' is marked for deletion") as refused:
+            new, defaults = NewTopic("t"), Defaults(1, 1)
+            await create_topic(broker.zookeeper, new, {0: None}, defaults, broker.random, lambda settings: None)
+        assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        assert await broker.zookeeper.exists(topic_path("t")) is None
 
     play(scenario)
 
