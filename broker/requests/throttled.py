@@ -2,7 +2,7 @@
 
 The answer is sent at once and names the time; then the connection is not read for so long. A Produce counts by the size
 of the request, a consumer's Fetch by the records of the answer, every request by the time that the loop spends on
-decoding and handling it, in however many slices: a quota of 100 is the whole loop. Requests of brokers and the
+decoding and handling it, in however many slices: a quota of 100 is the whole loop. Most requests of brokers and the
 controller are free, but not to somebody who may not send them.
 
 Kafka answers a Fetch that is over its quota without records and lets the client fetch them after the pause; here they
@@ -25,9 +25,9 @@ from odradek.protocol.messages.fetch import FetchResponse
 
 PRODUCE, FETCH = 0, 1
 DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-FREE: Final = frozenset({4, 5, 6, 7, 27, 56, 67})
-"""Keys of APIs without quotas: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers,
-AlterPartition and AllocateProducerIds; they cost those who may not send them."""
+FREE: Final = frozenset({4, 5, 6, 7, 27, 56})
+"""Keys of APIs without quotas: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers and
+AlterPartition; they cost those who may not send them. AllocateProducerIds costs, as in Kafka, also a broker."""
 
 Handle = Callable[[Any, Any, RequestContext], Outcome]
 Decode = Callable[[memoryview, int], tuple[Any, int]]

@@ -12,6 +12,7 @@ from odradek.broker.quotas.rates import RateWindows
 from odradek.broker.requests.authorization.refusals import of_write_txn_markers
 from odradek.broker.requests.throttled import Throttled
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from odradek.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse
 from odradek.protocol.messages.write_txn_markers import (
@@ -21,7 +22,7 @@ from odradek.protocol.messages.write_txn_markers import (
 )
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 
-LIST_OFFSETS, LEADER_AND_ISR, WRITE_TXN_MARKERS = 2, 4, 27
+LIST_OFFSETS, LEADER_AND_ISR, WRITE_TXN_MARKERS, ALLOCATE_PRODUCER_IDS = 2, 4, 27, 67
 CONTEXT = RequestContext(7, "c", "1.2.3.4:5", "PLAINTEXT")
 
 
@@ -129,5 +130,18 @@ def test_who_may_not_send_what_brokers_send_waits_for_the_time_used() -> None:
         refused = of_write_txn_markers(markers, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         loop.handle(Reply(refused), WRITE_TXN_MARKERS)
         assert loop.used == [1.0, 1.0]
+
+    run_virtual(main)
+
+
+def test_a_block_of_producer_ids_costs_the_time_used() -> None:
+    """Although it is asked for by brokers (KafkaApis.handleAllocateProducerIdsRequest)."""
+
+    async def main(clock: VirtualClock) -> None:
+        loop = Loop(clock)
+        for _ in range(6):
+            settled = loop.handle(Reply(AllocateProducerIdsResponse()), ALLOCATE_PRODUCER_IDS)
+        assert loop.used == [1.0] * 6
+        assert settled.throttle_ms == settled.response.throttle_time_ms > 0
 
     run_virtual(main)
