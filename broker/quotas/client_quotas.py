@@ -191,7 +191,14 @@ class ClientQuotas:
         throttle_ms = used.rate.throttle_ms(budget.limit, now_ms)
         if kind is QuotaType.REQUEST:
             throttle_ms = min(throttle_ms, round(self.windows.length_ms))
-        return used.throttled(throttle_ms, now_ms)
+        return throttle_ms
+
+    def note_wait(self, kind: QuotaType, user: str, client_id: str, throttle_ms: int) -> None:
+        """Count for the metrics how long a client waits. Of several quotas that ask for it, it is the one that asks for
+        the longest time."""
+        budget = self.budget(kind, user, client_id)
+        if budget is not None:
+            budget.used.throttled(throttle_ms, self._clock.monotonic_ms())
 
     def uses(self) -> Iterator[tuple[QuotaType, str, str, float, float]]:
         """Yield by kind, user and client id, "" where it is shared: the rate a second, the mean time to wait in ms."""

@@ -2,8 +2,8 @@
 
 The answer is sent at once and names the time; then the connection is not read for so long. A Produce counts by the size
 of the request, a consumer's Fetch by the records of the answer, every request by the time that the loop spends on
-decoding and handling it, in however many slices: a quota of 100 is the whole loop. Most requests of brokers and the
-controller are free, but not to somebody who may not send them.
+decoding and handling it, in however many slices: a quota of 100 is the whole loop. Free of that are requests without an
+answer, and most of brokers and the controller, but not to somebody who may not send them.
 
 Kafka answers a Fetch that is over its quota without records and lets the client fetch them after the pause; here they
 come before it. The rate is the same, and a fetch session loses no news.
@@ -92,6 +92,10 @@ class Throttled:
     def _use(self, kind: QuotaType, context: RequestContext, value: float) -> int:
         return self._quotas.use(kind, context.principal.name, context.client_id, value)
 
+    def _note_wait(self, kind: QuotaType, context: RequestContext, throttle_ms: int) -> None:
+        if throttle_ms:
+            self._quotas.note_wait(kind, context.principal.name, context.client_id, throttle_ms)
+
     def _time_used(self, context: RequestContext, used_ms: float) -> int:
         """Count the time that a request took; return how many ms its client is to wait for it."""
         return self._use(QuotaType.REQUEST, context, _percent(used_ms))
@@ -112,24 +116,29 @@ class Throttled:
     def _settled(
         self, outcome: Settled, context: RequestContext, used_ms: float, bytes_ms: int, sized: bool
     ) -> Settled:
-        time_ms = self._time_used(context, used_ms)
-        if isinstance(outcome, Silent):  # as in Kafka it need not wait for the time used: no answer would tell it
+        if isinstance(outcome, Silent):  # as in Kafka its time is free: no answer would tell the client to wait
+            self._note_wait(QuotaType.PRODUCE, context, bytes_ms)
             return outcome._replace(throttle_ms=bytes_ms)
+        time_ms = self._time_used(context, used_ms)
 
-        def throttle_of(response: Message) -> int:
+        def throttle_of(response: Message, own_ms: int) -> int:
             of_answer_ms = self._use(QuotaType.FETCH, context, _size(response)) if sized else 0
-            throttle_ms = max(bytes_ms, time_ms, of_answer_ms)
+            throttle_ms = max(bytes_ms, time_ms, of_answer_ms, own_ms)
             if throttle_ms and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
+            if time_ms == throttle_ms:
+                self._note_wait(QuotaType.REQUEST, context, time_ms)
+            elif own_ms < throttle_ms:
+                self._note_wait(QuotaType.FETCH if sized else QuotaType.PRODUCE, context, throttle_ms)
             return throttle_ms
 
         if isinstance(outcome, Reply):
-            return outcome._replace(throttle_ms=max(outcome.throttle_ms, throttle_of(outcome.response)))
+            return outcome._replace(throttle_ms=throttle_of(outcome.response, outcome.throttle_ms))
         start = outcome.start
 
         def start_throttled(respond: Respond) -> Any:
             def throttled(response: Message, throttle_ms: int = 0) -> None:
-                respond(response, max(throttle_ms, throttle_of(response)))
+                respond(response, throttle_of(response, throttle_ms))
 
             return start(throttled)
 

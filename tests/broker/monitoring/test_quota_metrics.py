@@ -29,6 +29,10 @@ def test_what_is_used_and_how_long_one_waits() -> None:
     assert quotas.use(QuotaType.PRODUCE, "ann@x", "c", 100) == 6_000
     assert quotas.use(QuotaType.REQUEST, "ann@x", "c", 5) == 0
     assert quotas.use(QuotaType.REQUEST, "ann@x", "c", 95) == 1_000, "at most one window"
+    for kind, client_id, wait in ((QuotaType.PRODUCE, "d", 5_000), (QuotaType.PRODUCE, "c", 6_000)):
+        quotas.note_wait(kind, "ann@x", client_id, wait)
+    quotas.note_wait(QuotaType.REQUEST, "ann@x", "c", 1_000)
+    quotas.note_wait(QuotaType.PRODUCE, "nobody", "c", 1_000)
     assert quotas.use(QuotaType.FETCH, "bob", "a b", 4_000) == 0
     assert quotas.use(QuotaType.FETCH, "nobody", "c", 4_000) == 0
     for strict, wait in ((False, 9_000), (True, 9_000)):

@@ -73,7 +73,7 @@ def test_all_slices_count_and_nothing_that_others_do_between(last: Reply | Silen
         await asyncio.sleep(0.5)
         loop.worked_ms += 1000.0
         settled = await running
-        assert loop.used == [10.0], "percent of a second"
+        assert loop.used == ([10.0] if isinstance(last, Reply) else []), "percent of a second; free without an answer"
         assert isinstance(settled, Reply | Silent) and isinstance(settled, type(last))
         assert (settled.throttle_ms > 0) is isinstance(last, Reply)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.network.outcomes import Reply, RequestContext, Respond, Silent, Wait
-from odradek.broker.quotas.client_quotas import ClientQuotas
+from odradek.broker.quotas.client_quotas import ClientQuotas, QuotaType
 from odradek.broker.quotas.rates import RateWindows
 from odradek.broker.requests.throttled import Throttled
 from odradek.protocol.messages.create_topics import CreateTopicsResponse
@@ -29,7 +29,7 @@ class Requests:
     """Handles requests of a client that may take 100 bytes a second: a thousand at once."""
 
     def __init__(self, **settings: str) -> None:
-        quotas = ClientQuotas(ManualClock(), WINDOWS, WINDOWS)
+        self.quotas = quotas = ClientQuotas(ManualClock(), WINDOWS, WINDOWS)
         quotas.set_entity("clients/c", {"producer_byte_rate": "100", "consumer_byte_rate": "100", **settings})
         self.worked_ms = 0.0
         self.throttled = Throttled(quotas, lambda: self.worked_ms)
@@ -43,6 +43,10 @@ class Requests:
 
         self.throttled.noting(lambda frame, at: (None, at))(memoryview(bytes(size)), 0)
         return self.throttled.around(handler, key)(None, request, CONTEXT)
+
+    def waits_ms(self) -> dict[QuotaType, float]:
+        """Return by kind of quota how long the client has had to wait on average."""
+        return {kind: throttle_ms for kind, _, _, _, throttle_ms in self.quotas.uses()}
 
 
 def fetched(size: int) -> FetchResponse:
@@ -71,6 +75,20 @@ def test_the_longest_of_the_times_to_wait_holds() -> None:
     shorter = requests.handle(Reply(CreateTopicsResponse(throttle_time_ms=300), 300), CREATE_TOPICS)
     assert shorter.throttle_ms == shorter.response.throttle_time_ms == 800
     assert requests.handle(Silent(), PRODUCE, worked_ms=500) == Silent(throttle_ms=600), "not for the time"
+    assert requests.handle(Reply(CreateTopicsResponse()), CREATE_TOPICS).throttle_ms == 800, "nor later"
+
+
+def test_who_waits_waits_for_one_quota() -> None:
+    """The one that asks for the longest time, as the metrics of Kafka's ClientQuotaManager.throttle tell."""
+    requests = Requests(request_percentage="1")
+    requests.handle(Reply(ProduceResponse()), PRODUCE, size=1060, worked_ms=104)
+    assert requests.waits_ms() == {QuotaType.PRODUCE: 600, QuotaType.REQUEST: 0}
+    requests.handle(Reply(fetched(1070)), FETCH, FetchRequest())
+    assert requests.waits_ms() == {QuotaType.PRODUCE: 600, QuotaType.REQUEST: 0, QuotaType.FETCH: 700}
+    requests.handle(Reply(CreateTopicsResponse(throttle_time_ms=500), 500), CREATE_TOPICS)
+    assert requests.waits_ms()[QuotaType.REQUEST] == 0
+    requests.handle(Reply(CreateTopicsResponse(throttle_time_ms=300), 300), CREATE_TOPICS)
+    assert requests.waits_ms() == {QuotaType.PRODUCE: 600, QuotaType.REQUEST: 400, QuotaType.FETCH: 700}
 
 
 def test_a_consumer_gets_at_most_what_is_had_at_once_and_waits_for_it() -> None:
