@@ -1,14 +1,16 @@
 package kafka.server
 
 import java.io.{DataInputStream, DataOutputStream, File, FileOutputStream, IOException, OutputStreamWriter}
-import java.net.{InetSocketAddress, Socket}
+import java.net.{InetSocketAddress, ServerSocket, Socket}
 import java.nio.ByteBuffer
 import java.nio.file.Files
 import java.time.Duration
 import java.util.{List => JavaList, Properties}
 import java.util.concurrent.TimeUnit
 import javax.security.auth.login.{AppConfigurationEntry, Configuration}
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.Using
 
 import kafka.cluster.{EndPoint, Partition}
 import kafka.controller.{ControllerContext, KafkaController}
@@ -20,7 +22,7 @@ import kafka.security.authorizer.AclAuthorizer
 import kafka.server.metadata.ZkMetadataCache
 import kafka.zk.{AdminZkClient, DelegationTokensZNode, KafkaZkClient}
 import org.apache.kafka.common.{KafkaException, TopicPartition}
-import org.apache.kafka.common.acl.{AclBinding, AclBindingFilter}
+import org.apache.kafka.common.acl.{AccessControlEntry, AclBinding, AclBindingFilter, AclOperation, AclPermissionType}
 import org.apache.kafka.common.config.types.Password
 import org.apache.kafka.common.message.ListOffsetsRequestData
 import org.apache.kafka.common.message.ListOffsetsRequestData.{ListOffsetsPartition, ListOffsetsTopic}
@@ -29,6 +31,7 @@ import org.apache.kafka.common.metrics.Metrics
 import org.apache.kafka.common.network.ListenerName
 import org.apache.kafka.common.protocol.{ApiKeys, Message}
 import org.apache.kafka.common.requests.{ListOffsetsResponse, MetadataRequest, MetadataResponse, RequestHeader, RequestUtils, ResponseHeader, UpdateMetadataRequest}
+import org.apache.kafka.common.resource.{PatternType, Resource, ResourcePattern, ResourceType}
 import org.apache.kafka.common.security.JaasUtils
 import org.apache.kafka.common.security.auth.SecurityProtocol
 import org.apache.kafka.common.security.scram.internals.ScramMechanism
@@ -60,6 +63,7 @@ object KafkaServer {
   val SettlingMs = 200
   val StartMs = 60000
   val UserEntities = "users"
+  val ClientEntities = "clients"
   val BrokerEntities = "brokers"
   val Default = "<default>"
 
@@ -86,6 +90,11 @@ class KafkaServer(
   private val credentials =
     new CredentialProvider(ScramMechanism.mechanismNames, new DelegationTokenCache(ScramMechanism.mechanismNames))
   @volatile private var follower: Thread = _
+  private var clientNames: ClientNames = _
+  private lazy val metricsPort = Using.resource(new ServerSocket(0))(_.getLocalPort)
+  private lazy val quotas = QuotaFactory.instantiate(config, metrics, time, s"stand-in-${config.brokerId}-")
+  private var commonSettings, ownSettings = new Properties
+  private val knownUsers, knownClients = mutable.Map.empty[String, Properties]
   /** Also those of a broker that has stopped. */
   private var lastListeners: collection.Seq[EndPoint] = Nil
 
@@ -97,8 +106,12 @@ class KafkaServer(
     val out = new OutputStreamWriter(new FileOutputStream(file), "ISO-8859-1")
     try settings().store(out, null) finally out.close()
     val command = System.getProperty("odradek.command").split(" ").toSeq :+ file.getPath
-    process = new ProcessBuilder(command.asJava).redirectErrorStream(true)
-      .redirectOutput(ProcessBuilder.Redirect.appendTo(said)).start()
+    val starting = new ProcessBuilder(command.asJava).redirectErrorStream(true)
+      .redirectOutput(ProcessBuilder.Redirect.appendTo(said))
+    clientNames = new ClientNames(config)
+    if (clientNames.told) starting.environment.put("CLIENT_NAMES_PORT", clientNames.port.toString)
+    Option(System.getProperty("java.security.krb5.conf")).foreach(starting.environment.put("KRB5_CONFIG", _))
+    process = starting.start()
     val deadline = System.currentTimeMillis + StartMs
     while (registeredEpoch == before || !Files.readString(said.toPath).contains("has started")) {
       if (!process.isAlive) throw new KafkaException(s"the broker ended with ${process.exitValue}: $lastWords")
@@ -108,7 +121,9 @@ class KafkaServer(
     Thread.sleep(SettlingMs)
     state = BrokerState.RUNNING
     if (config.originals.getOrDefault("authorizer.class.name", "") != "") authority = Some(patientAuthorizer())
+    if (decidesItself) authority.get.createAcls(null, decisions())
     config.dynamicConfig.initialize(None, None)
+    lookAtZooKeeper()
     follower = new Thread(() => followZooKeeper(), "follower of ZooKeeper")
     follower.setDaemon(true)
     follower.start()
@@ -123,6 +138,10 @@ class KafkaServer(
     state = BrokerState.NOT_RUNNING
     authority.foreach(_.close())
     authority = None
+    if (process != null) {
+      clientNames.close()
+      quotas.shutdown()
+    }
     synchronized {
       if (zooKeeper != null) zooKeeper.close()
       zooKeeper = null
@@ -142,8 +161,12 @@ class KafkaServer(
       case (name, one) => if (one != null) found.setProperty(name, one.toString)
     }
     if (config.interBrokerProtocolVersion.isAtLeast(MetadataVersion.IBP_4_0_IV0)) found.remove("inter.broker.protocol.version")
-    if (found.getProperty("principal.builder.class", "").contains("Test")) found.remove("principal.builder.class") // broker.py
-    found.stringPropertyNames.asScala.filter(_.endsWith(".principal.builder.class")).foreach(found.remove)
+    found.stringPropertyNames.asScala.filter(_.endsWith("principal.builder.class")).foreach(found.remove) // ClientNames
+    if (decidesItself) {
+      found.setProperty("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer")
+      found.setProperty("allow.everyone.if.no.acl.found", "true") // before there are decisions()
+    }
+    found.setProperty("metrics.port", metricsPort.toString)
     if (System.getProperty("java.security.auth.login.config") != null) {
       Configuration.setConfiguration(null)
       for (entry <- Option(Configuration.getConfiguration.getAppConfigurationEntry("Client")).toSeq.flatten)
@@ -189,24 +212,44 @@ class KafkaServer(
   }
   override def boundPort(listener: ListenerName): Int = advertisedListeners.find(_.listenerName == listener).get.port
 
-  /** Follows what the tests look up in the broker's settings and credentials. */
-  private def followZooKeeper(): Unit = {
-    var common, own = new Properties
-    while (follower eq Thread.currentThread) {
-      try {
-        val admin = new AdminZkClient(zk)
-        for (user <- zk.getAllEntitiesWithConfig(UserEntities) if user != Default)
-          credentials.updateCredentials(Sanitizer.desanitize(user), admin.fetchEntityConfig(UserEntities, user))
-        val (nowCommon, nowOwn) =
-          (admin.fetchEntityConfig(BrokerEntities, Default), admin.fetchEntityConfig(BrokerEntities, config.brokerId.toString))
-        if (nowCommon != common) config.dynamicConfig.updateDefaultConfig(nowCommon)
-        if (nowOwn != own) config.dynamicConfig.updateBrokerConfig(config.brokerId, nowOwn)
-        common = nowCommon
-        own = nowOwn
-      } catch { case _: Exception => } // ZooKeeper is away, or the test is over
-      Thread.sleep(SettlingMs)
-    }
+  /** Follows what the tests look up in the broker's settings, quotas and credentials. */
+  private def followZooKeeper(): Unit = while (follower eq Thread.currentThread) {
+    try lookAtZooKeeper() catch { case _: Exception => } // ZooKeeper is away, or the test is over
+    Thread.sleep(SettlingMs)
   }
+
+  private def lookAtZooKeeper(): Unit = {
+    val admin = new AdminZkClient(zk)
+    val users = admin.fetchAllEntityConfigs(UserEntities) ++ admin.fetchAllChildEntityConfigs(UserEntities, ClientEntities)
+    follow(users, knownUsers, new UserConfigHandler(quotas, credentials))
+    follow(admin.fetchAllEntityConfigs(ClientEntities), knownClients, new ClientIdConfigHandler(quotas))
+    val (common, own) =
+      (admin.fetchEntityConfig(BrokerEntities, Default), admin.fetchEntityConfig(BrokerEntities, config.brokerId.toString))
+    val settings = new BrokerConfigHandler(config, quotas)
+    if (common != commonSettings) settings.processConfigChanges(Default, common)
+    if (own != ownSettings) settings.processConfigChanges(config.brokerId.toString, own)
+    commonSettings = common
+    ownSettings = own
+  }
+
+  private def follow(now: collection.Map[String, Properties], known: mutable.Map[String, Properties], handler: ConfigHandler): Unit =
+    for (one <- now.keySet ++ known.keySet) {
+      val settings = now.getOrElse(one, new Properties)
+      if (!known.get(one).contains(settings)) handler.processConfigChanges(one, settings)
+      known(one) = settings
+    }
+
+  /** Whether the test has an authorizer of its own. Those that run with ours refuse one user, who has that name. */
+  private def decidesItself: Boolean = config.originals.getOrDefault("authorizer.class.name", "").toString.contains("Test")
+
+  private def decisions(): JavaList[AclBinding] = {
+    val all = Seq(ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID, ResourceType.DELEGATION_TOKEN).map(_ -> "*")
+    for {
+      (resource, name) <- all :+ (ResourceType.CLUSTER -> Resource.CLUSTER_NAME)
+      (user, permission) <- Seq("*" -> AclPermissionType.ALLOW, "Unauthorized" -> AclPermissionType.DENY)
+    } yield new AclBinding(new ResourcePattern(resource, name, PatternType.LITERAL),
+      new AccessControlEntry(s"User:$user", "*", AclOperation.ALL, permission))
+  }.asJava
 
   /** Kafka's own, for the tests to write access lists with: ours read them a moment later. */
   private def patientAuthorizer(): Authorizer = {
@@ -357,6 +400,7 @@ class KafkaServer(
     when(found.metadataCache).thenReturn(cache)
     when(found.clusterId).thenReturn(cluster)
     when(found.authorizer).thenReturn(authority)
+    when(found.quotas).thenReturn(quotas)
     found
   }
 
@@ -403,13 +447,21 @@ class KafkaServer(
 
   override def authorizer: Option[Authorizer] = authority
   override def credentialProvider: CredentialProvider = credentials
-  override val metrics: Metrics = new Metrics
+  override lazy val metrics: Metrics = new ToldMetrics(metricsPort)
   override def kafkaYammerMetrics: KafkaYammerMetrics = KafkaYammerMetrics.INSTANCE
   override def brokerTopicStats: BrokerTopicStats = new BrokerTopicStats
   override def remoteLogManagerOpt: Option[RemoteLogManager] = None
   override def dataPlaneRequestHandlerPool: KafkaRequestHandlerPool = null
   override def kafkaScheduler: Scheduler = null
-  override def quotaManagers: QuotaFactory.QuotaManagers = null
+  override def quotaManagers: QuotaFactory.QuotaManagers = {
+    val handler = new TopicConfigHandler(null, config, quotas, None)
+    for {
+      (topic, settings) <- new AdminZkClient(zk).fetchAllEntityConfigs("topics")
+      (name, manager) <- Seq("leader.replication.throttled.replicas" -> quotas.leader, "follower.replication.throttled.replicas" -> quotas.follower)
+      if settings.containsKey(name)
+    } manager.markThrottled(topic, handler.parseThrottledPartitions(settings, config.brokerId, name))
+    quotas
+  }
   override def clientToControllerChannelManager: NodeToControllerChannelManager = null
   override def tokenCache: DelegationTokenCache = {
     val found = new DelegationTokenCache(ScramMechanism.mechanismNames)
