@@ -1,5 +1,7 @@
 """SyncGroup, Heartbeat, LeaveGroup: one generation from its assignment to its end."""
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.broker.groups.group import REFUSAL_PAUSE_MS
@@ -206,6 +208,31 @@ def test_heartbeat_in_every_state(world):
     assert world.heartbeat(leader) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_who_is_no_member_of_this_generation_hears_so_during_a_rebalance_too(world):
+    """REBALANCE_IN_PROGRESS would have it join again under an id that nobody has."""
+    leader, follower = world.stable(2)
+    world.join()
+    assert world.state() == "PreparingRebalance"
+    stranger = replace(follower, member_id="nobody")
+    late = replace(follower, generation=follower.generation - 1)
+    for one, error in (
+        (stranger, ErrorCode.UNKNOWN_MEMBER_ID),
+        (late, ErrorCode.ILLEGAL_GENERATION),
+        (leader, ErrorCode.REBALANCE_IN_PROGRESS),
+    ):
+        assert world.only(world.sync(one)).error is error
+        assert world.heartbeat(one) is error
+
+
+def test_a_commit_that_is_refused_keeps_no_member(world):
+    leader, follower = world.stable(2)
+    late = replace(follower, generation=follower.generation - 1)
+    for error in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID):
+        world.clock.advance(6_000)
+        world.heartbeat(leader)
+        assert world.only(world.commit({("t", 0): 1}, late)) == {("t", 0): error}
+
+
 def test_heartbeats_keep_a_member_and_their_absence_drops_it(world):
     leader, follower = world.stable(2)
     for _ in range(5):
@@ -298,6 +325,7 @@ def test_list_groups_filters_by_state_and_type(world):
 def test_stop_answers_all_and_leaves_no_timer(world):
     leader, _ = world.stable(2)
     waiting = world.join(member_id=leader.member_id)
+    assert world.only(world.join(version=4)).error is ErrorCode.MEMBER_ID_REQUIRED
     world.coordinator.stop()
     assert world.only(waiting).error is ErrorCode.NOT_COORDINATOR
     assert world.clock.outstanding == 0

@@ -67,11 +67,12 @@ def test_restored_members_must_send_heartbeats(world):
     assert world.heartbeat(follower) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_group_that_is_too_large_after_a_move_is_rebalanced(make_world):
+@pytest.mark.parametrize(("largest", "state"), [(2, "PreparingRebalance"), (3, "Stable")])
+def test_group_that_is_too_large_after_a_move_is_rebalanced(make_world, largest, state):
     world = make_world()
     world.stable(3)
-    smaller = make_world(log=world.log, group_max_size=2)
-    assert smaller.state() == "PreparingRebalance"
+    smaller = make_world(log=world.log, group_max_size=largest)
+    assert smaller.state() == state
 
 
 def test_resignation_answers_those_who_wait(world):
