@@ -165,6 +165,22 @@ def test_store_that_ends_after_the_next_rebalance_began_changes_nothing(world):
     assert {world.only(one).generation for one in [newcomer, *again]} == {2}
 
 
+def test_store_that_ends_when_the_next_generation_waits_for_its_own_changes_nothing(world):
+    leader, follower = joined_pair(world)
+    world.log.held = True
+    world.sync(leader, {follower.member_id: b"old"})
+    other = (("range", b"other"),)
+    again = [world.join(member_id=one.member_id, protocols=other) for one in (leader, follower)]
+    second = world.only(again[1])
+    assert second.generation == 2
+    waiting = world.sync(second)
+    world.log.acknowledge()
+    assert (world.state(), waiting) == ("CompletingRebalance", [])
+    world.sync(world.only(again[0]), {follower.member_id: b"new"})
+    world.log.acknowledge()
+    assert world.only(waiting).assignment == b"new"
+
+
 def test_overtaken_sync_is_answered(world):
     _, follower = joined_pair(world)
     first, second = world.sync(follower), world.sync(follower)

@@ -154,6 +154,15 @@ def test_a_protocol_that_no_member_supports_any_more_is_forgotten(world):
     assert "named later" not in known
 
 
+def test_the_id_that_a_dynamic_member_was_given_is_not_a_static_one_s(world):
+    told = world.only(world.join(version=4))
+    answer = world.only(world.join(member_id=told.member_id, instance_id="one", version=5))
+    assert (answer.error, answer.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, told.member_id)
+    again = world.join(member_id=told.member_id, version=5)
+    world.clock.advance(6000)
+    assert world.only(again).error is ErrorCode.NONE
+
+
 def test_group_max_size(make_world):
     world = make_world(group_max_size=2)
     members = [world.join() for _ in range(2)]
