@@ -235,6 +235,19 @@ def test_being_split_uses_up_no_retries(idempotent: bool) -> None:
     assert bench.answer(call, ErrorCode.NOT_LEADER_OR_FOLLOWER) == call.batches, "one retry was asked for"
 
 
+@pytest.mark.parametrize("error", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE])
+def test_a_single_record_that_is_too_large_fails_and_the_next_one_is_sent(error: ErrorCode) -> None:
+    bench = Bench()
+    bench.add(b"large")
+    (call,) = bench.plan().calls
+    assert bench.answer(call, error) == call.batches
+    failure = call.batches[0].outcome.error
+    assert isinstance(failure, KafkaError) and failure.code is error
+    bench.add(b"small")
+    (call,) = bench.plan().calls
+    assert call.batches[0].values == [b"small"]
+
+
 def test_a_batch_too_large_is_split_and_both_halves_arrive_in_order() -> None:
     bench = Bench(batch=10_000)
     for number in range(4):
