@@ -69,6 +69,7 @@ def test_of_kafkas_tests_only_those_may_fail_that_are_known(
         + case("testLeft", "[1] quorum=zk", "<skipped/>")
         + case("testInside", "[1] quorum=zk", '<error message="a null"/>')
         + case("testThreads", "[1] quorum=zk", '<failure message="Found 1 unexpected threads during @AfterAll"/>')
+        + case("testNotBegun", "[1] quorum=zk", '<failure message="Found 1 unexpected threads during @BeforeAll"/>')
         + "</testsuite>"
     )
     outcomes = list(program.read_outcomes(file))
@@ -76,8 +77,9 @@ def test_of_kafkas_tests_only_those_may_fail_that_are_known(
         ("OneTest.testFine", None),
         ("OneTest.testInside", "a null"),
         ("OneTest.testThreads", None),
+        ("OneTest.testNotBegun", "Found 1 unexpected threads during @BeforeAll"),
     ]
-    assert program.report(outcomes, {"OneTest.testI*": "looks inside"}) == 0
+    assert program.report(outcomes, {"OneTest.testI*": "looks inside", "OneTest.testN*": "comes late"}) == 0
     assert "as known: looks inside" in capsys.readouterr().out
     assert program.report(outcomes, {"OtherTest.*": "looks inside"}) == 1
     assert program.report([], {}) == 1, "nothing was run"

@@ -46,7 +46,7 @@ import org.apache.kafka.server.authorizer.{AuthorizableRequestContext, Authorize
 import org.apache.kafka.server.metrics.KafkaYammerMetrics
 import org.apache.kafka.server.util.Scheduler
 import org.apache.zookeeper.client.ZKClientConfig
-import org.mockito.ArgumentMatchers.{any, anyBoolean}
+import org.mockito.ArgumentMatchers.{any, anyBoolean, anyInt}
 import org.mockito.Mockito.{mock, when}
 
 /**
@@ -100,7 +100,13 @@ class KafkaServer(
 
   // The process.
 
-  override def startup(): Unit = {
+  override def startup(): Unit = try start() catch {
+    case refused: KafkaException =>
+      shutdown()
+      throw refused
+  }
+
+  private def start(): Unit = {
     val before = registeredEpoch
     val file = File.createTempFile(s"broker-${config.brokerId}-", ".properties")
     val out = new OutputStreamWriter(new FileOutputStream(file), "ISO-8859-1")
@@ -375,7 +381,9 @@ class KafkaServer(
   // Parts of a broker, as far as the tests ask for them.
 
   override def replicaManager: ReplicaManager = {
-    val (found, logs) = (mock(classOf[ReplicaManager]), logManager)
+    val (found, logs, known) = (mock(classOf[ReplicaManager]), logManager, mock(classOf[ZkMetadataCache]))
+    when(known.getPartitionInfo(any(), anyInt())).thenAnswer(call => metadataCache.getPartitionInfo(call.getArgument(0), call.getArgument[Int](1)))
+    when(found.metadataCache).thenReturn(known)
     when(found.logManager).thenReturn(logs)
     when(found.localLog(any())).thenAnswer(call => log(call.getArgument(0)))
     when(found.getLog(any())).thenAnswer(call => log(call.getArgument(0)))
@@ -407,6 +415,7 @@ class KafkaServer(
   override def socketServer: SocketServer = {
     val found = mock(classOf[SocketServer])
     when(found.boundPort(any())).thenAnswer(call => boundPort(call.getArgument(0)))
+    when(found.metrics).thenReturn(metrics)
     found
   }
 
@@ -447,7 +456,7 @@ class KafkaServer(
 
   override def authorizer: Option[Authorizer] = authority
   override def credentialProvider: CredentialProvider = credentials
-  override lazy val metrics: Metrics = new ToldMetrics(metricsPort)
+  override lazy val metrics: Metrics = new ToldMetrics(config.brokerId, metricsPort)
   override def kafkaYammerMetrics: KafkaYammerMetrics = KafkaYammerMetrics.INSTANCE
   override def brokerTopicStats: BrokerTopicStats = new BrokerTopicStats
   override def remoteLogManagerOpt: Option[RemoteLogManager] = None
