@@ -131,6 +131,7 @@ CLASSES = (
     "org.apache.kafka.streams.integration.GlobalKTableEOSIntegrationTest",
     "org.apache.kafka.streams.integration.InternalTopicIntegrationTest",
     "org.apache.kafka.streams.integration.PurgeRepartitionTopicIntegrationTest",
+    "org.apache.kafka.streams.integration.RegexSourceIntegrationTest",
     "org.apache.kafka.streams.integration.ResetIntegrationTest",
     "org.apache.kafka.streams.integration.RestoreIntegrationTest",
     "org.apache.kafka.streams.integration.StandbyTaskEOSIntegrationTest",
