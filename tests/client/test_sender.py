@@ -387,6 +387,26 @@ def test_what_may_be_written_already_keeps_its_sequence_when_a_batch_behind_it_i
     assert first.outcome.error is None and following[-1].producer_epoch == 1
 
 
+def test_what_follows_a_batch_of_unknown_fate_keeps_its_sequence_when_that_has_no_attempt_left() -> None:
+    """The broker has both, and could not say so in time: numbered anew, the second one would be written once more."""
+    bench, log = Bench(retries=1), ModelPartition()
+    bench.begin()
+    first = bench.add(b"A")
+    (call,) = bench.plan().calls
+    log.append(first)
+    bench.answer(call, ErrorCode.REQUEST_TIMED_OUT)
+    bench.now_ms = 500
+    second = bench.add(b"B")
+    again, behind = bench.plan().calls
+    log.append(second)
+    bench.answer(behind, ErrorCode.REQUEST_TIMED_OUT)
+    assert bench.answer(again, ErrorCode.REQUEST_TIMED_OUT) == [first]
+    bench.now_ms = 2_000
+    (last,) = bench.plan().calls
+    bench.sender.answered(last, {T0: log.append(last.batches[0])}, bench.now_ms)
+    assert (log.log, second.outcome.error) == ([b"A", b"B"], None)
+
+
 def answers(
     call: ProduceCall, logs: dict[TopicPartition, ModelPartition], chance: random.Random, *, calm: bool
 ) -> dict[TopicPartition, Answer]:
