@@ -35,7 +35,8 @@ def balance(
     """Let members keep the owned partitions that they want, deal out the rest to those with the fewest, then even out.
 
     That ends when no partition can move to a member with at least two fewer: each move lowers the sum of squares. Where
-    `racks` matter, members then exchange partitions for nearer ones, owned or not.
+    `racks` matter, members then exchange partitions for nearer ones, owned or not, until nothing gets nearer or more
+    even.
     """
     ordered = sorted(members, key=lambda one: one.order)
     held: dict[str, set[TopicPartition]] = {member.member_id: set() for member in ordered}
@@ -51,14 +52,17 @@ def balance(
         keeper = owner.get(topic_partition)
         if keeper in wanting[topic_partition.topic]:
             held[keeper].add(topic_partition)
+    near_by = Racks(members, {topic: racks.get(topic, ()) for topic in partition_counts} if racks else {})
     for topic_partition in everything:
         if owner.get(topic_partition) not in wanting[topic_partition.topic]:
-            least = min(wanting[topic_partition.topic], key=lambda one: len(held[one]))
-            held[least].add(topic_partition)
+            takers = wanting[topic_partition.topic]
+            least = min(len(held[one]) for one in takers)
+            takers = [one for one in takers if len(held[one]) == least]
+            replicas = near_by.of(topic_partition)
+            held[next((one for one in takers if near_by.near(one, replicas)), takers[0])].add(topic_partition)
     _even_out(held, wanting)
-    near_by = Racks(members, {topic: racks.get(topic, ()) for topic in partition_counts} if racks else {})
-    if near_by.matter:
-        _bring_near(held, wanting, near_by)
+    while near_by.matter and _bring_near(held, wanting, near_by):
+        _even_out(held, wanting)
     return {member_id: sorted(partitions) for member_id, partitions in held.items()}
 
 
@@ -80,8 +84,9 @@ Kind = tuple[str, frozenset[str]]
 """What partitions have in common that the same members want, and that the same members are near."""
 
 
-def _bring_near(held: dict[str, set[TopicPartition]], wanting: Mapping[str, Sequence[str]], racks: Racks) -> None:
-    """Have members exchange a partition that is far from one for another, or pass it on to a near one that has fewer.
+def _bring_near(held: dict[str, set[TopicPartition]], wanting: Mapping[str, Sequence[str]], racks: Racks) -> bool:
+    """Have members exchange a partition that is far from one for another, or pass it on to a near one that has fewer;
+    return whether any did.
 
     Each exchange leaves one partition less, or two, that is read from far; the counts stay as even as they were.
     """
@@ -112,10 +117,11 @@ def _bring_near(held: dict[str, set[TopicPartition]], wanting: Mapping[str, Sequ
                     return True
         return False
 
-    improved = True
+    improved, ever = True, False
     while improved:
         improved = False
         for owner in held:
             for kind in [kind for kind in kinds[owner] if racks.far(owner, kind[1])]:
                 while kinds[owner][kind] and brought_near(kind, owner):
-                    improved = True
+                    improved = ever = True
+    return ever
