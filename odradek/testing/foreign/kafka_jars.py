@@ -49,6 +49,9 @@ KNOWS_NOBODY_YET = "larger than available brokers: 0"
 """Refusal of a broker whose controller has not told it yet who is there; clients ask again."""
 RETENTION_MEETS_COMPACTION = ("in scheduled task 'kafka-log-retention'", "cannot be resumed since it is not paused")
 """Kafka's own race of two chores that run every few hundred milliseconds here; the next turn does the work."""
+SNAPSHOT_HAS_GONE = ("WARN Failed to flush file", "java.nio.file.NoSuchFileException")
+"""Kafka's words when a snapshot of producers is deleted before it is flushed in the background, which it expects
+(Utils.flushFileIfExists). A file that is missed elsewhere is an error, and has its own line."""
 ARCHIVING_SECONDS = 4 * PATIENCE_SECONDS
 """How long the broker may take to end that writes the archive: ten thousand classes."""
 OF_THE_ARCHIVE = "[warning][cds"
@@ -182,7 +185,13 @@ class KafkaBroker(BrokerProcess):
         self._leave_to_others()
 
     def complaints(self, *, but: Sequence[str] = ()) -> list[str]:
-        usual = (*CALLS_ITSELF_TOO_EARLY, KNOWS_NOBODY_YET, *RETENTION_MEETS_COMPACTION, OF_THE_ARCHIVE)
+        usual = (
+            *CALLS_ITSELF_TOO_EARLY,
+            KNOWS_NOBODY_YET,
+            *RETENTION_MEETS_COMPACTION,
+            *SNAPSHOT_HAS_GONE,
+            OF_THE_ARCHIVE,
+        )
         return super().complaints(but=(*usual, *but))
 
 
