@@ -1,8 +1,4 @@
-"""Requests of a group's member, and the bytes inside them: Kafka's "consumer" protocol, versions 0-3. No I/O.
-
-Those bytes are a version, then the message. A version newer than 3 is read as version 3: Kafka promises that new
-versions only append fields.
-"""
+"""Requests of a group's member, and the subscriptions and assignments inside them. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,14 +8,17 @@ from odradek.client.consumer.member_states import MemberSettings
 from odradek.client.errors import GroupError
 from odradek.client.offsets import by_topic
 from odradek.client.records import TopicPartition
-from odradek.protocol.codec import decoder, encode
-from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.fields import BYTES, INT32, STRING, Array, Message, Struct, field
+from odradek.protocol.codec import decode_growing, encode_versioned
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from odradek.protocol.messages.consumer_protocol import TopicPartition as PartitionsOfTopic
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
+PROTOCOL_TYPE = "consumer"
+VERSION = 3
+"""Of subscriptions and assignments, the newest."""
 NO_MEMBER = ""
 NO_GENERATION = -1
 REASON_LIMIT = 255
@@ -108,46 +107,6 @@ def leave_request(settings: MemberSettings, identity: Identity, reason: str) -> 
     return LeaveGroupRequest(group_id=settings.group_id, member_id=identity.member_id, members=[member])
 
 
-PROTOCOL_TYPE = "consumer"
-VERSION = 3
-VERSION_BYTES = 2
-
-
-class OwnedTopicPartitions(Struct):
-    """Partitions of one topic that a member owns."""
-
-    topic: str = field(STRING, "1+")
-    partitions: list[int] = field(Array(INT32), "1+")
-
-
-class ConsumerProtocolSubscription(Message):
-    """Topics that a member wants, and partitions that it has."""
-
-    VERSIONS = (0, 3)
-
-    topics: list[str] = field(Array(STRING), "0+")
-    user_data: bytes | None = field(BYTES, "0+", nullable="0+", default=None)
-    owned_partitions: list[OwnedTopicPartitions] = field(Array(OwnedTopicPartitions), "1+")
-    generation_id: int = field(INT32, "2+", default=-1)
-    rack_id: str | None = field(STRING, "3+", nullable="3+", default=None)
-
-
-class AssignedTopicPartitions(Struct):
-    """Partitions of one topic that a member is given."""
-
-    topic: str = field(STRING, "0+")
-    partitions: list[int] = field(Array(INT32), "0+")
-
-
-class ConsumerProtocolAssignment(Message):
-    """Partitions that a member is given."""
-
-    VERSIONS = (0, 3)
-
-    assigned_partitions: list[AssignedTopicPartitions] = field(Array(AssignedTopicPartitions), "0+")
-    user_data: bytes | None = field(BYTES, "0+", nullable="0+", default=None)
-
-
 def encode_subscription(
     topics: Sequence[str],
     owned: Iterable[TopicPartition],
@@ -160,43 +119,33 @@ def encode_subscription(
     message = ConsumerProtocolSubscription(
         topics=sorted(topics),
         user_data=user_data,
-        owned_partitions=[
-            OwnedTopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(sorted(owned)).items()
-        ],
+        owned_partitions=_partitions(owned),
         generation_id=generation_id,
         rack_id=rack,
     )
-    return VERSION.to_bytes(VERSION_BYTES, "big") + encode(message, VERSION)
+    return encode_versioned(message, VERSION)
 
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """Decode a member's subscription, as the group's leader gets it. Raises MalformedMessage."""
-    return decoder(ConsumerProtocolSubscription, _version(data))(data, VERSION_BYTES)[0]
+    return decode_growing(ConsumerProtocolSubscription, data)[1]
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """Encode a member's part of SyncGroup, written by the group's leader."""
-    message = ConsumerProtocolAssignment(
-        assigned_partitions=[
-            AssignedTopicPartitions(topic=topic, partitions=numbers)
-            for topic, numbers in by_topic(sorted(partitions)).items()
-        ]
-    )
-    return VERSION.to_bytes(VERSION_BYTES, "big") + encode(message, VERSION)
+    message = ConsumerProtocolAssignment(assigned_partitions=_partitions(partitions))
+    return encode_versioned(message, VERSION)
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
     """Decode a member's partitions; empty bytes mean none. Raises MalformedMessage."""
     if not data:
         return []
-    message, _ = decoder(ConsumerProtocolAssignment, _version(data))(data, VERSION_BYTES)
+    _, message = decode_growing(ConsumerProtocolAssignment, data)
     return [TopicPartition(one.topic, number) for one in message.assigned_partitions for number in one.partitions]
 
 
-def _version(data: bytes) -> int:
-    if len(data) < VERSION_BYTES:
-        raise MalformedMessage(f"{len(data)} bytes instead of a consumer protocol version")
-    version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
-    if version < 0:
-        raise MalformedMessage(f"consumer protocol version {version}")
-    return min(version, VERSION)
+def _partitions(partitions: Iterable[TopicPartition]) -> list[PartitionsOfTopic]:
+    return [
+        PartitionsOfTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(sorted(partitions)).items()
+    ]
