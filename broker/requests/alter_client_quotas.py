@@ -7,6 +7,7 @@ Source: ZkAdminManager.alterClientQuotas of Kafka 3.9.
 """
 
 import ipaddress
+from math import isfinite
 
 from odradek.broker.network.outcomes import Reply, RequestContext
 from odradek.broker.quotas.connection_rates import CONNECTION_RATE
@@ -77,15 +78,18 @@ async def _alter(zookeeper: Store, entry: EntryData, validate_only: bool) -> Non
 def _text(key: str, value: float, kind: ValueType) -> str:
     """Write a number as Kafka does. Raises KafkaError INVALID_REQUEST."""
     if kind is ValueType.DOUBLE:
-        if value != value or value in (float("inf"), float("-inf")):
+        if not isfinite(value):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {key} must be a number")
         return java_double(value)
     if key == CONNECTION_RATE and value < 0:  # would keep the address out
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid value for configuration {key}: Value must be at least 0")
-    limit = 1 << (INTEGER_BITS[kind] - 1)
-    if not (-limit <= value < limit) or abs(int(value + EPSILON) - value) > EPSILON:
+    if not isfinite(value):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {key} must be a {kind.name} value")
-    return str(int(value + EPSILON))
+    limit = 1 << (INTEGER_BITS[kind] - 1)
+    whole = max(-limit, min(int(value + EPSILON), limit - 1))  # "unlimited", 2^63 - 1, arrives as 2^63
+    if abs(float(whole) - value) > EPSILON:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {key} must be a {kind.name} value")
+    return str(whole)
 
 
 def _is_address(text: str) -> bool:

@@ -21,7 +21,7 @@ from odradek.testing.log_environments import make_batch
 from odradek.testing.usual_requests import produce_request
 from odradek.testing.virtual_clock import VirtualClock, run_virtual
 from odradek.testing.virtual_network import VirtualNetwork
-from odradek.zk_schema.entity_settings import change_entity
+from odradek.zk_schema.entity_settings import change_entity, stored_settings
 
 RATE, SECONDS, BATCH_BYTES = 200_000, 60, 4_000
 
@@ -246,6 +246,10 @@ def test_quotas_are_shown_as_they_are_set() -> None:
         ({"ip": "10.0.0.1"}, "connection_creation_rate", -1, "Value must be at least 0"),
         ({"user": "u"}, "connection_creation_rate", 1, "Invalid configuration key"),
         ({"user": "u"}, "producer_byte_rate", 1.5, "must be a LONG value"),
+        ({"user": "u"}, "producer_byte_rate", 1e19, "must be a LONG value"),
+        ({"user": "u"}, "producer_byte_rate", float("nan"), "must be a LONG value"),
+        ({"user": "u"}, "producer_byte_rate", float("inf"), "must be a LONG value"),
+        ({"ip": "10.0.0.1"}, "connection_creation_rate", 2.0**31, "must be a INT value"),
         ({}, "producer_byte_rate", 1, "empty client quota entity"),
     ],
 )
@@ -257,6 +261,18 @@ def test_quotas_that_cannot_be(entity: dict[str, str], key: str, value: float, e
             [answer] = (await User(cluster, "c").ask(AlterClientQuotasRequest(entries=[entry]), 1)).entries
             assert answer.error_code == 42 and error in answer.error_message
             assert [one.entity_type for one in answer.entity] == list(entity)
+
+    run_virtual(main)
+
+
+def test_the_largest_number_of_java_is_a_quota() -> None:
+    """Clients set Long.MAX_VALUE for "unlimited"; as a double it is one more than that."""
+
+    async def main(clock: VirtualClock) -> None:
+        async with EmbeddedCluster(clock) as cluster:
+            await User(cluster, "c").set_quota("producer_byte_rate", 2.0**63, user="u")
+            store = cluster.brokers[0].server.services.zookeeper
+            assert await stored_settings(store, "users/u") == {"producer_byte_rate": str(2**63 - 1)}
 
     run_virtual(main)
 
