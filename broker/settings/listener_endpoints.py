@@ -111,7 +111,7 @@ def _advertised(
         raise BadValue(setting, text, f"{', '.join(sorted(listed.keys() - names))} is not in listeners")
     if any(listener.host == META_ADDRESS for listener in listed.values()):
         raise BadValue(setting, text, f"{META_ADDRESS} cannot be connected to")
-    return tuple(listed[listener.name] for listener in bound if listener.name in listed)
+    return tuple(listed.values())
 
 
 def _inter_broker(value: Callable[[str], str | None], advertised: Sequence[Listener], protocols: dict[str, str]) -> str:

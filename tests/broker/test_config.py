@@ -172,9 +172,9 @@ def test_listeners() -> None:
         Listener("EXTERNAL", "::1", 9093, "PLAINTEXT"),
     )
     assert [(one.name, one.host, one.port) for one in found.advertised_listeners] == [
-        ("INTERNAL", "10.0.0.1", 9092),
         ("EXTERNAL", "kafka.example.com", 19093),
-    ]
+        ("INTERNAL", "10.0.0.1", 9092),
+    ], "in the order of the setting: clients of ZooKeeper take the first one in plain text"
     assert found.inter_broker_listener_name == "INTERNAL"
 
 
