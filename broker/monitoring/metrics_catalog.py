@@ -13,7 +13,7 @@ from odradek.broker.monitoring.coordinator_metrics import COORDINATORS
 from odradek.broker.monitoring.log_metrics import CONNECTIONS, LOGS
 from odradek.broker.monitoring.metric import Metric, Samples, own
 from odradek.broker.monitoring.observed import Observed
-from odradek.broker.monitoring.quota_metrics import QUOTAS
+from odradek.broker.monitoring.quota_metrics import COPYING, QUOTAS
 from odradek.broker.replication.partition import Partition
 
 VALUES: Final[dict[str, tuple[str, Callable[[Partition], int]]]] = {
@@ -79,7 +79,7 @@ THEMES: Final[dict[str, tuple[Metric, ...]]] = {
     "Topics, partitions, logs, replication": (*REPLICATION, *LOGS),
     "Partitions, as kafka_exporter tells them": PARTITIONS,
     "Requests and connections": (*REQUESTS, *CONNECTIONS),
-    "Quotas": QUOTAS,
+    "Quotas": (*QUOTAS, *COPYING),
     "Controller": CONTROLLER,
     "ZooKeeper": SESSION,
     "Groups and transactions": COORDINATORS,

@@ -1,11 +1,13 @@
-"""Metrics of quotas: what clients use of them, and how long they have to wait, as long as that is remembered."""
+"""Metrics of quotas: what clients use of them, and how long they have to wait, as long as that is remembered; and of
+the limits on the copying of replicas, as long as there are any."""
 
 from collections.abc import Callable
 from typing import Final
 
-from odradek.broker.monitoring.metric import Metric, Samples, own
+from odradek.broker.monitoring.metric import Metric, Samples, one, own
 from odradek.broker.monitoring.observed import Observed
 from odradek.broker.quotas.client_quotas import QuotaType
+from odradek.broker.replication.throttling import RateLimit, Throttling
 
 RESOURCES: Final = {
     QuotaType.PRODUCE: "Produce",
@@ -25,6 +27,15 @@ def _rates(broker: Observed, *kinds: QuotaType) -> Samples:
 def _throttles(broker: Observed) -> Samples:
     for kind, user, client_id, _, throttle_ms in broker.services.quotas.uses():
         yield (RESOURCES[kind], user, client_id), throttle_ms
+
+
+def _copied(name: str, text: str, limit: Callable[[Throttling], RateLimit]) -> Metric:
+    def read(broker: Observed) -> Samples:
+        limited = limit(broker.services.replicas.throttling)
+        return () if limited.bytes_per_second is None else one(limited.rate)
+
+    source = f"kafka.server:type={name} byte-rate"
+    return own(f"kafka_server_{name.lower()}_byte_rate", text, read, source=source)
 
 
 def _quota(name: str, text: str, read: Callable[[Observed], Samples]) -> Metric:
@@ -49,5 +60,22 @@ QUOTAS: Final = (
         "throttle-time",
         "Milliseconds that they have to wait when they are above their quota, the mean of the last minute.",
         _throttles,
+    ),
+)
+COPYING: Final = (
+    _copied(
+        "LeaderReplication",
+        "Bytes a second that are sent to followers under leader.replication.throttled.rate.",
+        lambda throttling: throttling.serving.limit,
+    ),
+    _copied(
+        "FollowerReplication",
+        "Bytes a second that are copied from leaders under follower.replication.throttled.rate.",
+        lambda throttling: throttling.following.limit,
+    ),
+    _copied(
+        "AlterLogDirsReplication",
+        "Bytes a second that move to other log directories under replica.alter.log.dirs.io.max.bytes.per.second.",
+        lambda throttling: throttling.moving,
     ),
 )

@@ -287,7 +287,7 @@ def _read(
             return answer
     records, aborted = _records(partition, wanted, parameters, room)
     outside = parameters.as_follower and parameters.replica_id not in partition.committed_isr
-    if outside and replicas.serving.holds_back(partition):
+    if outside and replicas.throttling.serving.holds_back(partition):
         records = b""
     return _answer(partition, records, aborted=aborted)
 

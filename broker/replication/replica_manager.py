@@ -109,7 +109,7 @@ class ReplicaManager:
         self.criteria = criteria
         self.partitions: dict[PartitionKey, Partition] = {}
         self.traffic = Traffic()
-        self.serving = throttling.serving
+        self.throttling = throttling
         self.moves = DirectoryMoves(self.partitions, logs, clock, throttling.moving, moves_at_once)
         self.exists, self.selector, self._journal = exists, selector, journal or Journal(clock.now_ms)
         self.alter_partition: IsrSubmitter | None = None
@@ -244,7 +244,8 @@ class ReplicaManager:
 
     def count_sent_to_follower(self, replica_id: int, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
         """Count what is sent to a follower now, also against the limit on it when there is one."""
-        limited = self.serving.limit.bytes_per_second is not None
+        serving = self.throttling.serving
+        limited = serving.limit.bytes_per_second is not None
         for wanted, answer in answers:
             if not answer.records:
                 continue
@@ -255,7 +256,7 @@ class ReplicaManager:
             if replica_id in partition.adding:
                 self.traffic.reassignment_bytes_out += len(answer.records)
             if limited:
-                self.serving.copied(partition, len(answer.records))
+                serving.copied(partition, len(answer.records))
 
     def count_sent_to_consumer(self, answers: Iterable[tuple[CachedPartition, PartitionData]]) -> None:
         """Count what is sent to a consumer now."""

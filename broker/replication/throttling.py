@@ -44,16 +44,19 @@ class RateLimit:
             self._forget(now_ms)
 
     @property
-    def exceeded(self) -> bool:
-        """Tell whether more was copied than the time since allows; the first window counts whole from its start."""
-        if self.bytes_per_second is None or not self._counted:
-            return False
+    def rate(self) -> float:
+        """Bytes per second that were copied under the limit; the first window counts whole from its start."""
         now_ms = self._clock.monotonic_ms()
         self._forget(now_ms)
         if not self._counted:
-            return False
+            return 0.0
         passed_ms = max(now_ms - self._counted[0][0], self._windows.length_ms)
-        return sum(size for _, size in self._counted) * 1000.0 > self.bytes_per_second * passed_ms
+        return sum(size for _, size in self._counted) * 1000.0 / passed_ms
+
+    @property
+    def exceeded(self) -> bool:
+        """Tell whether more was copied than the limit allows."""
+        return self.bytes_per_second is not None and self.rate > self.bytes_per_second
 
     def _forget(self, now_ms: float) -> None:
         while self._counted and self._counted[0][0] + self._windows.number * self._windows.length_ms <= now_ms:

@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 
 from odradek.broker.monitoring.metric import Style
-from odradek.broker.monitoring.quota_metrics import QUOTAS
+from odradek.broker.monitoring.quota_metrics import COPYING, QUOTAS
 from odradek.broker.quotas.client_quotas import ClientQuotas, QuotaType
 from odradek.broker.quotas.rates import RateWindows
+from odradek.broker.replication.throttling import Throttling
 from odradek.testing.virtual_clock import ManualClock
 
 WINDOWS = RateWindows(11, 1000.0)
@@ -55,3 +56,26 @@ def test_what_is_used_and_how_long_one_waits() -> None:
 def test_without_quotas_nothing_is_told() -> None:
     quotas = ClientQuotas(ManualClock(), WINDOWS, WINDOWS)
     assert quotas.use(QuotaType.PRODUCE, "u", "c", 1_000) == 0 and told(quotas) == {}
+
+
+def test_how_fast_replicas_are_copied_is_told_while_there_is_a_limit() -> None:
+    clock = ManualClock()
+    throttling = Throttling(clock)
+    broker = SimpleNamespace(services=SimpleNamespace(replicas=SimpleNamespace(throttling=throttling)))
+
+    def told() -> dict[str, float]:
+        lines = "".join(line for metric in COPYING for line in metric.lines(broker, Style.JMX_EXPORTER)).splitlines()
+        pairs = (line.split(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
+
+    assert told() == {}
+    throttling.serving.limit.bytes_per_second = throttling.following.limit.bytes_per_second = 10
+    throttling.following.limit.count(600)
+    throttling.moving.bytes_per_second = 1_000
+    throttling.moving.count(30)
+    clock.advance(3_000)
+    rates = {"kafka_server_leaderreplication_byte_rate": 0, "kafka_server_followerreplication_byte_rate": 200}
+    assert told() == rates | {"kafka_server_alterlogdirsreplication_byte_rate": 10}
+    clock.advance(20_000)
+    throttling.moving.bytes_per_second = None
+    assert told() == dict.fromkeys(rates, 0)
