@@ -66,7 +66,10 @@ class Effect(Enum):
     would not be what was asked for."""
 
 
-JAVA_DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)")
+JAVA_DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+JAVA_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
+"""What Java's String.trim takes off; other scripts' blanks, which Python's strip takes off too, would stay there."""
+COMMA: Final = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 INTEGER_BITS: Final = {ValueType.SHORT: 16, ValueType.INT: 32, ValueType.LONG: 64}
 
 
@@ -116,7 +119,7 @@ class Setting:
         if text is None:
             return None
         if self.type is not ValueType.PASSWORD:
-            text = text.strip()
+            text = text.strip(JAVA_BLANKS)
         value = self._parse(text)
         self._check(value, text)
         return value
@@ -161,7 +164,7 @@ class Setting:
                 raise BadValue(self.name, text, "Expected value to be either true or false")
             return text.lower() == "true"
         if self.type is ValueType.LIST:
-            return tuple(part.strip() for part in text.split(",")) if text else ()
+            return tuple(COMMA.split(text)) if text else ()
         if self.type is ValueType.DOUBLE:
             return self._parse_double(text)
         if self.type in INTEGER_BITS:
@@ -171,7 +174,7 @@ class Setting:
     def _parse_double(self, text: str) -> float:
         if JAVA_DOUBLE.fullmatch(text) is None:  # Python reads more: digits of all scripts, 1_000, inf
             raise BadValue(self.name, text, "Not a number of type DOUBLE")
-        return float(text)
+        return float(text.rstrip("fFdD"))
 
     def _parse_integer(self, text: str) -> int:
         sign, digits = (text[0], text[1:]) if text[:1] in ("-", "+") else ("", text)

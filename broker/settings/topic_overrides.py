@@ -15,12 +15,27 @@ from odradek.broker.settings.topic_settings import NO_LIMIT_MS, UNIT_MS, LogConf
 from odradek.protocol.errors import ErrorCode, KafkaError
 
 THROTTLED_REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-_KAFKA_VERSION: Final = re.compile(
-    r"(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2]|0\.11\.0|1\.[01]|2\.[0-8]|3\.[0-9]|4\.0)(\.\d+)*(-IV\d+)?"
+_STEPS_TO: Final = {
+    "0.10.0": 2, "0.10.1": 3, "0.10.2": 1, "0.11.0": 3, "1.0": 1, "1.1": 1, "2.0": 2, "2.1": 3, "2.2": 2, "2.3": 2,
+    "2.4": 2, "2.5": 1, "2.6": 1, "2.7": 3, "2.8": 2, "3.0": 2, "3.1": 1, "3.2": 1, "3.3": 4, "3.4": 1, "3.5": 3,
+    "3.6": 3, "3.7": 5, "3.8": 1, "3.9": 1, "4.0": 2,
+}  # fmt: skip
+_KAFKA_VERSIONS: Final = frozenset(
+    {"0.8.0", "0.8.1", "0.8.2", "0.9.0"}
+    | (_STEPS_TO.keys() - {"4.0"})
+    | {f"{release}-IV{step}" for release, steps in _STEPS_TO.items() for step in range(steps)}
 )
-"""Versions that message.format.version may name: releases up to the one after 3.9, and steps on the way to one."""
+"""Versions that message.format.version may name: releases up to 3.9, and steps on the way to one, also to the next
+(MetadataVersion of Kafka 3.9)."""
 _REPLICA: Final = re.compile(r"([0-9]+:[0-9]+)?")
 """An entry of a list of throttled replicas; one that is empty, as behind a last comma, names none."""
+
+
+def _is_kafka_version(text: str) -> bool:
+    """Tell whether Kafka knows the version; what stands behind the number of a release, as in 3.9.1, does not count."""
+    parts = text.rstrip(".").split(".")
+    known = 3 if text.startswith("0.") else 2
+    return (".".join(parts[:known]) if len(parts) > known else text) in _KAFKA_VERSIONS
 
 
 def validate_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
@@ -35,7 +50,7 @@ def validate_topic_config(config: BrokerConfig, overrides: Mapping[str, str]) ->
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: {setting.reason}")
         if name in THROTTLED_REPLICAS:
             _check_replicas(name, value)
-        if name == "message.format.version" and not _KAFKA_VERSION.fullmatch(str(value)):
+        if name == "message.format.version" and not _is_kafka_version(str(value)):
             raise BadValue(name, str(value), f"Version {value} is not a valid version")
     least, most = (topic_value(config, overrides, f"{bound}.compaction.lag.ms") for bound in ("min", "max"))
     assert isinstance(least, int) and isinstance(most, int)

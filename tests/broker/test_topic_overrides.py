@@ -65,6 +65,8 @@ def test_settings_that_cannot_be_read_or_are_unknown() -> None:
         {"message.format.version": "2.8"},
         {"message.format.version": "0.10.2.1"},
         {"message.format.version": "3.0-IV1"},
+        {"message.format.version": "3.9.x"},
+        {"message.format.version": "4.0-IV1"},
     ],
 )
 def test_what_is_valid(overrides: dict[str, str]) -> None:
@@ -99,9 +101,12 @@ def test_what_is_valid(overrides: dict[str, str]) -> None:
             "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following "
             "format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
         ),
-        (
-            {"message.format.version": "9.8"},
-            "Invalid value 9.8 for configuration message.format.version: Version 9.8 is not a valid version",
+        *(
+            (
+                {"message.format.version": one},
+                f"Invalid value {one} for configuration message.format.version: Version {one} is not a valid version",
+            )
+            for one in ("9.8", "4.0", "3.9-IV1", "3.9.", "0.10")
         ),
     ],
 )

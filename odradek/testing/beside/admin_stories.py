@@ -118,6 +118,49 @@ def quotas(*components: tuple[str, int, str | None], strict: bool = False) -> St
     return Step("admin", "DescribeClientQuotas", {"components": asked, "strict": strict})
 
 
+SPELLINGS = {
+    "retention.ms": (
+        " 5 ", "+5", "-0", "5L", "0x10", "1e3", "5.0", "5_000", "\u00b2", "9223372036854775807",
+        "9223372036854775808", "-9223372036854775808", "-1", "-2", "", " ", "5 5", "\u00a05", "\u20035", "\x0b5\x1f",
+    ),
+    "segment.bytes": ("14", "13", "2147483647", "2147483648", "-1", "0014"),
+    "max.message.bytes": ("0", "-1"),
+    "segment.ms": ("0", "1"),
+    "index.interval.bytes": ("0", "-1"),
+    "segment.index.bytes": ("4", "3"),
+    "min.insync.replicas": ("100", "0"),
+    "file.delete.delay.ms": ("0", "-1"),
+    "flush.messages": ("1", "0"),
+    "preallocate": ("TRUE", " true ", "1", "yes", "", "f", "tru\u00e9"),
+    "min.cleanable.dirty.ratio": (
+        "0.5f", "5e-1", "1.1", ".5", "1.", "0.5d", "Infinity", "-0.0", "0,5", "", " 1 ", "1_0",
+    ),
+    "cleanup.policy": (
+        "compact,delete", " compact , delete ", "compact,,delete", ",", "compact,", "compact,compact", "COMPACT",
+        "compact delete", " ",
+    ),
+    "compression.type": ("GZIP", " gzip ", "gzip,snappy", "uncompressed", "producer", "none", ""),
+    "compression.gzip.level": ("0", "1", "9", "10", "-1", "-2"),
+    "compression.lz4.level": ("0", "1", "17", "18"),
+    "compression.zstd.level": ("-131072", "-131073", "0", "22", "23"),
+    "message.timestamp.type": ("logappendtime", "LogAppendTime", " CreateTime "),
+    "message.format.version": (
+        "3.9", "0.8", "0.10.0", "3.9-IV0", "3.9-IV1", "3.9.1", "3.9.x", "3.9.", "4.0", "4.0.0", "4.0-IV1", "4.0-IV2",
+        "3.3-IV3", "3.3-IV4", "3.7-IV4", "0.8", "0.10", "0.10.1-IV2.x", "9.9", "",
+    ),
+    "message.timestamp.difference.max.ms": ("0", "-1"),
+    "leader.replication.throttled.replicas": (
+        "*", "0:1,1:0", " 0:1 , 1:0 ", "x", "0:", ":0", "*,*", "*,0:1", "", "0:1,", "-1:0", "0:1:2", "none",
+    ),
+}  # fmt: skip
+"""Texts for settings of topics, some of which only Java takes for what they are. NaN is left out: Kafka takes it."""
+SIZES = (
+    2.0**63, 2.0**63 + 2048, 1e19, -(2.0**63), -1e19, 1e300, 5e-324, 1e-7, 0.9999999, 5.0000000001, -0.0, 2.0**31,
+    2.0**31 - 1, -(2.0**31), 123456789.0, 1e7, 12345678.9, 0.001, 0.0001,
+)  # fmt: skip
+"""Numbers for quotas: at the ends of their types, and such as Java writes in other ways. NaN and infinity are left out:
+Kafka takes them."""
+
 STORIES: tuple[Story, ...] = (
     independent("topics that cannot be created",
         create(), create(), create(""), create("."), create(".."), create("a b"), create("x" * 250), create("~n1", 0),
@@ -253,6 +296,17 @@ STORIES: tuple[Story, ...] = (
         quotas(("ip", 0, "127.0.0.9")), quotas(("ip", 0, "x"), ("user", 0, "u")),
         quota({"user": "~u", "client-id": "c"}, ("request_percentage", 0.0, True)),
         quota({"ip": "127.0.0.9"}, ("connection_creation_rate", 0.0, True))),
+    independent("quotas of all sizes",
+        *(step for key in ("producer_byte_rate", "request_percentage", "controller_mutation_rate") for size in SIZES
+            for step in (quota({"user": "~u"}, (key, size, False)), quotas(("user", 0, "~u")))),
+        *(step for size in SIZES for step in (
+            quota({"ip": "127.0.0.9"}, ("connection_creation_rate", size, False)), quotas(("ip", 0, "127.0.0.9")))),
+        quota({"ip": "127.0.0.9"}, ("connection_creation_rate", 0.0, True)),
+        quota({"user": "~u"}, ("producer_byte_rate", 0.0, True), ("request_percentage", 0.0, True),
+            ("controller_mutation_rate", 0.0, True))),
+    *(independent(f"spellings of {name}",
+        create(), *(step for text in texts for step in (change(name, text), describe(keys=(name,)))))
+        for name, texts in SPELLINGS.items()),
     independent("users",
         *(Step("admin", "AlterUserScramCredentials", {"upsertions": [{"name": name, "mechanism": mechanism,
             "iterations": iterations, "salt": b"salt", "salted_password": b"p" * 32}]}) for name, mechanism,
