@@ -34,6 +34,7 @@ import org.apache.kafka.common.requests.{ListOffsetsResponse, MetadataRequest, M
 import org.apache.kafka.common.resource.{PatternType, Resource, ResourcePattern, ResourceType}
 import org.apache.kafka.common.security.JaasUtils
 import org.apache.kafka.common.security.auth.SecurityProtocol
+import org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler
 import org.apache.kafka.common.security.scram.internals.ScramMechanism
 import org.apache.kafka.common.security.token.delegation.internals.DelegationTokenCache
 import org.apache.kafka.common.utils.{Sanitizer, Time, Utils}
@@ -182,7 +183,11 @@ class KafkaServer(
         section <- Seq(s"$listener.KafkaServer", "KafkaServer")
         entry <- Option(Configuration.getConfiguration.getAppConfigurationEntry(section)).toSeq.flatten
         mechanism <- mechanisms(entry.getLoginModuleName)
-      } found.putIfAbsent(s"listener.name.$listener.$mechanism.sasl.jaas.config", line(entry))
+      } {
+        found.putIfAbsent(s"listener.name.$listener.$mechanism.sasl.jaas.config", line(entry))
+        if (mechanism == "oauthbearer") // Kafka's default; ours wants it said
+          found.putIfAbsent(s"listener.name.$listener.$mechanism.sasl.server.callback.handler.class", classOf[OAuthBearerUnsecuredValidatorCallbackHandler].getName)
+      }
     }
     found
   }
