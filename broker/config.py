@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 from odradek.broker.settings import checks, providers
 from odradek.broker.settings.catalog import (
     BROKER_SETTINGS,
-    KRAFT_ONLY,
     LEGACY_NAMES,
     OTHER_FEATURES,
     known_setting,
@@ -192,8 +191,6 @@ def _with_values(given: dict[str, Given]) -> dict[str, Given]:
 def _look_at(given: Given) -> str | None:
     """Judge one setting by itself; return a remark about it, or None. Raises ConfigError."""
     name = given.name
-    if name in KRAFT_ONLY:
-        raise ConfigError(f"{given.origin}: {name}={given.text}: this is a ZooKeeper-mode broker, KRaft is not built")
     setting = known_setting(name)
     if setting is None:
         if name not in LEGACY_NAMES and not OTHER_FEATURES.match(name):

@@ -53,8 +53,6 @@ TOPIC_SETTINGS: Final[dict[str, Setting]] = {one.name: one for one in _theme((Lo
 
 LEGACY_NAMES: Final[frozenset[str]] = frozenset({"host.name", "port", "advertised.host.name", "advertised.port"})
 """Listeners as they were written before Kafka 3.0; still understood here."""
-KRAFT_ONLY: Final[frozenset[str]] = frozenset({"process.roles"})
-"""Settings that only the file of a KRaft broker or controller has."""
 OTHER_FEATURES: Final = re.compile(
     r"(controller\.quorum|controller\.listener\.names|metadata\.(log|max)|remote\.|log\.local\.retention|rsm\.config"
     r"|rlmm\.config|group\.share|share\.coordinator|initial\.broker\.registration|broker\.(heartbeat|session)"

@@ -144,6 +144,6 @@ org.apache.kafka.coordinator.group.assignor.RangeAssignor \
     Classes that assign partitions in consumer groups (KIP-848).
 group.consumer.migration.policy string \
     disabled \
-    {disabled,bidirectional,upgrade,downgrade} medium read-only internal none
+    any medium read-only internal none
     Whether groups may change between the classic and the consumer protocol.
 """)

@@ -6,8 +6,8 @@ They are known, so that files which have them are read and tools which look for 
 from odradek.broker.settings.definition import read_table
 
 ELSEWHERE = read_table("""
-process.roles list '' {broker,controller} high read-only none
-    Roles of a KRaft process; a file that has it is not for this broker.
+process.roles list '' {broker,controller} high read-only refused
+    Roles of a KRaft process. | this is a ZooKeeper-mode broker, KRaft is not built
 controller.listener.names string - any high read-only none
     Listeners of KRaft's controllers.
 controller.quorum.voters list '' any high read-only none
@@ -36,8 +36,8 @@ broker.session.timeout.ms int 9000 any medium read-only none
     How long a KRaft controller waits for a silent broker.
 eligible.leader.replicas.enable boolean false any high read-only none
     Whether KRaft remembers replicas that may lead besides those in sync.
-zookeeper.metadata.migration.enable boolean false any high read-only none
-    Whether a cluster moves from ZooKeeper to KRaft.
+zookeeper.metadata.migration.enable boolean false any high read-only refused
+    Whether a cluster moves from ZooKeeper to KRaft. | KRaft is not built
 log.dir.failure.timeout.ms long 30000 >=1 low read-only none
     How long a KRaft broker may fail to report a broken directory before it stops.
 metadata.log.dir string - any high read-only none

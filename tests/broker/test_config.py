@@ -103,7 +103,9 @@ def test_what_is_not_built_is_refused() -> None:
     own = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
     assert config(principal_builder_class=own).broker_id == -1
     assert "super.users" in refusal(super_users="User:root;alice")
-    assert "KRaft is not built" in refusal(process_roles="broker")
+    for name, value in (("process_roles", "broker"), ("zookeeper_metadata_migration_enable", "TRUE")):
+        assert "KRaft is not built" in refusal(**{name: value})
+    assert config(process_roles="", zookeeper_metadata_migration_enable="false").broker_id == -1, "as Kafka"
     assert config(authorizer_class_name="", zookeeper_set_acl="false").broker_id == -1
 
 
