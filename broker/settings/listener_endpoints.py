@@ -119,7 +119,7 @@ def _inter_broker(value: Callable[[str], str | None], advertised: Sequence[Liste
     setting = "inter.broker.listener.name"
     if name is not None and protocol is not None:
         raise BadValue(setting, name, "only one of it and security.inter.broker.protocol may be set")
-    chosen = (name or protocol or "PLAINTEXT").upper()
+    chosen = (protocol or "PLAINTEXT" if name is None else name).upper()
     if chosen not in protocols:
         raise BadValue(setting, chosen, "has no protocol in listener.security.protocol.map")
     if chosen not in {listener.name for listener in advertised}:

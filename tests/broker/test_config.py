@@ -210,6 +210,7 @@ def test_listeners_of_before_3_0() -> None:
             "A is not in listeners",
         ),
         ({"inter_broker_listener_name": "SSL"}, "is not the name of an advertised listener"),
+        ({"inter_broker_listener_name": ""}, "has no protocol in listener.security.protocol.map"),
         ({"inter_broker_listener_name": "X"}, "no protocol"),
         (
             {"inter_broker_listener_name": "PLAINTEXT", "security_inter_broker_protocol": "PLAINTEXT"},
