@@ -58,6 +58,7 @@ RULES: Final[tuple[tuple[str, Callable[[Values], bool], str], ...]] = (
         lambda v: v["log_roll_jitter_ms"] >= 0,
         "must be at least 0",
     ),
+    ("log.cleaner.threads", lambda v: v["log_cleaner_threads"] >= 1, "value should be at least 1"),
     (
         "log.cleaner.dedupe.buffer.size",
         lambda v: (

@@ -132,6 +132,7 @@ def test_rules_over_several_settings() -> None:
     assert "replica.lag.time.max.ms" in refusal(replica_lag_time_max_ms="400")
     assert "replica.socket.timeout.ms" in refusal(replica_socket_timeout_ms="400")
     assert "no fetcher could copy" in refusal(num_replica_fetchers="0")
+    assert "log.cleaner.threads=0: value should be at least 1" in refusal(log_cleaner_threads="0")
     assert "group.max.session.timeout.ms" in refusal(group_max_session_timeout_ms="5000")
     assert "no codec" in refusal(offsets_topic_compression_codec="5")
     assert "log.dirs" in refusal(log_dirs=" , ")
