@@ -7,7 +7,7 @@ import scala.io.Source
 import scala.jdk.CollectionConverters._
 import scala.util.{Try, Using}
 
-import com.yammer.metrics.core.{Gauge, Histogram, Meter, Metric, MetricsRegistry}
+import com.yammer.metrics.core.{Gauge, Meter, Metric, MetricsRegistry}
 import org.apache.kafka.common.MetricName
 import org.apache.kafka.common.metrics.{KafkaMetric, Measurable, MetricConfig, Metrics}
 import org.apache.kafka.common.utils.Time
@@ -19,36 +19,24 @@ object ToldMetrics {
   private val all = mutable.Map.empty[Int, ToldMetrics]
   private val UncleanElections = new com.yammer.metrics.core.MetricName("kafka.controller", "ControllerStats", "UncleanLeaderElectionsPerSec")
 
-  private val Throttled = Seq("Produce", "FetchConsumer")
-
   /** Has the registry of this process tell what the brokers, of which one is the controller, have counted together. */
-  private def tellOfAll(): Unit = {
+  private def tellUncleanElections(): Unit = {
     val meter = mock(classOf[Meter])
     when(meter.count).thenAnswer(_ => all.values.map(_.uncleanElections).sum)
-    tell(UncleanElections, meter)
-    for (request <- Throttled) {
-      val histogram = mock(classOf[Histogram])
-      when(histogram.max).thenAnswer(_ => all.values.map(_.longestThrottle(request)).max)
-      tell(new com.yammer.metrics.core.MetricName("kafka.network", "RequestMetrics", "ThrottleTimeMs", null,
-        s"kafka.network:type=RequestMetrics,name=ThrottleTimeMs,request=$request"), histogram)
-    }
-  }
-
-  private def tell(name: com.yammer.metrics.core.MetricName, metric: Metric): Unit = {
-    val add = classOf[MetricsRegistry].getDeclaredMethod("getOrAdd", name.getClass, classOf[Metric])
+    val add = classOf[MetricsRegistry].getDeclaredMethod("getOrAdd", UncleanElections.getClass, classOf[Metric])
     add.setAccessible(true)
-    KafkaYammerMetrics.defaultRegistry.removeMetric(name)
-    add.invoke(KafkaYammerMetrics.defaultRegistry, name, metric)
+    KafkaYammerMetrics.defaultRegistry.removeMetric(UncleanElections)
+    add.invoke(KafkaYammerMetrics.defaultRegistry, UncleanElections, meter)
   }
 }
 
 /**
- * What the broker's `metrics.port` tells of quotas, of authentication, of throttled replicas and requests and of unclean
- * elections, by the names that Kafka's tests look up.
+ * What the broker's `metrics.port` tells of quotas, of the copying of replicas, of authentication and of unclean elections,
+ * by the names that Kafka's tests look up.
  */
 class ToldMetrics(brokerId: Int, port: Int) extends Metrics {
   ToldMetrics.all(brokerId) = this
-  ToldMetrics.tellOfAll()
+  ToldMetrics.tellUncleanElections()
 
   private val Authentication = "kafka_server_socket_server_metrics_"
   private val Killed = new com.yammer.metrics.core.MetricName("kafka.network", "SocketServer", "ExpiredConnectionsKilledCount")
@@ -68,14 +56,18 @@ class ToldMetrics(brokerId: Int, port: Int) extends Metrics {
     override def values: util.Collection[KafkaMetric] = (super.values.asScala ++ authentication()).asJavaCollection
   }
 
-  private def told(name: MetricName): Option[KafkaMetric] = {
+  private def told(name: MetricName): Option[KafkaMetric] = start(name).flatMap { start =>
+    page().find(_.startsWith(start)).map(ofLine).filter(_ > 0).map(metric(name, _))
+  }
+
+  /** The beginning of the line that tells it, if the page may have one. */
+  private def start(name: MetricName): Option[String] = {
     val inLine = name.name.replace('-', '_')
-    val start = Option(name.tags.get("client-id")) match {
-      case Some(clientId) => s"""kafka_server_quota_$inLine{resource="${name.group}",user="${name.tags.get("user")}",clientId="$clientId"} """
-      case None => s"kafka_server_${name.group.toLowerCase}_$inLine "
+    Option(name.tags.get("client-id")) match {
+      case Some(clientId) => Some(s"""kafka_server_quota_$inLine{resource="${name.group}",user="${name.tags.get("user")}",clientId="$clientId"} """)
+      case None if name.group.endsWith("Replication") => Some(s"kafka_server_${name.group.toLowerCase}_$inLine ")
+      case None => None
     }
-    // Kafka's mean of no throttle times is no number.
-    page().find(_.startsWith(start)).map(ofLine).map(value => metric(name, if (value > 0) value else Double.NaN))
   }
 
   private def authentication(): Seq[KafkaMetric] = page().filter(_.startsWith(Authentication)).map { line =>
@@ -86,11 +78,6 @@ class ToldMetrics(brokerId: Int, port: Int) extends Metrics {
 
   private def uncleanElections: Long =
     Try(page()).getOrElse(Nil).find(_.startsWith("kafka_controller_controllerstats_uncleanleaderelections_total ")).fold(0L)(ofLine(_).toLong)
-
-  private def longestThrottle(request: String): Double = {
-    val start = s"""kafka_network_requestmetrics_throttletimems{request="$request",quantile="0.999"} """
-    Try(page()).getOrElse(Nil).find(_.startsWith(start)).map(ofLine).filterNot(_.isNaN).getOrElse(0.0)
-  }
 
   private def ofLine(line: String): Double = line.drop(line.lastIndexOf(' ') + 1).toDouble
 
