@@ -41,3 +41,27 @@ def test_a_rebalance_is_counted_when_its_assignment_is_written(world: Any) -> No
     assert world.coordinator.counters == GroupCounters(completed_rebalances=1)
     world.join(instance_id="i")
     assert world.coordinator.counters == GroupCounters(completed_rebalances=1)
+
+
+def test_neither_a_new_id_of_a_static_member_nor_the_end_of_a_generation_counts_as_a_rebalance(world: Any) -> None:
+    member = world.stable(1, instance_id="i", version=5)[0]
+    again = world.only(world.join(instance_id="i", version=5))
+    assert again.generation == member.generation
+    world.leave(again.member_id, "i")
+    world.clock.advance(2 * world.config.group_initial_rebalance_delay_ms)
+    assert world.state() == "Empty"
+    assert world.coordinator.counters == GroupCounters(completed_rebalances=1)
+
+
+@pytest.mark.parametrize(
+    ("error", "level"), [(ErrorCode.NOT_LEADER_OR_FOLLOWER, "WARNING"), (ErrorCode.KAFKA_STORAGE_ERROR, "DEBUG")]
+)
+def test_what_is_not_written_is_in_the_operators_log_and_what_is_tried_without_end_is_not(
+    world: Any, caplog: pytest.LogCaptureFixture, error: ErrorCode, level: str
+) -> None:
+    caplog.set_level("DEBUG")
+    world.commit({T0: 1})
+    world.log.error = error
+    world.coordinator.delete("g")
+    said = [(one.levelname, one.getMessage()) for one in caplog.records]
+    assert said == [(level, f"group g: tombstones were not written: {error.name}")]
