@@ -173,6 +173,8 @@ class KafkaServer(
       found.setProperty("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer")
       found.setProperty("allow.everyone.if.no.acl.found", "true") // before there are decisions()
     }
+    if (time.milliseconds < System.currentTimeMillis - config.logRetentionTimeMillis)
+      found.setProperty("log.retention.ms", "-1") // the test's clock is years behind, and its records are new by that
     found.setProperty("metrics.port", metricsPort.toString)
     if (System.getProperty("java.security.auth.login.config") != null) {
       Configuration.setConfiguration(null)

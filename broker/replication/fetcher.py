@@ -40,9 +40,6 @@ KNOWN_AT_ONCE_MAX = 1000
 changed. All of the latter are named: until they are, the leader sends the same records with each answer."""
 LOOK_AT_ALL_MS = 30_000
 """Time after which all partitions are looked at: the start of our own log may move without a fetch."""
-DOUBTFUL_PAUSE_MS_LEAST = 60_000
-"""Shortest pause that makes a follower truncate, however short delete.retention.ms is: otherwise it would truncate
-again and again."""
 LEADER_NOT_READY_BACKOFF_MS = 50.0
 """Pause for a new leader, which may hear of its election, or of the topic and its id, a moment after us."""
 LEADER_NOT_READY = frozenset(
@@ -316,7 +313,7 @@ class FetcherCore:
                     self._truncation.to_common_history(partition, data.diverging_epoch)
                     return
                 records = data.records or b""
-                if now_ms - state.copied_ms > max(partition.log.config.delete_retention_ms, DOUBTFUL_PAUSE_MS_LEAST):
+                if now_ms - state.copied_ms > self._long_pause_ms(partition):
                     state.doubtful_until = partition.log.log_end_offset
                 if truncate_doubtful(partition, state.doubtful_until, records, data.high_watermark):
                     state.copied_ms, state.doubtful_until = now_ms, 0
@@ -340,6 +337,14 @@ class FetcherCore:
             state.not_before_ms = now_ms + LEADER_NOT_READY_BACKOFF_MS
         else:
             state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
+
+    def _long_pause_ms(self, partition: Partition) -> int:
+        """Return the pause after which the leader may have compacted away a marker that the partition's log lacks.
+
+        It compacts nothing that a replica in sync lacks, and one stays in sync for `replica.lag.time.max.ms`. With a
+        shorter `delete.retention.ms` a follower that is throttled would truncate again and again.
+        """
+        return max(partition.log.config.delete_retention_ms, self.settings.replica_lag_time_max_ms)
 
     def _failed(self, state: PartitionFetchState, error: KafkaError, now_ms: float) -> None:
         again = state.not_before_ms and now_ms < state.not_before_ms + LOGGED_AGAIN_MS

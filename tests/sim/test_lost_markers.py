@@ -5,6 +5,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import pytest
+
 from odradek import NewTopic
 from odradek.aio import Admin, Consumer, Producer
 from odradek.broker.replication.partition import Partition
@@ -17,6 +19,7 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "100",
     "producer.id.expiration.ms": "2000",
     "producer.id.expiration.check.interval.ms": "500",
+    "replica.lag.time.max.ms": "2000",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "2",
@@ -51,6 +54,7 @@ def settings(cluster: EmbeddedCluster, clock: VirtualClock) -> dict[str, Any]:
 async def transactional_producer(ours: dict[str, Any]) -> Producer:
     """A producer that may begin; its topic has a partition on both brokers, led by the first."""
     async with Admin(**ours) as admin:
+        await admin.create_topics([NewTopic("__transaction_state", replica_assignments={0: [0, 1]})])
         await admin.create_topics([NewTopic("t", replica_assignments={0: [0, 1]}, configs=TOPIC_CONFIGS)])
     producer = Producer(transactional_id="x", **ours)
     await producer.start()
@@ -58,8 +62,12 @@ async def transactional_producer(ours: dict[str, Any]) -> Producer:
     return producer
 
 
-def test_a_follower_copies_again_what_it_cannot_know_the_end_of() -> None:
-    """It would lead with a transaction open for ever: nobody read on who reads what is committed."""
+@pytest.mark.parametrize("away", ["dead", "cut off"])
+def test_a_follower_copies_again_what_it_cannot_know_the_end_of(away: str) -> None:
+    """It would lead with a transaction open for ever: nobody read on who reads what is committed.
+
+    One that was cut off, and has kept its session, follows in the same leader epoch as before.
+    """
 
     async def main(clock: VirtualClock) -> None:
         async with EmbeddedCluster(clock, brokers=2, overrides=SETTINGS) as cluster:
@@ -69,16 +77,21 @@ def test_a_follower_copies_again_what_it_cannot_know_the_end_of() -> None:
             await producer.begin_transaction()
             await (await producer.send("t", b"old", key=b"key"))
             await until(lambda: replica(goes).log.log_end_offset == 1)
-            goes.kill()
-            await until(lambda: replica(stays).committed_isr == {0})
+            if away == "dead":
+                goes.kill()
+            else:
+                cluster.network.cut(stays.host, goes.host)
             await producer.commit_transaction()
             await producer.close()
+            await until(lambda: replica(stays).committed_isr == {0})
             async with Producer(**ours) as others:
                 while any(batch.is_transactional for batch in batches_of(replica(stays))):
                     await (await others.send("t", b"new", key=b"key"))
                     await asyncio.sleep(0.3)
             assert goes.log_end("t", 0) == 1
-            await goes.start()
+            if away == "dead":
+                await goes.start()
+            cluster.network.heal()
             await until(lambda: replica(stays).committed_isr == {0, 1})
             stays.kill()
             await until(lambda: replica(goes).is_leader)
