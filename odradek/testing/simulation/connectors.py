@@ -63,8 +63,9 @@ class SimulatedConnector:
 
     @property
     def has_session(self) -> bool:
-        """Tell whether ZooKeeper keeps its session."""
-        return self._cluster.zookeeper.has_session(self.store.session_id)
+        """Tell whether ZooKeeper keeps the session in which it owns what it reads. Who has stood still may have another
+        one already, and not know."""
+        return self._cluster.zookeeper.has_session(self.core.member.balance.session_id)
 
     @property
     def owned(self) -> dict[TopicPartition, str]:
