@@ -134,7 +134,7 @@ class FetcherSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationSettings:
-    """In-sync replicas, fetch sessions, throttled replication, moves between directories."""
+    """Fetch sessions, checkpoints of high watermarks, throttled replication, moves between directories."""
 
     fetch_max_bytes: int = setting(
         "int 57671680 >=1024 medium read-only",

@@ -380,8 +380,10 @@ def test_a_transaction_that_began_since_is_not_copied_again() -> None:
 def test_a_leader_that_was_out_of_reach_for_long_may_have_compacted_markers_away(
     retention_ms: int, away_ms: int, end: int
 ) -> None:
-    """A network that was cut between the two alone: nobody tells the follower of it. However
-    short delete.retention.ms is, no marker goes that a follower lacks while it may be in sync."""
+    """A network that was cut between the two alone: nobody tells the follower of it.
+
+    However short delete.retention.ms is, no marker goes that a follower lacks while it may be in sync.
+    """
     core, (partition,) = following(1, config=LogConfig(delete_retention_ms=retention_ms))
     opened = compacted(partition, 0)
     opened.records = make_batch([b"x"], epoch=0, producer_id=7, transactional=True)
