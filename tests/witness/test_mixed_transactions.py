@@ -32,16 +32,18 @@ SETTINGS = {
 class Transactions:
     """Of one producer for each id; each writes to every topic. Those of odd rounds are aborted by every second one."""
 
-    def __init__(self, cluster: MixedCluster) -> None:
+    def __init__(self, cluster: MixedCluster, told: Callable[[], str]) -> None:
+        """`told` returns what the producers have written to the standard error since it was asked last."""
         self.topics = [topic for topic in cluster.topics if topic.startswith("by")]
         self.cluster = cluster
         self.bootstrap = cluster.bootstrap
         self.expected: dict[str, list[str]] = defaultdict(list)
         self._round = 0
+        self._told = told
         self._producers = {name: self._new_producer(name) for name in TRANSACTIONAL_IDS}
 
     def _new_producer(self, name: str) -> Producer:
-        settings = {"bootstrap.servers": self.bootstrap, "transactional.id": name, "log_level": 2}
+        settings = {"bootstrap.servers": self.bootstrap, "transactional.id": name, "log_level": 7, "debug": "eos"}
         producer = Producer({**settings, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS})
         until_done(producer.init_transactions)
         return producer
@@ -65,10 +67,14 @@ class Transactions:
                 self.expected[topic].append(f"{name} {self._round}")
 
     def _finish(self, name: str, step: Callable[[float], None]) -> None:
+        self._told()
         try:
             until_done(step)
         except KafkaException as error:
             error.add_note(f"{name}: {self.cluster.transactions([name])}, {self.cluster.internals()}")
+            error.add_note(last_lines(self._told(), "TXN", "|COORD|"))
+            for broker in self.cluster.kafkas & self.cluster.lives.keys():
+                error.add_note(last_lines(self.cluster.lives[broker].said(), "Partition __transaction_state"))
             raise
 
     def succeed(self) -> None:
@@ -87,13 +93,19 @@ class Transactions:
             wait_until(lambda seen=seen, expected=expected: sorted(seen()) == expected, f"{topic}: {expected}")
 
 
-def test_coordinators_of_both_makes(new_stage: Callable[..., Stage]) -> None:
+def last_lines(text: str, *words: str) -> str:
+    """Return the last lines that contain one of the words, none of them long."""
+    lines = [line[:300] for line in text.splitlines() if any(word in line for word in words)]
+    return "\n".join(lines[-40:])
+
+
+def test_coordinators_of_both_makes(new_stage: Callable[..., Stage], capfd: pytest.CaptureFixture[str]) -> None:
     stages = {broker: new_stage(broker, **SETTINGS) for broker in (KAFKA, OURS, OURS_TOO)}
     cluster = MixedCluster(stages, frozenset({KAFKA}))
     cluster.start(KAFKA, OURS, OURS_TOO)
     cluster.create_topics()
     cluster.wait_in_sync()
-    transactions = Transactions(cluster)
+    transactions = Transactions(cluster, lambda: capfd.readouterr().err)
     for _ in range(2):
         transactions.begin()
         transactions.end()
