@@ -66,8 +66,8 @@ class Asked(NamedTuple):
 class PartitionFetchState:
     """State of a partition that is being copied."""
 
-    __slots__ = ("caught_up", "copied_ms", "doubtful_until", "lag", "needs_leader_offsets", "not_before_ms",
-                 "partition", "stopped")  # fmt: skip
+    __slots__ = ("caught_up", "doubtful_until", "doubts", "lag", "needs_leader_offsets", "not_before_ms",
+                 "partition", "reached_ms", "stopped")  # fmt: skip
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -75,10 +75,12 @@ class PartitionFetchState:
         self.caught_up = False
         """True if at the last answer our log reached the leader's high watermark."""
         self.doubtful_until = partition.log.log_end_offset
-        """Offset before which transactions may lack their markers: our log ended there when copying began, or went on
-        after a long pause."""
-        self.copied_ms = float("inf")
-        """Time of the monotonic clock at which we last copied, or truncated."""
+        """Offset before which transactions may lack their markers: our log ended there when copying began, or when it
+        had been behind for long."""
+        self.doubts = 0
+        """How often we have truncated because of that since our log last reached the leader's high watermark."""
+        self.reached_ms = float("inf")
+        """Time of the monotonic clock at which it last did, or at which copying began."""
         self.lag = 0
         """Records that our log lacked up to the leader's high watermark at its last answer."""
         self.stopped = False
@@ -313,16 +315,19 @@ class FetcherCore:
                     self._truncation.to_common_history(partition, data.diverging_epoch)
                     return
                 records = data.records or b""
-                if now_ms - state.copied_ms > self._long_pause_ms(partition):
+                if now_ms - state.reached_ms > self._trusted_ms(state):
                     state.doubtful_until = partition.log.log_end_offset
                 if truncate_doubtful(partition, state.doubtful_until, records, data.high_watermark):
-                    state.copied_ms, state.doubtful_until = now_ms, 0
+                    state.reached_ms, state.doubtful_until = now_ms, 0
+                    state.doubts += 1
                     return
                 if partition.append_as_follower(records, data.high_watermark, data.log_start_offset):
                     advanced.append(partition)
-                state.copied_ms = now_ms
                 state.lag = max(0, data.high_watermark - partition.log.log_end_offset)
                 state.caught_up = not state.lag
+                if state.caught_up:
+                    state.reached_ms, state.doubts = now_ms, 0
+                state.reached_ms = min(state.reached_ms, now_ms)
                 self.bytes_in += len(records)
                 if self.local_id in partition.adding:
                     self.reassignment_bytes_in += len(records)
@@ -338,13 +343,13 @@ class FetcherCore:
         else:
             state.not_before_ms = now_ms + self.settings.replica_fetch_backoff_ms
 
-    def _long_pause_ms(self, partition: Partition) -> int:
-        """Return the pause after which the leader may have compacted away a marker that the partition's log lacks.
+    @staticmethod
+    def _trusted_ms(state: PartitionFetchState) -> int:
+        """Return how long our log may be behind until the leader can have compacted away a marker that it lacks.
 
-        It compacts nothing that a replica in sync lacks, and one stays in sync for `replica.lag.time.max.ms`. With a
-        shorter `delete.retention.ms` a follower that is throttled would truncate again and again.
+        Twice as long with every truncation but the first: a follower that is throttled would truncate for ever.
         """
-        return max(partition.log.config.delete_retention_ms, self.settings.replica_lag_time_max_ms)
+        return max(1, state.partition.log.config.delete_retention_ms) << max(0, state.doubts - 1)
 
     def _failed(self, state: PartitionFetchState, error: KafkaError, now_ms: float) -> None:
         again = state.not_before_ms and now_ms < state.not_before_ms + LOGGED_AGAIN_MS

@@ -95,7 +95,7 @@ class ConnectionSettings(InterBrokerListener):
 
 @dataclass(frozen=True, kw_only=True)
 class FetcherSettings:
-    """Sizes and times of a follower's fetches, and how far it may lag."""
+    """Sizes and times of a follower's fetches."""
 
     replica_fetch_max_bytes: int = setting(
         "int 1048576 >=0 medium read-only",
@@ -121,10 +121,6 @@ class FetcherSettings:
         "int 30000 any high read-only",
         "How long a follower waits for the answer to a fetch; more than replica.fetch.wait.max.ms.",
     )
-    replica_lag_time_max_ms: int = setting(
-        "long 30000 any high read-only",
-        "A follower that has not caught up for this long leaves the in-sync replicas.",
-    )
     num_replica_fetchers: int = setting(
         "int 1 any high cluster-wide",
         "Connections with which a follower fetches from each leader.",
@@ -148,6 +144,10 @@ class ReplicationSettings:
         "string - any medium read-only",
         "Class that chooses the replica a consumer reads from, RackAwareReplicaSelector or LeaderSelector of "
         "org.apache.kafka.common.replica; not set: the leader.",
+    )
+    replica_lag_time_max_ms: int = setting(
+        "long 30000 any high read-only",
+        "A follower that has not caught up for this long leaves the in-sync replicas.",
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         "long 5000 any high read-only",
