@@ -255,6 +255,11 @@ class LocalLog:
         """True when a flush would bring nothing to the disk that is not there."""
         return self.recovery_point == self.log_end_offset and not self.epoch_file.unsynced
 
+    def flush_if_due(self) -> None:
+        """Flush when `flush.messages` are not on the disk yet. Raises StorageFailure."""
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+
     def flush(self) -> None:
         """Bring everything to the disk before returning. Raises StorageFailure."""
         try:
@@ -325,15 +330,10 @@ class LocalLog:
         if epoch_file.unsynced:
             paths.append(epoch_file.path)
         return Flush(
-            self.environment.files,
-            self.environment.clock,
-            self.directory,
-            paths,
-            names_changed=names_changed,
-            offset=self.log_end_offset if all_written else self.recovery_point,
-            history_changes=self.history_changes,
+            self.environment.files, self.environment.clock, self.directory, paths, names_changed=names_changed,
+            offset=self.log_end_offset if all_written else self.recovery_point, history_changes=self.history_changes,
             epochs_written=epoch_file.written,
-        )
+        )  # fmt: skip
 
     def _flushed(self, flush: Flush) -> None:
         """Note that all before the flush's offset is on the disk, unless the log was truncated meanwhile."""

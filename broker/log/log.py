@@ -102,6 +102,7 @@ class Log(LocalLog):
                     raise KafkaError(ErrorCode.INVALID_RECORD, "a batch with a producer id must be appended alone")
                 duplicate = self.producers.check_batch(fields, view, client=from_client, guard=guard)
                 if duplicate is not None:
+                    self.flush_if_due()  # it may have failed when the batch was written
                     _, _, first_offset, last_offset, append_time_ms = duplicate
                     return Appended(first_offset, last_offset, append_time_ms, self.log_start_offset, duplicate=True)
             PATCH.pack_into(view, at, next_offset, length, leader_epoch)
@@ -188,8 +189,7 @@ class Log(LocalLog):
                 if completed is not None:
                     self._complete(segment, completed)
         self.producers.map_end_offset = self.log_end_offset
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.flush()
+        self.flush_if_due()
 
     def _complete(self, segment: Segment, completed: CompletedTransaction) -> None:
         """Note that a transaction has ended, an aborted one in the segment's index too. Raises StorageFailure."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from odradek.broker.log.batches import Appended, Origin
+from odradek.broker.log.errors import OUT_OF_DESCRIPTORS, StorageFailure
 from odradek.broker.log.log_manager import LogManager
 from odradek.broker.log.verifications import UNGUARDED, VerificationGuard
 from odradek.broker.metrics.counters import Traffic
@@ -172,7 +173,12 @@ class ReplicaManager:
         guard: VerificationGuard | None = UNGUARDED,
     ) -> Appended:
         """Append to a partition that `led` has just given, and wake whoever waits for it. Raises KafkaError."""
-        appended, advanced = partition.append_as_leader(records, acks, origin, guard)
+        try:
+            appended, advanced = partition.append_as_leader(records, acks, origin, guard)
+        except StorageFailure as failure:
+            if failure.cause.errno in OUT_OF_DESCRIPTORS:
+                self._flush_later(partition)
+            raise
         counters = partition.counters
         counters.messages_in += appended.last_offset - appended.first_offset + 1
         counters.bytes_in += len(records)
@@ -180,6 +186,18 @@ class ReplicaManager:
         if advanced:
             self.purgatory.touch(partition.advanced)
         return appended
+
+    def _flush_later(self, partition: Partition) -> None:
+        """Have what was appended flushed, and count as replicated then, after a flush that lacked a descriptor.
+
+        Where a leader is alone in its ISR nobody else asks again, if its clients have given up.
+        """
+
+        def flushed() -> None:
+            if partition.is_leader and partition.advance_high_watermark():
+                self.purgatory.touch(partition.advanced)
+
+        partition.log.flush_in_background(flushed)
 
     def append_and_wait(
         self, partition: Partition, records: Buffer, timeout_ms: float, done: Callable[[ErrorCode], None]
