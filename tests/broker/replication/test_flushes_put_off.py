@@ -17,7 +17,7 @@ from tests.broker.replication.one_broker import with_broker
 NO_DESCRIPTOR = Fault(0, 1, errno.EMFILE, what="descriptors")
 
 
-async def refused(cluster: EmbeddedCluster, services: Services, batch: bytes) -> None:
+async def refused(cluster: EmbeddedCluster, services: Services, batch: bytearray) -> None:
     """Append while there is no descriptor but the log's: the batch is written, neither flushed nor acknowledged."""
     partition = services.replicas.led("t", 0)
     cluster.brokers[0].files.fault = NO_DESCRIPTOR
